@@ -1,0 +1,121 @@
+// Package cluster holds the nouns that every decision speaks of (node, config,
+// resources, instance) and the [Backend] interface through which drivers start
+// and stop instances. Its sub-packages are the backends: cluster/local runs
+// instances as processes in cgroups, cluster/kubernetes as pods.
+//
+// The package itself is pure: no clock, no goroutine, no socket.
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+// Resources is an amount of what a node has and an instance takes.
+type Resources struct {
+	// CPU in millicores.
+	CPU int `json:"cpu"`
+	// GPU in % of one GPU's SMs; a node with two GPUs has 200.
+	GPU int `json:"gpu"`
+	// Memory in bytes.
+	Memory int64 `json:"memory"`
+}
+
+// Fits reports whether r fits into free in every dimension.
+func (r Resources) Fits(free Resources) bool {
+	return r.CPU <= free.CPU && r.GPU <= free.GPU && r.Memory <= free.Memory
+}
+
+// Add returns r + o, dimension by dimension.
+func (r Resources) Add(o Resources) Resources {
+	return Resources{CPU: r.CPU + o.CPU, GPU: r.GPU + o.GPU, Memory: r.Memory + o.Memory}
+}
+
+// Sub returns r - o, dimension by dimension.
+func (r Resources) Sub(o Resources) Resources {
+	return Resources{CPU: r.CPU - o.CPU, GPU: r.GPU - o.GPU, Memory: r.Memory - o.Memory}
+}
+
+// Config is an instance's ⟨b, c, g⟩ (INFless §3.4) and its memory.
+type Config struct {
+	// Batch is b, the most requests that one execution takes.
+	Batch int `json:"batch"`
+	Resources
+}
+
+// Threads is the number of engine threads that the config's CPU share feeds:
+// ceil(millicores / 1000), at least one. More threads than quota only throttle
+// each other.
+func (c Config) Threads() int { return max(1, (c.CPU+999)/1000) }
+
+// String prints ⟨b,c,g⟩ as ⟨8,1000m,0%⟩.
+func (c Config) String() string {
+	return fmt.Sprintf("⟨%d,%dm,%d%%⟩", c.Batch, c.CPU, c.GPU)
+}
+
+// Node is one machine.
+type Node struct {
+	Name string `json:"name"`
+	// Total is what instances may take of the node altogether.
+	Total Resources `json:"total"`
+	// Free is Total less what running and starting instances hold.
+	Free Resources `json:"free"`
+}
+
+// InstanceID names one instance for as long as it lives; it is never used
+// again. It is a DNS label.
+type InstanceID string
+
+// State is where an instance stands in its life.
+type State string
+
+// The states, in the order in which an instance passes through them.
+const (
+	// Starting: the process or pod exists, the model is not loaded yet.
+	Starting State = "starting"
+	// Ready: it answers batches.
+	Ready State = "ready"
+	// Stopping: it finishes what it has and takes nothing new.
+	Stopping State = "stopping"
+	// Exited: it is gone.
+	Exited State = "exited"
+)
+
+// InstanceSpec is all that a backend needs to start an instance.
+type InstanceSpec struct {
+	ID InstanceID `json:"id"`
+	// Function is the function's full name, "name.namespace".
+	Function string `json:"function"`
+	// Revision counts the function's deployments; an update raises it, and
+	// instances of an older revision are replaced.
+	Revision uint64 `json:"revision"`
+	// Node is the name of the node that the scheduler chose.
+	Node   string `json:"node"`
+	Config Config `json:"config"`
+	// Bundle is the directory (local) or image (cluster) with the model.
+	Bundle string `json:"bundle"`
+	// Model is the model file inside the bundle.
+	Model string `json:"model"`
+	// Env is the function's environment.
+	Env map[string]string `json:"env,omitempty"`
+	// Secrets maps a secret's name to the file that holds its value; the
+	// instance sees it as /var/openfaas/secrets/NAME.
+	Secrets map[string]string `json:"secrets,omitempty"`
+}
+
+// Instance is one running copy of a function with one config on one node.
+type Instance struct {
+	InstanceSpec
+	State State `json:"state"`
+	// Network and Address are where it listens, in net.Dial's terms: "unix"
+	// and a path locally, "tcp" and host:port on a cluster.
+	Network string `json:"network"`
+	Address string `json:"address"`
+	// StartedAt is when the backend was asked, ReadyAt when it first
+	// answered; their difference is t_cold (INFless §3.1).
+	StartedAt time.Time `json:"startedAt"`
+	ReadyAt   time.Time `json:"readyAt"`
+	// Reason says why it exited, for people: "killed by signal 9",
+	// "out of memory", the last line it printed.
+	Reason string `json:"reason,omitempty"`
+}

@@ -1,0 +1,26 @@
+package deps
+
+import (
+	_ "github.com/containerd/cgroups/v3"
+	_ "github.com/containerd/cgroups/v3/cgroup1"
+	_ "github.com/containerd/cgroups/v3/cgroup2"
+	_ "github.com/gorilla/mux"
+	_ "github.com/openfaas/faas-provider/auth"
+	_ "github.com/openfaas/faas-provider/proxy"
+	_ "github.com/openfaas/faas-provider/types"
+	_ "github.com/openfaas/go-sdk"
+	_ "github.com/openfaas/go-sdk/stack"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promauto"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/rs/zerolog"
+	_ "github.com/schollz/progressbar/v3"
+	_ "github.com/spf13/cobra"
+	_ "github.com/yalue/onnxruntime_go"
+	_ "go.etcd.io/bbolt"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/sys/unix"
+	_ "google.golang.org/protobuf/proto"
+	_ "gopkg.in/yaml.v3"
+)

@@ -1,0 +1,71 @@
+// Package tensor is the in-memory form of a model's inputs and outputs, named
+// in the terms of the Open Inference Protocol v2.
+package tensor
+
+import "fmt"
+
+// Type is an element type by its Open Inference Protocol name.
+type Type string
+
+// The element types that engines take.
+const (
+	Bool   Type = "BOOL"
+	Uint8  Type = "UINT8"
+	Int8   Type = "INT8"
+	Int16  Type = "INT16"
+	Uint16 Type = "UINT16"
+	Int32  Type = "INT32"
+	Uint32 Type = "UINT32"
+	Int64  Type = "INT64"
+	Uint64 Type = "UINT64"
+	FP16   Type = "FP16"
+	FP32   Type = "FP32"
+	FP64   Type = "FP64"
+)
+
+// Size is the number of bytes of one element, 0 for an unknown type.
+func (t Type) Size() int {
+	switch t {
+	case Bool, Uint8, Int8:
+		return 1
+	case Int16, Uint16, FP16:
+		return 2
+	case Int32, Uint32, FP32:
+		return 4
+	case Int64, Uint64, FP64:
+		return 8
+	}
+	return 0
+}
+
+// Info describes an input or output of a model. Shape[0] is the batch
+// dimension, -1; other dimensions are positive, or -1 where they are dynamic.
+type Info struct {
+	Name  string  `json:"name"`
+	Type  Type    `json:"datatype"`
+	Shape []int64 `json:"shape"`
+}
+
+// Tensor is a dense array. Data holds its elements row by row, little endian.
+type Tensor struct {
+	Name  string
+	Type  Type
+	Shape []int64
+	Data  []byte
+}
+
+// Elements is the product of the shape; an error if a dimension is negative or
+// the product overflows.
+func Elements(shape []int64) (int64, error) {
+	n := int64(1)
+	for _, d := range shape {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v has a negative dimension", shape)
+		}
+		if d != 0 && n > (1<<40)/d {
+			return 0, fmt.Errorf("shape %v is too large", shape)
+		}
+		n *= d
+	}
+	return n, nil
+}
