@@ -1,0 +1,238 @@
+// Package frame is the form in which a whole batch travels between the
+// dispatcher and an instance: one HTTP request carries every member with its
+// own method, path, headers and body, and one HTTP response carries the
+// answers in the same order. A member's answer stands at the member's position,
+// so nothing needs to be matched.
+//
+// # Wire format, version 1
+//
+//	POST /v1/batch HTTP/1.1
+//	Content-Type: application/vnd.faas-infer.batch; version=1
+//	Content-Length: …
+//
+//	body    = "FIB1" count:u32 { member }
+//	member  = headLength:u32 bodyLength:u64 head body
+//	head    = line { name ": " value "\n" }
+//	line    = method " " path ["?" query] "\n"     in a request
+//	line    = status "\n"                          in a response
+//
+// Integers are little endian. Every member's failure is its own: the HTTP
+// status of the whole is 200 as soon as the frame could be read. The response
+// header [ExecHeader] tells how long the engine ran.
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Path is the instance's route that takes a batch.
+	Path = "/v1/batch"
+	// ContentType marks a frame of this version.
+	ContentType = "application/vnd.faas-infer.batch; version=1"
+	// ExecHeader is the response header with the engine's time for the batch
+	// in µs.
+	ExecHeader = "X-Faas-Infer-Exec-Us"
+	// MaxMembers is the largest batch that a frame may carry.
+	MaxMembers = 4096
+
+	magic        = "FIB1"
+	prefixLength = 8
+	memberLength = 12
+	maxHead      = 64 << 10
+)
+
+// ErrFrame is wrapped by every error that reading a frame gives.
+var ErrFrame = errors.New("not a batch frame of version 1")
+
+// Request is one member of a batch as its client sent it.
+type Request struct {
+	// Method is the HTTP method, Path the path below the function (it starts
+	// with "/"), Query the raw query without "?".
+	Method string
+	Path   string
+	Query  string
+	Header http.Header
+	Body   []byte
+}
+
+// Response is one member's answer.
+type Response struct {
+	// Status is the HTTP status code of this member.
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// EncodeRequests returns the frame of a batch as buffers for one vectored
+// write, and their total length in bytes. Bodies are not copied.
+func EncodeRequests(requests []Request) (net.Buffers, int64) {
+	return encode(len(requests), func(i int, head []byte) ([]byte, []byte) {
+		r := &requests[i]
+		head = append(head, r.Method...)
+		head = append(head, ' ')
+		head = append(head, r.Path...)
+		if r.Query != "" {
+			head = append(head, '?')
+			head = append(head, r.Query...)
+		}
+		head = append(head, '\n')
+		return appendHeader(head, r.Header), r.Body
+	})
+}
+
+// EncodeResponses returns the frame of a batch's answers, like EncodeRequests.
+func EncodeResponses(responses []Response) (net.Buffers, int64) {
+	return encode(len(responses), func(i int, head []byte) ([]byte, []byte) {
+		r := &responses[i]
+		head = strconv.AppendInt(head, int64(r.Status), 10)
+		head = append(head, '\n')
+		return appendHeader(head, r.Header), r.Body
+	})
+}
+
+// smallBody is the size in bytes up to which a body is copied into the run of
+// heads: below it a copy costs less than one more element of a vectored write.
+const smallBody = 2048
+
+func encode(count int, member func(i int, head []byte) (headed, body []byte)) (net.Buffers, int64) {
+	run := make([]byte, 0, 512+count*256)
+	run = append(run, magic...)
+	run = binary.LittleEndian.AppendUint32(run, uint32(count))
+	var out net.Buffers
+	var total int64
+	for i := range count {
+		start := len(run)
+		run = append(run, make([]byte, memberLength)...)
+		var body []byte
+		run, body = member(i, run)
+		binary.LittleEndian.PutUint32(run[start:], uint32(len(run)-start-memberLength))
+		binary.LittleEndian.PutUint64(run[start+4:], uint64(len(body)))
+		if len(body) <= smallBody {
+			run = append(run, body...)
+			continue
+		}
+		total += int64(len(run) + len(body))
+		out = append(out, run, body)
+		// The next members' heads go on in what is left of the run.
+		run = run[len(run):]
+	}
+	if len(run) > 0 {
+		total += int64(len(run))
+		out = append(out, run)
+	}
+	return out, total
+}
+
+func appendHeader(head []byte, h http.Header) []byte {
+	for name, values := range h {
+		for _, v := range values {
+			head = append(head, name...)
+			head = append(head, ": "...)
+			// A line break in a value would start a header of its own.
+			if strings.ContainsAny(v, "\r\n") {
+				v = strings.NewReplacer("\r", " ", "\n", " ").Replace(v)
+			}
+			head = append(head, v...)
+			head = append(head, '\n')
+		}
+	}
+	return head
+}
+
+// DecodeRequests reads a frame. The bodies alias frame.
+func DecodeRequests(frame []byte) ([]Request, error) {
+	var out []Request
+	err := decode(frame, func(count int) { out = make([]Request, 0, count) },
+		func(line string, h http.Header, body []byte) error {
+			method, target, ok := strings.Cut(line, " ")
+			if !ok || method == "" || !strings.HasPrefix(target, "/") {
+				return fmt.Errorf("%w: request line %q", ErrFrame, line)
+			}
+			path, query, _ := strings.Cut(target, "?")
+			out = append(out, Request{Method: method, Path: path, Query: query, Header: h, Body: body})
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DecodeResponses reads a frame of answers. The bodies alias frame.
+func DecodeResponses(frame []byte) ([]Response, error) {
+	var out []Response
+	err := decode(frame, func(count int) { out = make([]Response, 0, count) },
+		func(line string, h http.Header, body []byte) error {
+			status, err := strconv.Atoi(line)
+			if err != nil || status < 100 || status > 999 {
+				return fmt.Errorf("%w: status %q", ErrFrame, line)
+			}
+			out = append(out, Response{Status: status, Header: h, Body: body})
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func decode(frame []byte, begin func(count int), member func(line string, h http.Header, body []byte) error) error {
+	if len(frame) < prefixLength || string(frame[:4]) != magic {
+		return fmt.Errorf("%w: it does not begin with %q", ErrFrame, magic)
+	}
+	count := binary.LittleEndian.Uint32(frame[4:])
+	rest := frame[prefixLength:]
+	if count > MaxMembers || uint64(count)*memberLength > uint64(len(rest)) {
+		return fmt.Errorf("%w: %d members in %d bytes", ErrFrame, count, len(frame))
+	}
+	begin(int(count))
+	for i := range count {
+		if len(rest) < memberLength {
+			return fmt.Errorf("%w: cut off before member %d", ErrFrame, i)
+		}
+		headLength := uint64(binary.LittleEndian.Uint32(rest))
+		bodyLength := binary.LittleEndian.Uint64(rest[4:])
+		rest = rest[memberLength:]
+		if headLength > maxHead || headLength > uint64(len(rest)) || bodyLength > uint64(len(rest))-headLength {
+			return fmt.Errorf("%w: member %d is longer than the frame", ErrFrame, i)
+		}
+		line, header, err := decodeHead(string(rest[:headLength]))
+		if err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+		if err := member(line, header, rest[headLength:headLength+bodyLength:headLength+bodyLength]); err != nil {
+			return fmt.Errorf("member %d: %w", i, err)
+		}
+		rest = rest[headLength+bodyLength:]
+	}
+	if len(rest) != 0 {
+		return fmt.Errorf("%w: %d bytes after the last member", ErrFrame, len(rest))
+	}
+	return nil
+}
+
+func decodeHead(head string) (line string, h http.Header, err error) {
+	line, head, ok := strings.Cut(head, "\n")
+	if !ok {
+		return "", nil, fmt.Errorf("%w: a head without a first line", ErrFrame)
+	}
+	h = make(http.Header, strings.Count(head, "\n"))
+	for head != "" {
+		var field string
+		field, head, _ = strings.Cut(head, "\n")
+		name, value, ok := strings.Cut(field, ": ")
+		if !ok || name == "" {
+			return "", nil, fmt.Errorf("%w: header line %q", ErrFrame, field)
+		}
+		name = http.CanonicalHeaderKey(name)
+		h[name] = append(h[name], value)
+	}
+	return line, h, nil
+}
