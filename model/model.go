@@ -1,0 +1,148 @@
+// Package model reads and writes ONNX models and sees them as a graph of
+// operators: each with its shapes at a given batch size, its multiply-adds and
+// its parameters. That is what a profiler needs to predict a model's latency
+// (INFless §3.3) and what a person wants to know of a file.
+//
+// The package is pure but for the functions that take a path.
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// ErrNoBatch is what the error of a model that cannot be batched wraps: an
+// input's leading dimension is fixed, or it has none.
+var ErrNoBatch = errors.New("no dynamic batch dimension")
+
+// Model is an ONNX model. It is not changed after it was read or made, so it is
+// safe for concurrent use.
+type Model struct {
+	proto *onnxpb.ModelProto
+	// dir is where external data is looked for, "" for a model that was
+	// not read from a file.
+	dir string
+}
+
+// FromProto makes a model of an ONNX message, which the model takes over. The
+// errors are those of [Read].
+func FromProto(p *onnxpb.ModelProto) (*Model, error) {
+	if err := check(p); err != nil {
+		return nil, err
+	}
+	return &Model{proto: p}, nil
+}
+
+// Proto is the ONNX message. It must not be changed.
+func (m *Model) Proto() *onnxpb.ModelProto { return m.proto }
+
+// Name is the graph's name, as its producer wrote it.
+func (m *Model) Name() string { return m.proto.GetGraph().GetName() }
+
+// Description is the model's own documentation, one sentence for the zoo's.
+func (m *Model) Description() string { return m.proto.GetDocString() }
+
+// Opset is the version of the standard ONNX operators that the model uses, 0 if
+// it does not say.
+func (m *Model) Opset() int64 {
+	for _, o := range m.proto.GetOpsetImport() {
+		if o.GetDomain() == "" || o.GetDomain() == "ai.onnx" {
+			return o.GetVersion()
+		}
+	}
+	return 0
+}
+
+// Inputs describes what a caller must send, in the model's order. The batch
+// dimension and every other dynamic one is -1.
+func (m *Model) Inputs() []tensor.Info { return infos(m.inputs()) }
+
+// Outputs describes what a caller gets, in the model's order.
+func (m *Model) Outputs() []tensor.Info { return infos(m.proto.GetGraph().GetOutput()) }
+
+// inputs leaves out the initialisers, which models before IR version 4 list
+// among their inputs.
+func (m *Model) inputs() []*onnxpb.ValueInfoProto {
+	g := m.proto.GetGraph()
+	weights := make(map[string]bool, len(g.GetInitializer()))
+	for _, t := range g.GetInitializer() {
+		weights[t.GetName()] = true
+	}
+	var in []*onnxpb.ValueInfoProto
+	for _, v := range g.GetInput() {
+		if !weights[v.GetName()] {
+			in = append(in, v)
+		}
+	}
+	return in
+}
+
+// checkBatch returns an error that wraps [ErrNoBatch] and names the first input
+// whose leading dimension is not dynamic.
+func (m *Model) checkBatch() error {
+	in := m.inputs()
+	if len(in) == 0 {
+		return fmt.Errorf("the model has no input: %w", ErrNoBatch)
+	}
+	for _, v := range in {
+		shape := declaredShape(v.GetType().GetTensorType())
+		switch {
+		case len(shape) == 0:
+			return fmt.Errorf("input %q has no dimensions: %w; export the model with a dynamic leading axis", v.GetName(), ErrNoBatch)
+		case shape[0] >= 0:
+			return fmt.Errorf("input %q has the fixed shape %v: %w; export the model with a dynamic leading axis", v.GetName(), shape, ErrNoBatch)
+		}
+	}
+	return nil
+}
+
+func infos(values []*onnxpb.ValueInfoProto) []tensor.Info {
+	out := make([]tensor.Info, 0, len(values))
+	for _, v := range values {
+		t := v.GetType().GetTensorType()
+		out = append(out, tensor.Info{Name: v.GetName(), Type: elementType(t.GetElemType()), Shape: declaredShape(t)})
+	}
+	return out
+}
+
+// declaredShape is a value's shape as the file gives it, -1 for a dimension
+// that is named or left open; nil if the file gives no shape.
+func declaredShape(t *onnxpb.TypeProto_Tensor) []int64 {
+	if t.GetShape() == nil {
+		return nil
+	}
+	shape := make([]int64, 0, len(t.GetShape().GetDim()))
+	for _, d := range t.GetShape().GetDim() {
+		// Some exporters write 0 where they mean a dynamic dimension.
+		if v, ok := d.GetValue().(*onnxpb.TensorShapeProto_Dimension_DimValue); ok && v.DimValue > 0 {
+			shape = append(shape, v.DimValue)
+		} else {
+			shape = append(shape, -1)
+		}
+	}
+	return shape
+}
+
+var elementTypes = map[onnxpb.TensorProto_DataType]tensor.Type{
+	onnxpb.TensorProto_BOOL:    tensor.Bool,
+	onnxpb.TensorProto_UINT8:   tensor.Uint8,
+	onnxpb.TensorProto_INT8:    tensor.Int8,
+	onnxpb.TensorProto_INT16:   tensor.Int16,
+	onnxpb.TensorProto_UINT16:  tensor.Uint16,
+	onnxpb.TensorProto_INT32:   tensor.Int32,
+	onnxpb.TensorProto_UINT32:  tensor.Uint32,
+	onnxpb.TensorProto_INT64:   tensor.Int64,
+	onnxpb.TensorProto_UINT64:  tensor.Uint64,
+	onnxpb.TensorProto_FLOAT16: tensor.FP16,
+	onnxpb.TensorProto_FLOAT:   tensor.FP32,
+	onnxpb.TensorProto_DOUBLE:  tensor.FP64,
+}
+
+// elementType is an ONNX element type by its Open Inference Protocol name, ""
+// for one that has none (bfloat16, complex, string).
+func elementType(code int32) tensor.Type {
+	return elementTypes[onnxpb.TensorProto_DataType(code)]
+}

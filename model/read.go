@@ -1,0 +1,160 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// Errors that reading a model wraps.
+var (
+	// ErrNotONNX: the bytes are something else.
+	ErrNotONNX = errors.New("not an ONNX model")
+	// ErrTruncated: the bytes begin as an ONNX model and then end early.
+	ErrTruncated = errors.New("truncated ONNX model")
+	// ErrExternalData: weights that the model keeps in a file of their own
+	// are missing, too short, or outside the model's directory.
+	ErrExternalData = errors.New("external data")
+)
+
+// ReadFile reads the ONNX model at path. Weights that it keeps in other files
+// (ONNX external data) are checked to be there, but not read.
+func ReadFile(path string) (*Model, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read model: %w", err)
+	}
+	p, err := decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("read model %s: %w", path, err)
+	}
+	m := &Model{proto: p, dir: filepath.Dir(path)}
+	if err := m.checkExternal(); err != nil {
+		return nil, fmt.Errorf("read model %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Read decodes an ONNX model. One that keeps weights in other files is refused,
+// since their directory is unknown: use [ReadFile].
+func Read(b []byte) (*Model, error) {
+	p, err := decode(b)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{proto: p}
+	if names := m.ExternalFiles(); len(names) > 0 {
+		return nil, fmt.Errorf("%w: the weights are in %q; read the model from its file", ErrExternalData, names[0])
+	}
+	return m, nil
+}
+
+func decode(b []byte) (*onnxpb.ModelProto, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: the file is empty", ErrNotONNX)
+	}
+	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
+		return nil, fmt.Errorf("%w: it is a Git LFS pointer; get the file itself with `git lfs pull`", ErrNotONNX)
+	}
+	p := new(onnxpb.ModelProto)
+	if err := proto.Unmarshal(b, p); err != nil {
+		if at, ok := truncated(b); ok {
+			return nil, fmt.Errorf("%w: a part that starts at byte %d does not end within the %d bytes; copy the file again", ErrTruncated, at, len(b))
+		}
+		return nil, fmt.Errorf("%w: %w", ErrNotONNX, err)
+	}
+	if err := check(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// truncated reports whether b is a run of fields that a ModelProto may have,
+// the last of which, beginning at the byte returned, ends early.
+func truncated(b []byte) (at int, ok bool) {
+	fields := (&onnxpb.ModelProto{}).ProtoReflect().Descriptor().Fields()
+	for at < len(b) {
+		number, kind, tag := protowire.ConsumeTag(b[at:])
+		if tag < 0 || fields.ByNumber(number) == nil {
+			return 0, false
+		}
+		value := protowire.ConsumeFieldValue(number, kind, b[at+tag:])
+		if value < 0 {
+			return at, errors.Is(protowire.ParseError(value), io.ErrUnexpectedEOF)
+		}
+		at += tag + value
+	}
+	return 0, false
+}
+
+// check tells an ONNX model from another message that happens to decode.
+func check(p *onnxpb.ModelProto) error {
+	g := p.GetGraph()
+	switch {
+	case g == nil && p.GetIrVersion() > 0:
+		return fmt.Errorf("%w: it ends before its graph; copy the file again", ErrTruncated)
+	case g == nil:
+		return fmt.Errorf("%w: it holds no graph", ErrNotONNX)
+	case len(g.GetOutput()) == 0:
+		return fmt.Errorf("%w: its graph has no output", ErrNotONNX)
+	}
+	return nil
+}
+
+// ExternalFiles names the files, relative to the model's own directory, in
+// which the model keeps weights outside its file; none for most models.
+func (m *Model) ExternalFiles() []string {
+	var names []string
+	seen := make(map[string]bool)
+	for _, t := range m.proto.GetGraph().GetInitializer() {
+		if name := externalValue(t, "location"); isExternal(t) && !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (m *Model) checkExternal() error {
+	for _, t := range m.proto.GetGraph().GetInitializer() {
+		if !isExternal(t) {
+			continue
+		}
+		name := externalValue(t, "location")
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("%w: weight %q is said to be at %q, which is outside the model's directory", ErrExternalData, t.GetName(), name)
+		}
+		info, err := os.Stat(filepath.Join(m.dir, name))
+		if err != nil {
+			return fmt.Errorf("%w: weight %q is kept in the file %q, which must lie beside the model: %w", ErrExternalData, t.GetName(), name, err)
+		}
+		offset, _ := strconv.ParseInt(externalValue(t, "offset"), 10, 64)
+		length, _ := strconv.ParseInt(externalValue(t, "length"), 10, 64)
+		if offset < 0 || length < 0 || offset > info.Size()-length {
+			return fmt.Errorf("%w: weight %q is %d bytes at offset %d of %q, which has %d bytes; copy the file again", ErrExternalData, t.GetName(), length, offset, name, info.Size())
+		}
+	}
+	return nil
+}
+
+func isExternal(t *onnxpb.TensorProto) bool {
+	return t.GetDataLocation() == onnxpb.TensorProto_EXTERNAL
+}
+
+func externalValue(t *onnxpb.TensorProto, key string) string {
+	for _, e := range t.GetExternalData() {
+		if e.GetKey() == key {
+			return e.GetValue()
+		}
+	}
+	return ""
+}

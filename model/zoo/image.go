@@ -1,0 +1,48 @@
+package zoo
+
+import "github.com/faas-infer/faas-infer/model/onnxpb"
+
+// mnist is Simard et al.'s shape of network for handwritten digits: two strided
+// 5×5 convolutions and a wide dense layer, which holds nearly all weights.
+func mnist(n *network) {
+	x := n.input("image", onnxpb.TensorProto_FLOAT, 1, 28, 28)
+	x = n.relu(n.grouped(x, 1, 16, 5, 2, 2, 1, true))
+	x = n.relu(n.grouped(x, 16, 32, 5, 2, 2, 1, true))
+	x = n.relu(n.dense(n.flatten(x), 7*7*32, 2048, 2))
+	n.output("digits", n.softmax(n.dense(x, 2048, 10, 1)), 10)
+}
+
+// resnet50 is He et al.'s network of bottleneck blocks.
+func resnet50(n *network) {
+	x := n.input("image", onnxpb.TensorProto_FLOAT, 3, 224, 224)
+	x = n.maxPool(n.convNormRelu(x, 3, 64, 7, 2), 3, 2, 1)
+	in := int64(64)
+	for stage, blocks := range []int{3, 4, 6, 3} {
+		middle := int64(64) << stage
+		for block := range blocks {
+			stride := int64(1)
+			if stage > 0 && block == 0 {
+				stride = 2
+			}
+			x = n.bottleneck(x, in, middle, stride)
+			in = 4 * middle
+		}
+	}
+	n.output("classes", n.softmax(n.averageHead(x, in, 1000)), 1000)
+}
+
+func (n *network) bottleneck(x string, in, middle, stride int64) string {
+	y := n.convNormRelu(x, in, middle, 1, stride)
+	y = n.convNormRelu(y, middle, middle, 3, 1)
+	return n.residual(x, n.conv2d(y, middle, 4*middle, 1, 1), in, 4*middle, stride)
+}
+
+// residual adds what a block computed to what it was given, which is projected
+// where the shapes differ. The halved scale keeps the sum from growing.
+func (n *network) residual(x, y string, in, out, stride int64) string {
+	y = n.batchNorm(y, out, 0.5)
+	if in != out || stride != 1 {
+		x = n.batchNorm(n.conv2d(x, in, out, 1, stride), out, 0.7)
+	}
+	return n.relu(n.op("Add", []string{x, y}))
+}

@@ -1,0 +1,43 @@
+package zoo
+
+import "github.com/faas-infer/faas-infer/model/onnxpb"
+
+func identity(n *network) {
+	n.output("output", n.input("input", onnxpb.TensorProto_FLOAT, -1), -1)
+}
+
+// dssm is Huang et al.'s DSSM: towers of dense layers with tanh, one for the
+// question and one for the document, and the cosine of what they give.
+func dssm(n *network) {
+	const terms = 2365
+	tower := func(x string) string {
+		widths := []int64{terms, 1024, 768, 128}
+		for i := 1; i < len(widths); i++ {
+			x = n.op("Tanh", []string{n.dense(x, widths[i-1], widths[i], 1)})
+		}
+		return x
+	}
+	query := tower(n.input("query", onnxpb.TensorProto_FLOAT, terms))
+	document := tower(n.input("document", onnxpb.TensorProto_FLOAT, terms))
+	axis := n.integers(1)
+	dot := n.op("ReduceSum", []string{n.op("Mul", []string{query, document}), axis}, attrInt("keepdims", 1))
+	norm := func(x string) string {
+		return n.op("ReduceL2", []string{x}, attrInts("axes", 1), attrInt("keepdims", 1))
+	}
+	n.output("similarity", n.op("Div", []string{dot, n.op("Mul", []string{norm(query), norm(document)})}), 1)
+}
+
+// lstm reads words from first to last and classifies by its last state.
+func lstm(n *network) {
+	const vocabulary, words, width, cells, answers = 2365, 16, 512, 1024, 2365
+	ids := n.op("Transpose", []string{n.input("words", onnxpb.TensorProto_INT64, words)}, attrInts("perm", 1, 0))
+	x := n.embedding(ids, vocabulary, width)
+	name := n.next("LSTM")
+	states := n.ops("LSTM", 2, []string{x,
+		n.weight(name+".input", 1, width, 1, 4*cells, width),
+		n.weight(name+".recurrent", 1, cells, 1, 4*cells, cells),
+		n.around(name+".bias", 0, 0.05, 1, 8*cells),
+	}, attrInt("hidden_size", cells))
+	last := n.op("Squeeze", []string{states[1], n.integers(0)})
+	n.output("answers", n.softmax(n.dense(last, cells, answers, 1)), answers)
+}

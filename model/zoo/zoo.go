@@ -1,0 +1,114 @@
+// Package zoo makes the models of INFless Table 1, and one that does nothing,
+// with seeded random weights and a dynamic batch dimension. A model's latency
+// depends on its architecture and not on what its weights are, so these stand
+// in for the trained ones in benchmarks, demonstrations and tests.
+//
+// The table gives a size and GFLOPs per model, and not the architectures; where
+// the two contradict each other, or the literature, the size decides, and the
+// note of the [Architecture] says so. The sizes of the table are MiB, as those
+// of ResNet-50 (25.6 million parameters, 98M) and of BERT-base with a
+// vocabulary of 21128 words (102 million, 391M) show. Its GFLOPs count a
+// multiply-add once for ResNet-50 and most others, and twice for BERT; ours
+// count it once everywhere, as [model.Operator] says.
+package zoo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/model"
+)
+
+// Architecture is one model that the zoo can make.
+type Architecture struct {
+	// Name is what [Make] takes: the table's name in lower case.
+	Name string
+	// Aliases are other names that [Make] takes.
+	Aliases []string
+	// Description says in one sentence what the network is.
+	Description string
+	// TableSize and TableGFLOPs are what INFless Table 1 says, "" and 0 for
+	// a model that is not in it.
+	TableSize   string
+	TableGFLOPs float64
+	// Note says how ours differs from the table and why; may be "".
+	Note string
+
+	build func(*network)
+}
+
+// All lists the zoo in the order of INFless Table 1, smallest first.
+func All() []Architecture { return slices.Clone(architectures) }
+
+// Names lists the names that [Make] takes, without aliases.
+func Names() []string {
+	var names []string
+	for _, a := range architectures {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// Find returns the architecture of a name or alias, in any case.
+func Find(name string) (Architecture, bool) {
+	name = strings.ToLower(name)
+	for _, a := range architectures {
+		if a.Name == name || slices.Contains(a.Aliases, name) {
+			return a, true
+		}
+	}
+	return Architecture{}, false
+}
+
+// Make makes the model of that name. The same name and seed give the same bytes
+// when written. The graph's name is the architecture's, so that a file tells
+// what it is. An unknown name is an error that lists the known ones.
+func Make(name string, seed uint64) (*model.Model, error) {
+	a, ok := Find(name)
+	if !ok {
+		return nil, fmt.Errorf("no model named %q in the zoo; it has %s", name, strings.Join(Names(), ", "))
+	}
+	n := newNetwork(a, seed)
+	a.build(n)
+	m, err := model.FromProto(n.proto)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", a.Name, err)
+	}
+	return m, nil
+}
+
+var architectures = []Architecture{
+	{
+		Name:        "identity",
+		Description: "One Identity operator on a float vector of any width, to measure what everything around a model costs",
+		build:       identity,
+	},
+	{
+		Name:        "mnist",
+		Description: "Number recognition: two strided 5×5 convolutions and a dense layer of 2048 on 28×28 grey images",
+		TableSize:   "72k", TableGFLOPs: 0.01,
+		Note:  "The table's 72k and 0.01 GFLOPs do not fit together: no usual network of 18 thousand weights takes 10 million multiply-adds. Ours has the wide dense layer of the common tutorial networks, 13 MB, and so gains from batching as they do.",
+		build: mnist,
+	},
+	{
+		Name: "dssm-2365", Aliases: []string{"dssm"},
+		Description: "Question answering by a Deep Structured Semantic Model: two dense towers over vectors of 2365 term weights, compared by their cosine",
+		TableSize:   "25M", TableGFLOPs: 0.13,
+		Note:  "25M of dense weights, each used once a request, are 0.007 GFLOPs; the table's 0.13 cannot be met at its size.",
+		build: dssm,
+	},
+	{
+		Name: "lstm-2365", Aliases: []string{"lstm"},
+		Description: "Question answering: 16 words embedded, read by an LSTM of 1024 cells, sorted into 2365 answers",
+		TableSize:   "39M", TableGFLOPs: 0.10,
+		build: lstm,
+	},
+	{
+		Name: "resnet-50", Aliases: []string{"resnet50"},
+		Description: "Image classification: 50 layers in residual bottleneck blocks on 224×224 images",
+		TableSize:   "98M", TableGFLOPs: 3.89,
+		Note:  "The stride is in a block's first 1×1 convolution, as in the original paper and as the table's GFLOPs say.",
+		build: resnet50,
+	},
+}
