@@ -1,0 +1,282 @@
+// Package annotation reads what a deployment says of itself: the objective
+// (com.openfaas.slo.*), how to infer (com.openfaas.infer.*), how far to scale
+// (com.openfaas.scale.min and max) and the resources. faas-cli drops every
+// field of stack.yml that it does not know, so annotations are the only way in
+// for what OpenFaaS has no field for; labels with the same keys are taken too.
+//
+// Everything that cannot be read is refused with an [Error], which prints as
+// one sentence that names the key, the value, what is allowed, and an example.
+package annotation
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// The keys that are understood, as annotations or as labels.
+const (
+	// SLOLatency is the time within which a request is to be answered, from
+	// its arrival at the provider: a Go duration above 0, at most 10m. With
+	// it, a function is an inference function.
+	SLOLatency = "com.openfaas.slo.latency"
+	// SLOPercentile is the share of requests, in percent, that must be
+	// answered within SLOLatency: a number between 0 and 100, neither
+	// included; 99 if absent.
+	SLOPercentile = "com.openfaas.slo.percentile"
+	// InferModel is the model file inside the bundle; if absent, the
+	// bundle's manifest names it.
+	InferModel = "com.openfaas.infer.model"
+	// InferMaxBatch is the most requests in one batch: 1 to 1024, 32 if
+	// absent.
+	InferMaxBatch = "com.openfaas.infer.max-batch"
+	// InferPolicy is how requests are batched: one of [Policies]; the
+	// provider's default if absent.
+	InferPolicy = "com.openfaas.infer.policy"
+	// InferKeepAlive is how long an instance without requests stays: a Go
+	// duration above 0, at most 24h; the provider's default if absent.
+	InferKeepAlive = "com.openfaas.infer.keep-alive"
+	// ScaleMin and ScaleMax bound the number of instances, as in the rest of
+	// OpenFaaS: whole numbers from 0 to [MaxReplicas]; by default 0 and no
+	// bound but the node.
+	ScaleMin = "com.openfaas.scale.min"
+	ScaleMax = "com.openfaas.scale.max"
+)
+
+// The values that hold where a deployment says nothing, and the limits.
+const (
+	DefaultPercentile = 99.0
+	DefaultMaxBatch   = 32
+	LargestBatch      = 1024
+	LongestSLO        = 10 * time.Minute
+	LongestKeepAlive  = 24 * time.Hour
+	MaxReplicas       = 10000
+)
+
+// The batching policies (INFless §3.2 is Infless).
+const (
+	OneToOne = "one-to-one"
+	Infless  = "infless"
+	Shared   = "shared"
+)
+
+// Policies lists the values that InferPolicy takes.
+func Policies() []string { return []string{OneToOne, Infless, Shared} }
+
+// known are the keys of the two families in which an unknown key is refused
+// (it would be a misspelling that silently changes nothing).
+var known = map[string][]string{
+	"com.openfaas.slo.":   {SLOLatency, SLOPercentile},
+	"com.openfaas.infer.": {InferKeepAlive, InferMaxBatch, InferModel, InferPolicy},
+}
+
+// Inference is what a deployment asks for, checked.
+type Inference struct {
+	// IsInference tells whether the deployment gives an SLO. Without one it
+	// is an ordinary function, and of the fields only the scale bounds and
+	// resources mean anything.
+	IsInference bool
+	// SLO is the time from a request's arrival to its answer.
+	SLO time.Duration
+	// Percentile of requests that the SLO is meant for, in (0, 100).
+	Percentile float64
+	// Model is a slash-separated path inside the bundle, "" if the bundle's
+	// manifest is to decide.
+	Model string
+	// MaxBatch is the most requests in one batch.
+	MaxBatch int
+	// Policy is one of Policies, "" for the provider's default.
+	Policy string
+	// KeepAlive is how long an idle instance stays, 0 for the provider's
+	// default.
+	KeepAlive time.Duration
+	// MinReplicas instances are kept even without load; there are never more
+	// than MaxReplicas (0: no bound but the node).
+	MinReplicas, MaxReplicas int
+	// Limits and Requests are the deployment's resources per instance; a
+	// dimension that it does not name is 0.
+	Limits, Requests cluster.Resources
+}
+
+// Error is one thing in a deployment that cannot be accepted.
+type Error struct {
+	// Key is the annotation, label or field, Value what it holds ("" if it is
+	// absent).
+	Key, Value string
+	// Why is what is allowed, as the end of a sentence; Example a value that
+	// would be accepted, "" if none helps.
+	Why, Example string
+}
+
+// Error is a sentence: key, value, what is allowed, example.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Key)
+	if e.Value == "" {
+		b.WriteString(" is not set: ")
+	} else {
+		fmt.Fprintf(&b, " is %q: ", shorten(e.Value))
+	}
+	b.WriteString(e.Why)
+	if e.Example != "" {
+		fmt.Fprintf(&b, ", for example %q", e.Example)
+	}
+	return b.String()
+}
+
+// HTTPStatus is 400: the deployment is at fault.
+func (e *Error) HTTPStatus() int { return 400 }
+
+// shorten keeps a hostile value from filling the answer and the log.
+func shorten(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// Parse checks a whole deployment (name, namespace, image, environment,
+// resources, annotations and labels) and returns what it asks for. The error
+// is an *Error, the first by the order of the fields, then of the keys. A
+// deployment without an SLO is no error here: see Inference.IsInference.
+func Parse(d types.FunctionDeployment) (Inference, error) {
+	in := Inference{Percentile: DefaultPercentile, MaxBatch: DefaultMaxBatch}
+	if err := checkFields(d); err != nil {
+		return Inference{}, err
+	}
+	if err := in.resources(d); err != nil {
+		return Inference{}, err
+	}
+	values, err := merge(d)
+	if err != nil {
+		return Inference{}, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if err := in.set(key, values[key]); err != nil {
+			return Inference{}, err
+		}
+	}
+	if in.MaxReplicas > 0 && in.MinReplicas > in.MaxReplicas {
+		return Inference{}, &Error{Key: ScaleMin, Value: values[ScaleMin],
+			Why: fmt.Sprintf("it must not be above %s, which is %d", ScaleMax, in.MaxReplicas)}
+	}
+	return in, nil
+}
+
+// merge returns the keys that Parse reads, from annotations and labels.
+func merge(d types.FunctionDeployment) (map[string]string, error) {
+	values := map[string]string{}
+	for _, source := range []*map[string]string{d.Annotations, d.Labels} {
+		if source == nil {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(*source)) {
+			mine, err := understood(key, (*source)[key])
+			if err != nil {
+				return nil, err
+			}
+			if !mine {
+				continue
+			}
+			before, twice := values[key]
+			if now := (*source)[key]; twice && before != now {
+				return nil, &Error{Key: key, Value: now,
+					Why: fmt.Sprintf("the label must not differ from the annotation with the same key, which is %q; keep one of them", shorten(before))}
+			}
+			values[key] = (*source)[key]
+		}
+	}
+	return values, nil
+}
+
+// understood tells whether a key is one that Parse reads; a key that looks as
+// if it were is an error.
+func understood(key, value string) (bool, error) {
+	if key == ScaleMin || key == ScaleMax {
+		return true, nil
+	}
+	for prefix, keys := range known {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if slices.Contains(keys, key) {
+			return true, nil
+		}
+		return false, &Error{Key: shorten(key), Value: value,
+			Why: "there is no such key, the known ones are " + strings.Join(keys, ", ")}
+	}
+	return false, nil
+}
+
+// set reads one key.
+func (in *Inference) set(key, value string) (err error) {
+	switch key {
+	case SLOLatency:
+		in.IsInference = true
+		in.SLO, err = duration(key, value, LongestSLO, "200ms")
+	case SLOPercentile:
+		in.Percentile, err = percentile(key, value)
+	case InferModel:
+		in.Model, err = modelPath(key, value)
+	case InferMaxBatch:
+		in.MaxBatch, err = integer(key, value, 1, LargestBatch, "32")
+	case InferPolicy:
+		in.Policy = value
+		if !slices.Contains(Policies(), value) {
+			err = &Error{Key: key, Value: value, Why: "it must be one of " + strings.Join(Policies(), ", "), Example: Shared}
+		}
+	case InferKeepAlive:
+		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")
+	case ScaleMin:
+		in.MinReplicas, err = integer(key, value, 0, MaxReplicas, "1")
+	case ScaleMax:
+		in.MaxReplicas, err = integer(key, value, 0, MaxReplicas, "4")
+	}
+	return err
+}
+
+func duration(key, value string, longest time.Duration, example string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 || d > longest {
+		return 0, &Error{Key: key, Value: value,
+			Why: fmt.Sprintf("it must be a duration above 0 and at most %gm", longest.Minutes()), Example: example}
+	}
+	return d, nil
+}
+
+func percentile(key, value string) (float64, error) {
+	p, ok := decimal(value)
+	if !ok || p <= 0 || p >= 100 {
+		return 0, &Error{Key: key, Value: value,
+			Why: "it must be a number above 0 and below 100", Example: "99"}
+	}
+	return p, nil
+}
+
+func integer(key, value string, least, most int, example string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		return 0, &Error{Key: key, Value: value,
+			Why: fmt.Sprintf("it must be a whole number from %d to %d", least, most), Example: example}
+	}
+	return n, nil
+}
+
+// modelPath refuses a path that leaves the bundle.
+func modelPath(key, value string) (string, error) {
+	clean := filepath.ToSlash(filepath.Clean(value))
+	if !filepath.IsLocal(value) || clean == "." || strings.ContainsAny(value, "\\\x00\n") {
+		return "", &Error{Key: key, Value: value,
+			Why: "it must be the path of a file inside the bundle", Example: "model.onnx"}
+	}
+	return clean, nil
+}

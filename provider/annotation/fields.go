@@ -1,0 +1,113 @@
+package annotation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// longestLabel is the length of a DNS label (RFC 1123).
+const longestLabel = 63
+
+// IsName reports whether s can name a function or a namespace: a DNS label.
+func IsName(s string) bool {
+	if s == "" || len(s) > longestLabel {
+		return false
+	}
+	for i, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case c == '-' && i > 0 && i < len(s)-1:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// checkFields checks what is neither annotation nor resource.
+func checkFields(d types.FunctionDeployment) error {
+	const label = "it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last"
+	if !IsName(d.Service) {
+		return &Error{Key: "service", Value: d.Service, Why: label, Example: "resnet-50"}
+	}
+	if d.Namespace != "" && !IsName(d.Namespace) {
+		return &Error{Key: "namespace", Value: d.Namespace, Why: label, Example: "openfaas-fn"}
+	}
+	if strings.TrimSpace(d.Image) == "" {
+		return &Error{Key: "image", Why: "it must name the bundle with the model", Example: "resnet-50:latest"}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.EnvVars)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(d.EnvVars[name], "\x00") {
+			return &Error{Key: "envVars." + shorten(name), Value: d.EnvVars[name],
+				Why: `an environment variable needs a name without "=", and no NUL in name or value`}
+		}
+	}
+	for _, name := range d.Secrets {
+		// The name becomes a file's name under /var/openfaas/secrets.
+		if !isSecret(name) {
+			return &Error{Key: "secrets", Value: name,
+				Why: "a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last", Example: "api-key"}
+		}
+	}
+	return nil
+}
+
+// isSecret reports whether s is a DNS subdomain: labels joined by dots.
+func isSecret(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if !IsName(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// resources reads limits and requests.
+func (in *Inference) resources(d types.FunctionDeployment) (err error) {
+	if in.Limits, err = parseResources("limits", d.Limits); err != nil {
+		return err
+	}
+	if in.Requests, err = parseResources("requests", d.Requests); err != nil {
+		return err
+	}
+	if in.Limits.CPU > 0 && in.Requests.CPU > in.Limits.CPU {
+		return &Error{Key: "requests.cpu", Value: d.Requests.CPU, Why: fmt.Sprintf("it must not be above limits.cpu, which is %q", d.Limits.CPU)}
+	}
+	if in.Limits.Memory > 0 && in.Requests.Memory > in.Limits.Memory {
+		return &Error{Key: "requests.memory", Value: d.Requests.Memory, Why: fmt.Sprintf("it must not be above limits.memory, which is %q", d.Limits.Memory)}
+	}
+	return nil
+}
+
+func parseResources(field string, r *types.FunctionResources) (out cluster.Resources, err error) {
+	if r == nil {
+		return out, nil
+	}
+	if r.CPU != "" {
+		if out.CPU, err = ParseCPU(r.CPU); err != nil {
+			return out, &Error{Key: field + ".cpu", Value: r.CPU, Why: "it must be " + err.Error(), Example: "500m"}
+		}
+	}
+	if r.Memory != "" {
+		if out.Memory, err = ParseMemory(r.Memory); err != nil {
+			return out, &Error{Key: field + ".memory", Value: r.Memory, Why: "it must be " + err.Error(), Example: "128Mi"}
+		}
+	}
+	for _, gpu := range []struct{ name, value string }{
+		{"nvidia.com/gpu", r.NvidiaGPU}, {"amd.com/gpu", r.AmdGPU}, {"intel.com/gpu", r.IntelGPU},
+	} {
+		if gpu.value != "" && gpu.value != "0" {
+			return out, &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "this provider runs models on processors only; leave it out"}
+		}
+	}
+	return out, nil
+}
