@@ -30,9 +30,12 @@ type Instance struct {
 	// Exec[b-1] is the predicted time of a batch of b on this instance, for
 	// b = 1…Config.Batch. It never decreases with b.
 	Exec []time.Duration
+	// Rate is r_i, the requests/s that the scaling engine wants this instance
+	// to get (INFless §3.2); only the policy [INFless] reads it.
+	Rate float64
 }
 
-// Why a request is answered without being executed.
+// Reason is why a request is answered without being executed.
 type Reason int
 
 // The reasons.

@@ -1,0 +1,260 @@
+// Package dispatch drives a batching policy: it takes requests from the invoke
+// route, lets the policy decide, carries whole batches to instances and hands
+// every member its own answer. One [Dispatcher] serves one function; functions
+// share no lock.
+//
+// No goroutine belongs to the dispatcher. The goroutine whose arrival, finished
+// batch or timer makes the policy dispatch leads that batch if its own request
+// is in it; otherwise it wakes a member of the batch to lead. At light load a
+// request thus goes to its instance and back without changing goroutines.
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+// Recorder takes a function's measurements. Its methods are on the request's
+// way: they must not block.
+type Recorder interface {
+	// ObserveBatch: a batch of size was executed in exec.
+	ObserveBatch(size int, exec time.Duration)
+	// ObserveQueue: a request waited for d before its batch was sent.
+	ObserveQueue(d time.Duration)
+	// ObserveMiss: a request was answered later than its SLO.
+	ObserveMiss()
+	// ObserveDrop: a request was not executed: "late", "cold", "queue_full",
+	// "instance_lost" or "closed".
+	ObserveDrop(reason string)
+}
+
+// Options configure a dispatcher.
+type Options struct {
+	// Policy decides; the dispatcher calls it under its lock.
+	Policy batching.Policy
+	// SLO is the function's latency objective.
+	SLO time.Duration
+	// ColdWait is added to the deadline of a request that finds no ready
+	// instance.
+	ColdWait time.Duration
+	// QueueLimit bounds the requests that wait; beyond it ErrQueueFull.
+	QueueLimit int
+	// ExchangeTimeout bounds the time from sending a batch to its answer; an
+	// instance that takes longer counts as lost.
+	ExchangeTimeout time.Duration
+	Recorder        Recorder
+	// OnCold is called, without a lock held, when a request finds no ready
+	// instance; it must not block.
+	OnCold func()
+	// OnLost is called once, without a lock held, for an instance that broke
+	// off an exchange; it must not block.
+	OnLost func(id cluster.InstanceID, err error)
+}
+
+// Dispatcher serves one function. Its methods are safe for concurrent use.
+type Dispatcher struct {
+	options  Options
+	arrivals atomic.Uint64
+	cold     atomic.Uint64
+
+	mu        sync.Mutex
+	policy    batching.Policy
+	calls     map[batching.RequestID]*call
+	instances map[cluster.InstanceID]*peer
+	lastID    batching.RequestID
+	closed    bool
+	timer     *time.Timer
+	// armed is when the timer will fire, zero if it will not.
+	armed time.Time
+}
+
+// peer is an instance as the dispatcher sees it.
+type peer struct {
+	link *link
+	// up is false once the instance takes no new batch.
+	up        bool
+	inFlight  int
+	idleSince time.Time
+	// drained is closed when it is down and nothing is in flight.
+	drained chan struct{}
+}
+
+// call is one request on its way.
+type call struct {
+	id       batching.RequestID
+	request  *frame.Request
+	arrived  time.Time
+	deadline time.Time
+	cold     bool
+	retried  bool
+	// signal carries the answer, or before it a batch to lead.
+	signal chan signal
+}
+
+type signal struct {
+	response *frame.Response
+	err      error
+	lead     *batch
+}
+
+// New returns a dispatcher without instances.
+func New(o Options) *Dispatcher {
+	if o.OnCold == nil {
+		o.OnCold = func() {}
+	}
+	if o.OnLost == nil {
+		o.OnLost = func(cluster.InstanceID, error) {}
+	}
+	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*peer{}}
+}
+
+// Invoke runs one request and returns its answer, or one of this package's
+// errors, or ctx's if the client left first. The request and its body must not
+// be changed or used again before Invoke returns; the answer's body stays valid.
+func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame.Response, error) {
+	d.arrivals.Add(1)
+	c := &call{request: request, arrived: time.Now(), signal: make(chan signal, 1)}
+	batches, err := d.admit(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.cold {
+		d.options.OnCold()
+	}
+	if own := d.delegate(batches, c); own != nil {
+		return d.finish(c, d.lead(own, c))
+	}
+	select {
+	case s := <-c.signal:
+		return d.finish(c, s)
+	case <-ctx.Done():
+	}
+	if d.cancel(c) {
+		return nil, ctx.Err()
+	}
+	// It is in a batch already, which may even be waiting for it to lead.
+	return d.finish(c, <-c.signal)
+}
+
+// admit gives the call to the policy and returns what is to be sent.
+func (d *Dispatcher) admit(c *call) ([]*batch, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		d.options.Recorder.ObserveDrop("closed")
+		return nil, ErrClosed
+	}
+	if d.options.QueueLimit > 0 && d.policy.Waiting() >= d.options.QueueLimit {
+		d.options.Recorder.ObserveDrop("queue_full")
+		return nil, ErrQueueFull
+	}
+	c.deadline = c.arrived.Add(d.options.SLO)
+	if c.cold = d.ready() == 0; c.cold {
+		c.deadline = c.deadline.Add(d.options.ColdWait)
+		d.cold.Add(1)
+	}
+	d.lastID++
+	c.id = d.lastID
+	d.calls[c.id] = c
+	d.policy.Add(c.arrived, batching.Request{ID: c.id, Deadline: c.deadline})
+	return d.act(c.arrived), nil
+}
+
+// finish follows s to the call's answer, leading batches it is asked to.
+func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
+	for s.lead != nil {
+		s = d.lead(s.lead, c)
+	}
+	if s.err == nil && time.Since(c.arrived) > d.options.SLO {
+		d.options.Recorder.ObserveMiss()
+	}
+	return s.response, s.err
+}
+
+func (d *Dispatcher) cancel(c *call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls[c.id] != c || !d.policy.Cancel(time.Now(), c.id) {
+		return false
+	}
+	delete(d.calls, c.id)
+	return true
+}
+
+func (d *Dispatcher) ready() int {
+	n := 0
+	for _, m := range d.instances {
+		if m.up {
+			n++
+		}
+	}
+	return n
+}
+
+// act carries out what the policy wants: it answers the rejected and returns
+// the batches to send. The lock is held.
+func (d *Dispatcher) act(now time.Time) []*batch {
+	var batches []*batch
+	for _, a := range d.policy.Actions(now) {
+		if a.Dispatch == nil {
+			d.reject(a.Reject)
+			continue
+		}
+		b := &batch{instance: a.Instance, calls: make([]*call, len(a.Dispatch)), sent: now}
+		for i, id := range a.Dispatch {
+			b.calls[i] = d.calls[id]
+			delete(d.calls, id)
+		}
+		m := d.instances[a.Instance]
+		m.inFlight++
+		b.link = m.link
+		batches = append(batches, b)
+	}
+	d.arm(now)
+	return batches
+}
+
+func (d *Dispatcher) reject(id batching.RequestID) {
+	c := d.calls[id]
+	delete(d.calls, id)
+	err, reason := ErrLate, "late"
+	switch {
+	case c.retried:
+		err, reason = ErrInstanceLost, "instance_lost"
+	case c.cold && d.ready() == 0:
+		err, reason = ErrCold, "cold"
+	}
+	d.options.Recorder.ObserveDrop(reason)
+	c.signal <- signal{err: err}
+}
+
+// arm sets the timer to the policy's next instant. A timer that fires too early
+// does no harm, so it is moved only forward in time.
+func (d *Dispatcher) arm(now time.Time) {
+	at, ok := d.policy.Next()
+	if !ok || !d.armed.IsZero() && !at.Before(d.armed) {
+		return
+	}
+	d.armed = at
+	wait := max(at.Sub(now), 0)
+	if d.timer == nil {
+		d.timer = time.AfterFunc(wait, d.tick)
+		return
+	}
+	d.timer.Reset(wait)
+}
+
+// tick asks the policy again when its time has come.
+func (d *Dispatcher) tick() {
+	d.mu.Lock()
+	d.armed = time.Time{}
+	batches := d.act(time.Now())
+	d.mu.Unlock()
+	d.delegate(batches, nil)
+}

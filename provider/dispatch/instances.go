@@ -1,0 +1,136 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Up makes an instance available that listens at network and address (net.Dial's
+// terms). A second Up with the same ID changes its times and its rate.
+func (d *Dispatcher) Up(in batching.Instance, network, address string) {
+	now := time.Now()
+	d.mu.Lock()
+	m, ok := d.instances[in.ID]
+	if ok && !m.up || d.closed {
+		d.mu.Unlock()
+		return // It broke or is being retired: it does not come back.
+	}
+	if !ok {
+		timeout := d.options.ExchangeTimeout
+		if timeout == 0 {
+			timeout = time.Minute
+		}
+		d.instances[in.ID] = &peer{link: &link{network: network, address: address, timeout: timeout}, up: true, idleSince: now}
+	}
+	d.policy.Up(now, in)
+	batches := d.act(now)
+	d.mu.Unlock()
+	d.delegate(batches, nil)
+}
+
+// Drain gives an instance nothing new and returns when it has nothing left in
+// flight, or with ctx's error.
+func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
+	now := time.Now()
+	d.mu.Lock()
+	m, ok := d.instances[id]
+	if !ok {
+		d.mu.Unlock()
+		return nil
+	}
+	if m.up {
+		m.up = false
+		d.policy.Down(now, id)
+	}
+	if m.drained == nil {
+		m.drained = make(chan struct{})
+	}
+	drained := m.drained
+	d.settle(m)
+	batches := d.act(now)
+	d.mu.Unlock()
+	d.delegate(batches, nil)
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Forget removes an instance that is gone.
+func (d *Dispatcher) Forget(id cluster.InstanceID) {
+	now := time.Now()
+	d.mu.Lock()
+	m, ok := d.instances[id]
+	if !ok {
+		d.mu.Unlock()
+		return
+	}
+	if m.up {
+		m.up = false
+		d.policy.Down(now, id)
+	}
+	delete(d.instances, id)
+	if m.drained != nil {
+		close(m.drained)
+		m.drained = nil
+	}
+	batches := d.act(now)
+	d.mu.Unlock()
+	m.link.close()
+	d.delegate(batches, nil)
+}
+
+// Stats is what the scaling engine wants to know.
+type Stats struct {
+	// Arrivals counts the requests since the dispatcher began, Cold those
+	// that found no ready instance.
+	Arrivals uint64
+	Cold     uint64
+	Waiting  int
+	// Instances holds, per instance, since when it has had nothing to do; the
+	// zero time while it has.
+	Instances map[cluster.InstanceID]time.Time
+}
+
+// Stats reads the counters.
+func (d *Dispatcher) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Stats{Arrivals: d.arrivals.Load(), Cold: d.cold.Load(), Waiting: d.policy.Waiting(), Instances: make(map[cluster.InstanceID]time.Time, len(d.instances))}
+	for id, m := range d.instances {
+		if m.inFlight > 0 {
+			s.Instances[id] = time.Time{}
+			continue
+		}
+		s.Instances[id] = m.idleSince
+	}
+	return s
+}
+
+// Close answers everything that waits with ErrClosed and takes nothing more.
+// Batches in flight end as they would.
+func (d *Dispatcher) Close() {
+	d.mu.Lock()
+	d.closed = true
+	now := time.Now()
+	for id, c := range d.calls {
+		if d.policy.Cancel(now, id) {
+			delete(d.calls, id)
+			d.options.Recorder.ObserveDrop("closed")
+			c.signal <- signal{err: ErrClosed}
+		}
+	}
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	members := d.instances
+	d.mu.Unlock()
+	for _, m := range members {
+		m.link.close()
+	}
+}
