@@ -123,8 +123,10 @@ func (p *InFless) Actions(now time.Time) []Action {
 	for {
 		sent := false
 		for _, in := range p.instances {
-			p.expire(now, &in.filling)
+			// A batch that timed out is sent even if the timer came late:
+			// its times are predictions on the safe side.
 			sent = p.submit(now, in) || sent
+			p.expire(now, &in.filling)
 		}
 		if !sent {
 			return p.actions
