@@ -1,0 +1,64 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pacer wakes its user at points in time. The Go runtime's timers round up to
+// the next millisecond when a process is idle, which at thousands of requests
+// per second is worse than what is measured; a timerfd read through the
+// runtime's poller is about 30 µs late.
+type pacer struct {
+	file  *os.File
+	start time.Time
+	stop  func() bool
+	// expirations is what reading a timerfd fills in.
+	expirations [8]byte
+}
+
+// newPacer counts from now on. When ctx ends, wait returns at once.
+func newPacer(ctx context.Context) (*pacer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a timer: %w", err)
+	}
+	p := &pacer{file: os.NewFile(uintptr(fd), "timerfd"), start: time.Now()}
+	p.stop = context.AfterFunc(ctx, func() { p.file.SetReadDeadline(time.Unix(1, 0)) })
+	return p, nil
+}
+
+// now is the time since the start.
+func (p *pacer) now() time.Duration { return time.Since(p.start) }
+
+// wait returns at the offset t from the start, or when the pacer's context
+// ends.
+func (p *pacer) wait(t time.Duration) error {
+	d := t - p.now()
+	if d <= 0 {
+		return nil
+	}
+	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	if err := raw.Control(func(fd uintptr) { set = unix.TimerfdSettime(int(fd), 0, &once, nil) }); err != nil {
+		return err
+	}
+	if set != nil {
+		return fmt.Errorf("cannot set the timer: %w", set)
+	}
+	_, err = p.file.Read(p.expirations[:])
+	return err
+}
+
+func (p *pacer) close() {
+	p.stop()
+	p.file.Close()
+}

@@ -1,0 +1,153 @@
+package load
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// job is one request and the time at which it is meant to be sent.
+type job struct {
+	index    int
+	intended time.Time
+}
+
+// outcome says what became of a request.
+type outcome uint8
+
+const (
+	unsent  outcome = iota // dropped: too many were in flight
+	failed                 // no answer came
+	refused                // answered, but not with a 2xx status
+	wrong                  // answered, but Verify did not like it
+	good
+)
+
+// sample is all that is kept of one request.
+type sample struct {
+	outcome outcome
+	status  int
+	// latency is from the intended time of sending to the whole answer, lag
+	// from the intended time until the generator began to send.
+	latency, lag time.Duration
+	err          error
+}
+
+// pool holds a target's connections, each with a goroutine that runs one
+// request at a time on it. A request takes the connection that was used last,
+// or a new one if none is idle.
+type pool struct {
+	target   *Target
+	endpoint *endpoint
+	timeout  time.Duration
+	samples  []sample
+	flight   chan struct{} // one token per request in flight, over all pools
+
+	ctx     context.Context
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	idle    []*worker
+	closing bool // no more requests are coming
+}
+
+type worker struct {
+	conn *conn
+	jobs chan job
+}
+
+func newPool(ctx context.Context, t *Target, requests int, timeout time.Duration, flight chan struct{}) (*pool, error) {
+	e, err := t.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return &pool{
+		target: t, endpoint: e, timeout: timeout,
+		samples: make([]sample, requests),
+		flight:  flight,
+		ctx:     ctx,
+	}, nil
+}
+
+// start sends a request without waiting for anything.
+func (p *pool) start(j job) {
+	select {
+	case p.flight <- struct{}{}:
+	default:
+		return // the sample says unsent
+	}
+	p.mu.Lock()
+	var w *worker
+	if n := len(p.idle); n > 0 {
+		w, p.idle = p.idle[n-1], p.idle[:n-1]
+	}
+	p.mu.Unlock()
+	if w == nil {
+		w = &worker{jobs: make(chan job, 1)}
+		w.conn = newConn(p.endpoint, p.target.Verify != nil)
+		p.workers.Go(func() { p.work(w) })
+	}
+	w.jobs <- j
+}
+
+func (p *pool) work(w *worker) {
+	defer w.conn.close()
+	for j := range w.jobs {
+		p.samples[j.index] = p.one(w.conn, j)
+		<-p.flight
+		if !p.rest(w) {
+			return
+		}
+	}
+}
+
+// rest puts a worker among the idle ones; false if there is no more to do.
+func (p *pool) rest(w *worker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return false
+	}
+	p.idle = append(p.idle, w)
+	return true
+}
+
+func (p *pool) one(c *conn, j job) sample {
+	var body []byte
+	if p.target.Body != nil {
+		body = p.target.Body(j.index)
+	}
+	lag := time.Since(j.intended)
+	status, answer, err := c.do(p.ctx, body, j.intended.Add(p.timeout))
+	latency := time.Since(j.intended)
+	s := judge(p.target, j.index, status, answer, err)
+	s.lag, s.latency = lag, latency
+	return s
+}
+
+// judge says what an answer is worth.
+func judge(t *Target, index, status int, answer []byte, err error) sample {
+	switch {
+	case err != nil:
+		return sample{outcome: failed, err: err}
+	case status < 200 || status > 299:
+		return sample{outcome: refused, status: status}
+	case t.Verify != nil:
+		if err := t.Verify(index, answer); err != nil {
+			return sample{outcome: wrong, status: status, err: err}
+		}
+	}
+	return sample{outcome: good, status: status}
+}
+
+// finish waits for the answers that are still due and closes all connections.
+func (p *pool) finish() {
+	p.mu.Lock()
+	p.closing = true
+	for _, w := range p.idle {
+		close(w.jobs)
+	}
+	p.idle = nil
+	p.mu.Unlock()
+	p.workers.Wait()
+}

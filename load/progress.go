@@ -1,0 +1,73 @@
+package load
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// progress draws how far a run's time has come; nil draws nothing.
+type progress struct {
+	bar  *progressbar.ProgressBar
+	stop chan struct{}
+	done chan struct{}
+}
+
+// newProgress returns a bar on w, or nil where w is not a terminal.
+func newProgress(w io.Writer, total time.Duration) *progress {
+	if !terminal(w) {
+		return nil
+	}
+	return &progress{
+		bar: progressbar.NewOptions64(total.Milliseconds(),
+			progressbar.OptionSetWriter(w),
+			progressbar.OptionSetDescription("load"),
+			progressbar.OptionSetWidth(40),
+			progressbar.OptionSetPredictTime(false),
+			progressbar.OptionClearOnFinish(),
+		),
+		stop: make(chan struct{}),
+		done: make(chan struct{}),
+	}
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// begin counts from start, until finish.
+func (p *progress) begin(start time.Time) {
+	if p == nil {
+		return
+	}
+	go func() {
+		defer close(p.done)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-tick.C:
+				p.bar.Set64(min(time.Since(start).Milliseconds(), p.bar.GetMax64()))
+			}
+		}
+	}()
+}
+
+// finish takes the bar away. It follows begin.
+func (p *progress) finish() {
+	if p == nil {
+		return
+	}
+	close(p.stop)
+	<-p.done
+	p.bar.Clear()
+}

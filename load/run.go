@@ -1,0 +1,110 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Options is one run of the open loop.
+type Options struct {
+	Targets []Target
+	// Duration is how long requests are sent; a run lasts until the last
+	// one is answered or times out.
+	Duration time.Duration
+	// Seed settles Poisson arrivals.
+	Seed uint64
+	// MaxInFlight guards the machine: a request that falls due when so many
+	// are unanswered is not sent, and counts as dropped. 4096 if 0.
+	MaxInFlight int
+	// Timeout is how long after its intended time a request may be
+	// answered. 30 s if 0.
+	Timeout time.Duration
+	// Progress, if it is a terminal, gets a progress bar.
+	Progress io.Writer
+}
+
+const (
+	defaultMaxInFlight = 4096
+	defaultTimeout     = 30 * time.Second
+)
+
+// Run sends the targets' requests at their intended times and waits for all
+// answers. Answers that are late, wrong or missing are results, not errors: an
+// error means that the options make no sense or that ctx ended.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if len(o.Targets) == 0 {
+		return nil, errors.New("no targets to load")
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = defaultMaxInFlight
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	arrivals, err := schedule(o.Targets, o.Duration, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	pools := make([]*pool, len(o.Targets))
+	flight := make(chan struct{}, o.MaxInFlight)
+	counts := make([]int, len(o.Targets))
+	for _, a := range arrivals {
+		counts[a.target]++
+	}
+	for i := range o.Targets {
+		if pools[i], err = newPool(ctx, &o.Targets[i], counts[i], o.Timeout, flight); err != nil {
+			return nil, err
+		}
+	}
+	elapsed, err := drive(ctx, o, arrivals, pools)
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{Elapsed: elapsed}
+	for i, p := range pools {
+		offered := float64(counts[i]) / o.Duration.Seconds()
+		result.Targets = append(result.Targets, summarise(p.target, p.samples, offered, elapsed))
+	}
+	return result, nil
+}
+
+// drive sends all arrivals and waits until each is answered. It returns how
+// long that took, at least the options' duration.
+func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (time.Duration, error) {
+	pace, err := newPacer(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer pace.close()
+	bar := newProgress(o.Progress, o.Duration)
+	bar.begin(pace.start)
+	defer bar.finish()
+	err = send(ctx, pace, arrivals, pools)
+	for _, p := range pools {
+		p.finish()
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("waiting for the next request's time: %w", err)
+	}
+	return max(pace.now(), o.Duration), nil
+}
+
+// send hands each arrival to its pool at its time.
+func send(ctx context.Context, pace *pacer, arrivals []arrival, pools []*pool) error {
+	for _, a := range arrivals {
+		if err := pace.wait(a.at); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		pools[a.target].start(job{index: a.index, intended: pace.start.Add(a.at)})
+	}
+	return nil
+}

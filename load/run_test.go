@@ -1,0 +1,247 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func run(t *testing.T, o Options) *Result {
+	t.Helper()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A server that stalls must be charged for all requests that it kept waiting:
+// none may be held back because earlier ones are unanswered, and each one's
+// latency counts from when it should have been sent.
+func TestRunOmitsNothing(t *testing.T) {
+	const requests = 100
+	const gap = 4 * time.Millisecond
+	var seen atomic.Int32
+	gate := make(chan struct{})
+	s := serve(t, func(http.ResponseWriter, *http.Request) {
+		if seen.Add(1) == requests {
+			close(gate) // only opens if every request is sent before any answer
+		}
+		<-gate
+	})
+	r := run(t, Options{
+		Targets:  []Target{{Name: "stalls", URL: s.URL, Rate: 1 / gap.Seconds(), SLO: 10 * time.Millisecond}},
+		Duration: requests * gap,
+	}).Targets[0]
+	if r.Good != requests || r.Requests != requests {
+		t.Fatalf("%d good answers of %d, want %d", r.Good, r.Requests, requests)
+	}
+	// The gate opens after the last request is due, so request i waits for
+	// at least (99-i)·gap; the median of that is 49·gap.
+	if least := 49 * gap; r.Latency.P50 < least {
+		t.Errorf("median latency %v, want at least %v", r.Latency.P50, least)
+	}
+	if least := 99 * gap; r.Latency.Max < least {
+		t.Errorf("largest latency %v, want at least %v", r.Latency.Max, least)
+	}
+	if most := 3.0 / requests; r.WithinSLO > most {
+		t.Errorf("%v within the SLO, want at most %v", r.WithinSLO, most)
+	}
+}
+
+func TestRunCountsEveryOutcome(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch string(body) {
+		case "hang up":
+			panic(http.ErrAbortHandler)
+		case "busy":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			w.Write(body)
+		}
+	})
+	bodies := [][]byte{[]byte("hello"), []byte("busy"), []byte("hang up"), []byte("spoilt")}
+	r := run(t, Options{
+		Targets: []Target{{
+			Name: "mixed", URL: s.URL + "/function/x?y=1", Rate: 400, Arrivals: Poisson, SLO: time.Hour,
+			Body: Cycle(bodies...),
+			Verify: func(i int, body []byte) error {
+				if want := bodies[i%len(bodies)]; string(body) != string(want) {
+					return fmt.Errorf("got %q, want %q", body, want)
+				}
+				if i%len(bodies) == 3 {
+					return errors.New("spoilt")
+				}
+				return nil
+			},
+		}},
+		Duration: 250 * time.Millisecond, Seed: 3,
+	}).Targets[0]
+	if r.Good+r.Refused+r.Wrong+r.Failed+r.Dropped != r.Requests || r.Dropped != 0 {
+		t.Errorf("outcomes do not add up: %+v", r)
+	}
+	share := func(k int) int { return (r.Requests + 3 - k) / 4 }
+	if r.Good != share(0) || r.Refused != share(1) || r.Failed != share(2) || r.Wrong != share(3) {
+		t.Errorf("of %d: good %d, refused %d, failed %d, wrong %d", r.Requests, r.Good, r.Refused, r.Failed, r.Wrong)
+	}
+	if r.Codes[200] != r.Good+r.Wrong || r.Codes[503] != r.Refused || len(r.Codes) != 2 {
+		t.Errorf("codes %v", r.Codes)
+	}
+	if r.FirstError == nil {
+		t.Error("no example of an error")
+	}
+	if want := float64(r.Good) / float64(r.Requests); r.WithinSLO != want {
+		t.Errorf("within SLO %v, want %v: only good answers count", r.WithinSLO, want)
+	}
+}
+
+func TestRunDropsAboveTheGuard(t *testing.T) {
+	gate := make(chan struct{})
+	s := serve(t, func(http.ResponseWriter, *http.Request) { <-gate })
+	time.AfterFunc(150*time.Millisecond, func() { close(gate) })
+	r := run(t, Options{
+		Targets:     []Target{{Name: "stuck", URL: s.URL, Rate: 200}},
+		Duration:    100 * time.Millisecond,
+		MaxInFlight: 5,
+	}).Targets[0]
+	if r.Requests != 20 || r.Dropped != 15 || r.Good != 5 {
+		t.Errorf("of %d: %d dropped, %d good; want 20, 15, 5", r.Requests, r.Dropped, r.Good)
+	}
+	if r.WithinSLO != 0.25 {
+		t.Errorf("within SLO %v, want 0.25: dropped requests are misses", r.WithinSLO)
+	}
+}
+
+func TestRunTimesOut(t *testing.T) {
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	r := run(t, Options{
+		Targets:  []Target{{Name: "silent", URL: s.URL, Rate: 100}},
+		Duration: 50 * time.Millisecond,
+		Timeout:  100 * time.Millisecond,
+	}).Targets[0]
+	if r.Failed != r.Requests || r.FirstError == nil {
+		t.Errorf("%d of %d failed (%v), want all", r.Failed, r.Requests, r.FirstError)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	_, err := Run(ctx, Options{
+		Targets:  []Target{{Name: "hour", URL: s.URL, Rate: 100}},
+		Duration: time.Hour,
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context was cancelled", err)
+	}
+}
+
+// What the generator itself is late by is part of the latency, and is said.
+func TestLagIsCharged(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	target := Target{Name: "late", URL: s.URL}
+	p, err := newPool(t.Context(), &target, 1, time.Minute, make(chan struct{}, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.start(job{intended: time.Now().Add(-50 * time.Millisecond)})
+	p.finish()
+	r := summarise(&target, p.samples, 1, time.Second)
+	if r.Late != 1 || !r.Lagged() || r.Lag.Max < 50*time.Millisecond || r.Latency.Max < r.Lag.Max {
+		t.Errorf("late %d, lag %v, latency %v", r.Late, r.Lag.Max, r.Latency.Max)
+	}
+}
+
+func TestRunReusesConnections(t *testing.T) {
+	var connections atomic.Int32
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	r, err := RunClosed(t.Context(), Target{Name: "kept", URL: s.URL}, 1, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := connections.Load(); n != 1 || r.Good != r.Requests || r.Good < 2 {
+		t.Errorf("%d connections for %d good answers of %d, want 1", n, r.Good, r.Requests)
+	}
+}
+
+func TestRunOverUnixSocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut || r.URL.Path != "/v1/batch" || r.Host != "instance" || r.Header.Get("X-A") != "b" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		io.Copy(io.Discard, r.Body)
+	}))
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	r, err := RunClosed(t.Context(), Target{
+		Name: "unix", URL: "http://instance/v1/batch", Socket: socket, Method: http.MethodPut,
+		Header: http.Header{"X-A": {"b"}}, Body: Cycle(make([]byte, 1<<20)),
+	}, 2, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Good == 0 || r.Good != r.Requests {
+		t.Errorf("%d good of %d: %v %v", r.Good, r.Requests, r.Codes, r.FirstError)
+	}
+}
+
+// A body over the server's limit: it answers without reading it and hangs up.
+func TestAnswerToUnreadBody(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) })
+	r, err := RunClosed(t.Context(), Target{Name: "large", URL: s.URL, Body: Cycle(make([]byte, 8<<20))}, 1, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Codes[http.StatusRequestEntityTooLarge] == 0 {
+		t.Errorf("codes %v, error %v; want 413", r.Codes, r.FirstError)
+	}
+}
+
+func TestRunRefusesNonsense(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no targets": {Duration: time.Second},
+		"https":      {Duration: time.Second, Targets: []Target{{URL: "https://x", Rate: 1}}},
+		"no host":    {Duration: time.Second, Targets: []Target{{URL: "mnist", Rate: 1}}},
+		"no rate":    {Duration: time.Second, Targets: []Target{{URL: "http://x"}}},
+		"method":     {Duration: time.Second, Targets: []Target{{URL: "http://x", Rate: 1, Method: "A B"}}},
+	} {
+		if _, err := Run(t.Context(), o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := RunClosed(t.Context(), Target{URL: "http://x"}, 0, time.Second); err == nil {
+		t.Error("no clients: no error")
+	}
+}

@@ -1,0 +1,116 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Target is one thing to send requests to, and what to send.
+type Target struct {
+	// Name is how results speak of it.
+	Name string
+	// URL is where requests go, http only.
+	URL string
+	// Socket, if set, is the path of a Unix socket that requests go to
+	// instead; URL then only gives the path and the Host header.
+	Socket string
+	// Method is POST if empty.
+	Method string
+	// Header is sent with every request. Host, Content-Length and
+	// Connection are the generator's own.
+	Header http.Header
+	// Body returns the body of request i; see [Cycle]. It is called from
+	// several goroutines, and what it returns is not changed.
+	Body func(i int) []byte
+	// Rate is how many requests are sent per second, by Arrivals (Uniform
+	// if empty). A closed loop ignores both.
+	Rate     float64
+	Arrivals Arrivals
+	// SLO is the latency within which an answer counts as served in time;
+	// with 0 every good answer does.
+	SLO time.Duration
+	// Verify, if set, looks at the body of the answer (status 2xx) to
+	// request i and returns an error if it is not the one that is due. The
+	// body is valid until Verify returns. It is called from several
+	// goroutines.
+	Verify func(i int, body []byte) error
+}
+
+// Cycle returns a Body that goes through bodies again and again.
+func Cycle(bodies ...[]byte) func(i int) []byte {
+	return func(i int) []byte {
+		if len(bodies) == 0 {
+			return nil
+		}
+		return bodies[i%len(bodies)]
+	}
+}
+
+// endpoint is a target as the client needs it: where to dial, and the request
+// up to the value of Content-Length.
+type endpoint struct {
+	network, address string
+	method           string
+	prefix           []byte
+}
+
+// resolve checks a target and prepares its requests.
+func (t *Target) resolve() (*endpoint, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return nil, fmt.Errorf("target %s: %w", t.Name, err)
+	}
+	if u.Scheme != "http" || u.Host == "" {
+		return nil, fmt.Errorf("target %s: %q is not a URL that starts with http://HOST", t.Name, t.URL)
+	}
+	e := &endpoint{network: "tcp", address: u.Host, method: t.Method}
+	if u.Port() == "" {
+		e.address = net.JoinHostPort(u.Hostname(), "80")
+	}
+	if t.Socket != "" {
+		e.network, e.address = "unix", t.Socket
+	}
+	if e.method == "" {
+		e.method = http.MethodPost
+	}
+	if e.prefix, err = t.prefix(e.method, u); err != nil {
+		return nil, fmt.Errorf("target %s: %w", t.Name, err)
+	}
+	return e, nil
+}
+
+func (t *Target) prefix(method string, u *url.URL) ([]byte, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, u.RequestURI(), u.Host)
+	header := t.Header.Clone()
+	for _, own := range []string{"Host", "Content-Length", "Connection"} {
+		header.Del(own)
+	}
+	if u.User != nil && header.Get("Authorization") == "" {
+		password, _ := u.User.Password()
+		r := http.Request{Header: http.Header{}}
+		r.SetBasicAuth(u.User.Username(), password)
+		fmt.Fprintf(&b, "Authorization: %s\r\n", r.Header.Get("Authorization"))
+	}
+	if err := header.Write(&b); err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(method, " \r\n") {
+		return nil, errors.New("the method holds blanks")
+	}
+	b.WriteString("Content-Length: ")
+	return []byte(b.String()), nil
+}
+
+// appendHead writes all of a request but its body.
+func (e *endpoint) appendHead(dst []byte, length int) []byte {
+	dst = append(dst, e.prefix...)
+	dst = strconv.AppendInt(dst, int64(length), 10)
+	return append(dst, "\r\n\r\n"...)
+}
