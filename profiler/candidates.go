@@ -1,0 +1,42 @@
+package profiler
+
+import "time"
+
+// Candidate is a config that the model could be run with: batch size, CPU in
+// millicores, GPU in % of one GPU's SMs, memory in bytes, and the conservative
+// time of a full batch.
+type Candidate struct {
+	Batch  int
+	CPU    int
+	GPU    int
+	Memory int64
+	Exec   time.Duration
+}
+
+// Candidates lists the configs of the paper's discrete ranges (INFless §3.3):
+// every power of two up to maxBatch, and maxBatch itself, on every CPU share
+// in millicores of shares. Batches and shares that the profile says nothing of
+// are left out. Each config has memory bytes, or the profile's own if memory
+// is 0.
+func (p *Profile) Candidates(shares []int, maxBatch int, memory int64) []Candidate {
+	if memory == 0 {
+		memory = p.Memory
+	}
+	maxBatch = min(maxBatch, p.MaxBatch())
+	var batches []int
+	for b := 1; b < maxBatch; b *= 2 {
+		batches = append(batches, b)
+	}
+	if maxBatch >= 1 {
+		batches = append(batches, maxBatch)
+	}
+	var cs []Candidate
+	for _, share := range shares {
+		for _, b := range batches {
+			if t, ok := p.ExecTime(b, share); ok {
+				cs = append(cs, Candidate{Batch: b, CPU: share, Memory: memory, Exec: t})
+			}
+		}
+	}
+	return cs
+}

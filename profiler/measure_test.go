@@ -1,0 +1,136 @@
+package profiler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bench is a model and a clock that only the model moves: a batch takes 1 ms
+// plus 1 ms per request, divided by the threads; every tenth run is three
+// times as long, the first ten times.
+type bench struct {
+	now     time.Time
+	cpu     time.Duration
+	threads int
+	runs    int
+	opened  []int
+	closed  int
+	fail    error
+}
+
+func (b *bench) open(threads int) (Runner, error) {
+	b.threads, b.runs = threads, 0
+	b.opened = append(b.opened, threads)
+	return b, nil
+}
+
+func (b *bench) Run(_ context.Context, batch int) error {
+	t := time.Duration(1+batch) * time.Millisecond / time.Duration(b.threads)
+	if b.runs == 0 {
+		t *= 10
+	} else if b.runs%10 == 0 {
+		t *= 3
+	}
+	b.runs++
+	b.now = b.now.Add(t)
+	b.cpu += t * time.Duration(b.threads)
+	return b.fail
+}
+
+func (b *bench) Close() error { b.closed++; return nil }
+
+func (b *bench) plan() Plan {
+	return Plan{
+		Batches: []int{4, 1, 2, 1}, Threads: []int{2, 1}, MinRuns: 20, MinTime: 10 * time.Millisecond, MaxTime: time.Second,
+		Now: func() time.Time { return b.now }, CPU: func() time.Duration { return b.cpu },
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	b := &bench{}
+	var told []int
+	ms, err := Measure(context.Background(), b.open, b.plan(), func(done, total int) {
+		if total != 6 {
+			t.Errorf("total %d, want 6", total)
+		}
+		told = append(told, done)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Measurement{
+		{1, 1, 2000, 6000, 2000, 20}, {2, 1, 3000, 9000, 3000, 20}, {4, 1, 5000, 15000, 5000, 20},
+		{1, 2, 1000, 3000, 2000, 20}, {2, 2, 1500, 4500, 3000, 20}, {4, 2, 2500, 7500, 5000, 20},
+	}
+	if !slices.Equal(ms, want) {
+		t.Errorf("got %v, want %v", ms, want)
+	}
+	if !slices.Equal(told, []int{1, 2, 3, 3, 4, 5, 6, 6}) {
+		t.Errorf("progress %v", told)
+	}
+	if !slices.Equal(b.opened, []int{1, 2}) || b.closed != 2 {
+		t.Errorf("opened %v, closed %d", b.opened, b.closed)
+	}
+}
+
+func TestMeasureStopsWhereABatchTakesTooLong(t *testing.T) {
+	b := &bench{}
+	plan := b.plan()
+	plan.Batches, plan.Threads, plan.Until = []int{1, 2, 4, 8}, []int{1}, 2500*time.Microsecond
+	last := 0
+	ms, err := Measure(context.Background(), b.open, plan, func(done, _ int) { last = done })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ms) != 2 || ms[1].Batch != 2 || last != 4 {
+		t.Errorf("got %v and %d points done, want batches 1 and 2, 4 points done", ms, last)
+	}
+}
+
+func TestMeasureKeepsToMaxTime(t *testing.T) {
+	b := &bench{}
+	plan := b.plan()
+	plan.Batches, plan.Threads, plan.MaxTime = []int{100}, []int{1}, 250*time.Millisecond
+	ms, err := Measure(context.Background(), b.open, plan, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ms[0].Runs != 3 {
+		t.Errorf("%d runs of 101 ms in 250 ms, want 3", ms[0].Runs)
+	}
+}
+
+func TestMeasureFails(t *testing.T) {
+	b := &bench{fail: errors.New("out of memory")}
+	if _, err := Measure(context.Background(), b.open, b.plan(), nil); !errors.Is(err, b.fail) || b.closed != 1 {
+		t.Errorf("got %v, closed %d", err, b.closed)
+	}
+	broken := func(int) (Runner, error) { return nil, errors.New("no such model") }
+	if _, err := Measure(context.Background(), broken, b.plan(), nil); err == nil || !strings.Contains(err.Error(), "no such model") {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Measure(ctx, (&bench{}).open, b.plan(), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	plan := b.plan()
+	plan.Batches = []int{0, 1}
+	if _, err := Measure(context.Background(), b.open, plan, nil); err == nil || !strings.Contains(err.Error(), "nothing to measure") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestQuick(t *testing.T) {
+	p := Quick(24, 2, time.Second, nil, nil)
+	if !slices.Equal(p.Batches, []int{1, 2, 4, 8, 16, 24}) || !slices.Equal(p.Threads, []int{1, 2}) {
+		t.Errorf("batches %v on threads %v", p.Batches, p.Threads)
+	}
+	if p := Quick(0, 0, 0, nil, nil); !slices.Equal(p.Batches, []int{1}) || !slices.Equal(p.Threads, []int{1}) {
+		t.Errorf("batches %v on threads %v", p.Batches, p.Threads)
+	}
+}
