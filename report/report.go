@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -35,7 +37,7 @@ type Report struct {
 
 // New starts a report of command, run now on this machine by this build.
 func New(command string, now time.Time) *Report {
-	return &Report{Command: command, Machine: Machine(), Commit: commit(), Date: now.UTC().Format(time.RFC3339)}
+	return &Report{Command: command, Machine: Machine(), Commit: commit(), Date: now.UTC().Format(time.RFC3339), Results: []Result{}}
 }
 
 // Add appends a figure.
@@ -55,9 +57,17 @@ func (r *Report) Table(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s, commit %s, %s\n", r.Command, r.Machine, r.Commit, r.Date)
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, x := range r.Results {
-		fmt.Fprintf(t, "%s\t%.4g\t%s\t%s\n", x.Name, x.Value, x.Unit, x.Note)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", x.Name, number(x.Value), x.Unit, x.Note)
 	}
 	return t.Flush()
+}
+
+// number prints four digits, or all that stand before the point.
+func number(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
 // Machine names this machine's processor and the cores that this process may
