@@ -248,9 +248,17 @@ func duration(key, value string, longest time.Duration, example string) (time.Du
 	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 || d > longest {
 		return 0, &Error{Key: key, Value: value,
-			Why: fmt.Sprintf("it must be a duration above 0 and at most %gm", longest.Minutes()), Example: example}
+			Why: "it must be a duration above 0 and at most " + whole(longest), Example: example}
 	}
 	return d, nil
+}
+
+// whole prints a duration of whole minutes or hours as people write it.
+func whole(d time.Duration) string {
+	if d%time.Hour == 0 {
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dm", d/time.Minute)
 }
 
 func percentile(key, value string) (float64, error) {

@@ -1,0 +1,166 @@
+package metrics
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Reason is why a request was answered without being executed.
+type Reason string
+
+// The reasons, one for each kind of answer that a dispatcher makes up itself.
+const (
+	// Late: the deadline could not be met any more.
+	Late Reason = "late"
+	// QueueFull: too many requests waited already.
+	QueueFull Reason = "queue_full"
+	// NoInstance: no instance could be had.
+	NoInstance Reason = "no_instance"
+	// InstanceLost: the instance went away and a retry was not possible.
+	InstanceLost Reason = "instance_lost"
+	// Canceled: the client hung up.
+	Canceled Reason = "canceled"
+	// Closed: the function was deleted or the provider shuts down.
+	Closed Reason = "closed"
+)
+
+// Reasons lists all reasons.
+func Reasons() []Reason {
+	return []Reason{Late, QueueFull, NoInstance, InstanceLost, Canceled, Closed}
+}
+
+// FunctionMetrics records what happens to one function. Its methods are safe
+// for concurrent use; those for requests and batches neither allocate nor lock.
+type FunctionMetrics struct {
+	name     string
+	metrics  *Metrics
+	inFlight atomic.Int64
+	removed  atomic.Bool
+	// codes maps a status code to its count. A code that comes up first makes
+	// a new map, so that counting needs no lock.
+	codes   atomic.Pointer[map[int]*atomic.Uint64]
+	addCode sync.Mutex
+	total   prometheus.Observer
+	queue   prometheus.Observer
+	exec    prometheus.Observer
+	cold    prometheus.Observer
+	batch   prometheus.Observer
+	misses  prometheus.Counter
+	drops   map[Reason]prometheus.Counter
+}
+
+func newFunction(m *Metrics, name string) *FunctionMetrics {
+	f := &FunctionMetrics{
+		name: name, metrics: m,
+		total: m.total.WithLabelValues(name), queue: m.queue.WithLabelValues(name),
+		exec: m.exec.WithLabelValues(name), cold: m.cold.WithLabelValues(name),
+		batch: m.batch.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
+		drops: map[Reason]prometheus.Counter{},
+	}
+	f.codes.Store(&map[int]*atomic.Uint64{})
+	for _, r := range Reasons() {
+		f.drops[r] = m.drops.WithLabelValues(name, string(r))
+	}
+	return f
+}
+
+// Name is the function's full name, "name.namespace".
+func (f *FunctionMetrics) Name() string { return f.name }
+
+// Begin counts a request that was taken; ObserveRequest ends it.
+func (f *FunctionMetrics) Begin() { f.inFlight.Add(1) }
+
+// ObserveRequest counts a request that was answered with an HTTP status code
+// (499: the client hung up) after total, its whole time in the provider. It
+// ends what Begin began.
+func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
+	f.inFlight.Add(-1)
+	f.count(code).Add(1)
+	f.total.Observe(total.Seconds())
+}
+
+func (f *FunctionMetrics) count(code int) *atomic.Uint64 {
+	if n, ok := (*f.codes.Load())[code]; ok {
+		return n
+	}
+	f.addCode.Lock()
+	defer f.addCode.Unlock()
+	codes := maps.Clone(*f.codes.Load())
+	n, ok := codes[code]
+	if !ok {
+		n = new(atomic.Uint64)
+		codes[code] = n
+		f.codes.Store(&codes)
+	}
+	return n
+}
+
+// Answered is how many requests were answered since the provider started.
+func (f *FunctionMetrics) Answered() uint64 {
+	var sum uint64
+	for _, n := range *f.codes.Load() {
+		sum += n.Load()
+	}
+	return sum
+}
+
+// ObserveQueue records how long one request waited for its batch.
+func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.queue.Observe(d.Seconds()) }
+
+// ObserveBatch records one batch: its size and its time on the instance.
+func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration) {
+	f.batch.Observe(float64(size))
+	f.exec.Observe(exec.Seconds())
+}
+
+// ObserveCold records one instance's time from start to ready (t_cold, INFless
+// §3.1).
+func (f *FunctionMetrics) ObserveCold(d time.Duration) { f.cold.Observe(d.Seconds()) }
+
+// AddMiss counts a request that was not answered within the SLO.
+func (f *FunctionMetrics) AddMiss() { f.misses.Inc() }
+
+// AddDrop counts a request that was answered without being executed. A reason
+// that is not one of Reasons is not counted.
+func (f *FunctionMetrics) AddDrop(r Reason) {
+	if c, ok := f.drops[r]; ok {
+		c.Inc()
+	}
+}
+
+// SetInstances records how many ready instances have a config, in
+// cluster.Config.String's form; 0 takes the config off.
+func (f *FunctionMetrics) SetInstances(config string, n int) {
+	if n == 0 {
+		f.metrics.instances.DeleteLabelValues(f.name, config)
+		return
+	}
+	f.set(f.metrics.instances, float64(n), config)
+}
+
+// SetAllocated records what the function's instances hold together.
+func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
+	f.set(f.metrics.cpu, cores(r))
+	f.set(f.metrics.memory, float64(r.Memory))
+	f.set(f.metrics.gpu, gpus(r))
+}
+
+// SetUsed records what the function's instances really use together.
+func (f *FunctionMetrics) SetUsed(r cluster.Resources) {
+	f.set(f.metrics.cpuUsed, cores(r))
+	f.set(f.metrics.used, float64(r.Memory))
+}
+
+// set writes a gauge, unless the function is gone: a controller that still
+// winds its instances down must not bring the function's labels back.
+func (f *FunctionMetrics) set(v *prometheus.GaugeVec, value float64, labels ...string) {
+	if !f.removed.Load() {
+		v.WithLabelValues(append([]string{f.name}, labels...)...).Set(value)
+	}
+}

@@ -1,0 +1,187 @@
+// Package metrics is what the provider measures of itself, for Prometheus. The
+// HTTP routes, the dispatchers and the controller all record here, through one
+// handle per function that resolves its labels once: recording a request takes
+// a few atomic additions and no look-up.
+//
+// Labels are bounded: functions by what is deployed, codes by HTTP, reasons by
+// the constants here, configs by what runs.
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+const namespace = "faas_infer"
+
+// Buckets in seconds, from below what a small model takes to the longest
+// objective; a factor of about 2 keeps the error of a percentile read off them
+// small at the scale of milliseconds.
+var (
+	requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .035, .05, .075, .1, .15, .2, .35, .5, 1, 2, 5, 10, 30, 60}
+	partBuckets    = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30}
+	coldBuckets    = []float64{.01, .02, .035, .05, .075, .1, .15, .2, .35, .5, 1, 2, 5, 10, 30, 60}
+	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
+)
+
+// Metrics holds every measure. It is safe for concurrent use.
+type Metrics struct {
+	requests, inFlight                         *prometheus.Desc
+	total, queue, exec, cold, batch            *prometheus.HistogramVec
+	misses, drops                              *prometheus.CounterVec
+	instances, cpu, memory, gpu, cpuUsed, used *prometheus.GaugeVec
+	nodeCPU, nodeMemory, nodeGPU               *prometheus.GaugeVec
+
+	mu        sync.RWMutex
+	functions map[string]*FunctionMetrics
+}
+
+// New makes the measures and registers them with r. It panics if r holds them
+// already, as that is a mistake in the program.
+func New(r prometheus.Registerer) *Metrics {
+	function := []string{"function"}
+	m := &Metrics{
+		requests: prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "requests_total"),
+			"Requests answered, by function and HTTP status code; 499 stands for a client that hung up.", []string{"function", "code"}, nil),
+		inFlight: prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "requests_in_flight"),
+			"Requests taken and not yet answered.", function, nil),
+		total:     histogram("request_duration_seconds", "Time from a request's arrival at the provider to its answer.", requestBuckets),
+		queue:     histogram("queue_duration_seconds", "Time that a request waited for its batch to start.", partBuckets),
+		exec:      histogram("exec_duration_seconds", "Time that a batch took on its instance.", partBuckets),
+		cold:      histogram("cold_start_duration_seconds", "Time from the order to start an instance to its first readiness.", coldBuckets),
+		batch:     histogram("batch_size", "Requests in one batch.", batchBuckets),
+		misses:    counter("slo_misses_total", "Requests not answered within the function's SLO.", function),
+		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
+		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
+		cpu:       gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
+		memory:    gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
+		gpu:       gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
+		cpuUsed:   gauge("used_cpu_cores", "Processor cores that a function's instances keep busy.", function),
+		used:      gauge("used_memory_bytes", "Memory that a function's instances use.", function),
+		nodeCPU:   gauge("node_cpu_cores", "Processor cores of a node: total and free.", []string{"node", "state"}),
+		nodeMemory: gauge("node_memory_bytes", "Memory of a node: total and free.",
+			[]string{"node", "state"}),
+		nodeGPU:   gauge("node_gpus", "GPUs of a node: total and free.", []string{"node", "state"}),
+		functions: map[string]*FunctionMetrics{},
+	}
+	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
+		m.instances, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+	return m
+}
+
+func histogram(name, help string, buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, []string{"function"})
+}
+
+func counter(name, help string, labels []string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels []string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+// Function returns the handle of a function, by its full name "name.namespace";
+// the first call makes it. Keep the handle: the look-up takes a lock.
+func (m *Metrics) Function(name string) *FunctionMetrics {
+	m.mu.RLock()
+	f, ok := m.functions[name]
+	m.mu.RUnlock()
+	if ok {
+		return f
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f, ok = m.functions[name]; !ok {
+		f = newFunction(m, name)
+		m.functions[name] = f
+	}
+	return f
+}
+
+// Remove forgets a function that was deleted. Handles that are still held go
+// on working; what they record is no longer shown.
+func (m *Metrics) Remove(name string) {
+	m.mu.Lock()
+	if f, ok := m.functions[name]; ok {
+		f.removed.Store(true)
+		delete(m.functions, name)
+	}
+	m.mu.Unlock()
+	labels := prometheus.Labels{"function": name}
+	for _, v := range []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}{m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
+		m.instances, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
+		v.DeletePartialMatch(labels)
+	}
+}
+
+// SetNode records what a node has altogether and what is free of it.
+func (m *Metrics) SetNode(n cluster.Node) {
+	for state, r := range map[string]cluster.Resources{"total": n.Total, "free": n.Free} {
+		m.nodeCPU.WithLabelValues(n.Name, state).Set(cores(r))
+		m.nodeMemory.WithLabelValues(n.Name, state).Set(float64(r.Memory))
+		m.nodeGPU.WithLabelValues(n.Name, state).Set(gpus(r))
+	}
+}
+
+// cores and gpus are r in the base units that Prometheus wants.
+func cores(r cluster.Resources) float64 { return float64(r.CPU) / 1000 }
+func gpus(r cluster.Resources) float64  { return float64(r.GPU) / 100 }
+
+// Invocations is how often a function was answered with a status code.
+type Invocations struct {
+	// Function is the full name, "name.namespace".
+	Function string
+	Code     int
+	Count    uint64
+}
+
+// Invocations lists what was counted since the provider started, by function
+// and code.
+func (m *Metrics) Invocations() []Invocations {
+	var out []Invocations
+	for _, f := range m.all() {
+		for code, n := range *f.codes.Load() {
+			out = append(out, Invocations{Function: f.name, Code: code, Count: n.Load()})
+		}
+	}
+	slices.SortFunc(out, func(a, b Invocations) int {
+		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.Code, b.Code))
+	})
+	return out
+}
+
+func (m *Metrics) all() []*FunctionMetrics {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := make([]*FunctionMetrics, 0, len(m.functions))
+	for _, f := range m.functions {
+		out = append(out, f)
+	}
+	return out
+}
+
+// Describe is part of prometheus.Collector: Metrics itself collects what it
+// counts with bare atomics.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.requests
+	ch <- m.inFlight
+}
+
+// Collect is part of prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, i := range m.Invocations() {
+		ch <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(i.Count), i.Function, strconv.Itoa(i.Code))
+	}
+	for _, f := range m.all() {
+		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(f.inFlight.Load()), f.name)
+	}
+}

@@ -1,0 +1,132 @@
+package metrics
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWhatPrometheusSees(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	f := m.Function("mnist.openfaas-fn")
+	f.Begin()
+	f.Begin()
+	f.ObserveRequest(200, 3*time.Millisecond)
+	f.ObserveBatch(4, 2*time.Millisecond)
+	f.ObserveQueue(time.Millisecond)
+	f.ObserveCold(80 * time.Millisecond)
+	f.AddMiss()
+	f.AddDrop(Late)
+	f.AddDrop("made up")
+	config := cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1000}}
+	f.SetInstances(config.String(), 2)
+	f.SetAllocated(cluster.Resources{CPU: 1500, GPU: 50, Memory: 1 << 20})
+	f.SetUsed(cluster.Resources{CPU: 250, Memory: 1 << 10})
+	m.SetNode(cluster.Node{Name: "n1", Total: cluster.Resources{CPU: 2000}, Free: cluster.Resources{CPU: 500}})
+	want := `
+# HELP faas_infer_requests_total Requests answered, by function and HTTP status code; 499 stands for a client that hung up.
+# TYPE faas_infer_requests_total counter
+faas_infer_requests_total{code="200",function="mnist.openfaas-fn"} 1
+# HELP faas_infer_requests_in_flight Requests taken and not yet answered.
+# TYPE faas_infer_requests_in_flight gauge
+faas_infer_requests_in_flight{function="mnist.openfaas-fn"} 1
+# HELP faas_infer_instances Ready instances, by config: batch, millicores, share of a GPU.
+# TYPE faas_infer_instances gauge
+faas_infer_instances{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 2
+# HELP faas_infer_slo_misses_total Requests not answered within the function's SLO.
+# TYPE faas_infer_slo_misses_total counter
+faas_infer_slo_misses_total{function="mnist.openfaas-fn"} 1
+# HELP faas_infer_allocated_cpu_cores Processor cores that a function's instances hold.
+# TYPE faas_infer_allocated_cpu_cores gauge
+faas_infer_allocated_cpu_cores{function="mnist.openfaas-fn"} 1.5
+# HELP faas_infer_used_cpu_cores Processor cores that a function's instances keep busy.
+# TYPE faas_infer_used_cpu_cores gauge
+faas_infer_used_cpu_cores{function="mnist.openfaas-fn"} 0.25
+# HELP faas_infer_node_cpu_cores Processor cores of a node: total and free.
+# TYPE faas_infer_node_cpu_cores gauge
+faas_infer_node_cpu_cores{node="n1",state="free"} 0.5
+faas_infer_node_cpu_cores{node="n1",state="total"} 2
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want),
+		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_slo_misses_total",
+		"faas_infer_allocated_cpu_cores", "faas_infer_used_cpu_cores", "faas_infer_node_cpu_cores"); err != nil {
+		t.Error(err)
+	}
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	f := m.Function("a.b")
+	f.Begin()
+	f.ObserveRequest(200, time.Millisecond)
+	f.SetInstances("x", 1)
+	m.Remove("a.b")
+	f.SetInstances("x", 1)
+	f.SetAllocated(cluster.Resources{CPU: 1})
+	f.ObserveQueue(1)
+	if n, err := testutil.GatherAndCount(r); err != nil || n != 0 {
+		t.Errorf("%d series after Remove, %v", n, err)
+	}
+	if got := m.Function("a.b").Answered(); got != 0 {
+		t.Errorf("a new function begins at %d", got)
+	}
+}
+
+func TestSetInstancesZeroTakesTheConfigOff(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	f := New(r).Function("a.b")
+	f.SetInstances("x", 1)
+	f.SetInstances("x", 0)
+	if n, _ := testutil.GatherAndCount(r, "faas_infer_instances"); n != 0 {
+		t.Errorf("%d series", n)
+	}
+}
+
+func TestConcurrentCounting(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	m := New(r)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			f := m.Function("a.b")
+			for i := range 1000 {
+				f.Begin()
+				f.ObserveRequest(200+i%7, time.Millisecond)
+				if i%100 == 0 {
+					if _, err := r.Gather(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := m.Function("a.b").Answered(); got != 8000 {
+		t.Errorf("Answered = %d, want 8000", got)
+	}
+}
+
+func BenchmarkObserveRequest(b *testing.B) {
+	f := New(prometheus.NewRegistry()).Function("a.b")
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Begin()
+		f.ObserveRequest(200, time.Millisecond)
+		f.ObserveQueue(time.Millisecond)
+	}
+}
