@@ -48,7 +48,7 @@ func addFile(w io.Writer, path string) error {
 		return fmt.Errorf("hash model: %w", err)
 	}
 	defer f.Close()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, 1<<20)); err != nil {
+	if _, err := io.Copy(w, f); err != nil {
 		return fmt.Errorf("hash model: %w", err)
 	}
 	return nil
@@ -58,15 +58,16 @@ func addFile(w io.Writer, path string) error {
 // weights happen to hold it, the model is decoded for nothing, and the hash is
 // the same.
 type marker struct {
-	mark, tail []byte
+	mark, seen []byte
 	found      bool
 }
 
 func (m *marker) Write(b []byte) (int, error) {
 	if !m.found {
-		edge := append(m.tail, b[:min(len(b), len(m.mark))]...)
-		m.found = bytes.Contains(edge, m.mark) || bytes.Contains(b, m.mark)
-		m.tail = bytes.Clone(b[max(0, len(b)-len(m.mark)):])
+		m.seen = append(m.seen, b...)
+		m.found = bytes.Contains(m.seen, m.mark)
+		// The mark may lie across two writes.
+		m.seen = append(m.seen[:0], m.seen[max(0, len(m.seen)-len(m.mark)):]...)
 	}
 	return len(b), nil
 }

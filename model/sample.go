@@ -1,0 +1,181 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+const (
+	// dynamicLength is what a sample's dynamic dimensions are, and
+	// dynamicSide those of an image (rank four).
+	dynamicLength = 128
+	dynamicSide   = 224
+	// maxSample is the most bytes of one sample input.
+	maxSample = 1 << 30
+)
+
+// SampleInputs makes random inputs like those of real requests, the same for
+// the same seed: floats in [0, 1), word numbers within the table that they are
+// looked up in, and masks of ones followed by zeros. What a model's inputs hold
+// can change how long it takes; a mask of other values made BERT's softmax many
+// times slower. Dynamic dimensions beside the batch become 128, or 224 in
+// images.
+func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
+	if batch < 1 || batch > MaxBatch {
+		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, MaxBatch)
+	}
+	if err := m.checkBatch(); err != nil {
+		return nil, err
+	}
+	rows := m.lookups()
+	var out []tensor.Tensor
+	for i, info := range m.Inputs() {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		t, err := sample(info, batch, rows[info.Name], rng)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", info.Name, err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Tensor, error) {
+	t := tensor.Tensor{Name: info.Name, Type: info.Type, Shape: []int64{int64(batch)}}
+	for i, d := range info.Shape[1:] {
+		switch {
+		case d >= 0:
+		case len(info.Shape) == 4 && i > 0:
+			d = dynamicSide
+		case len(info.Shape) == 4:
+			d = 3
+		default:
+			d = dynamicLength
+		}
+		t.Shape = append(t.Shape, d)
+	}
+	n, err := tensor.Elements(t.Shape)
+	if err != nil {
+		return t, err
+	}
+	size := int64(info.Type.Size())
+	if size == 0 {
+		return t, fmt.Errorf("no values can be made for its element type")
+	}
+	if n*size > maxSample {
+		return t, fmt.Errorf("shape %v is more than %d MiB", t.Shape, maxSample>>20)
+	}
+	next := values(t, info, rows, rng)
+	for range n {
+		t.Data = appendElement(t.Data, t.Type, next())
+	}
+	return t, nil
+}
+
+// values says what an input's elements are, one after the other.
+func values(t tensor.Tensor, info tensor.Info, rows int64, rng *rand.Rand) func() float64 {
+	whole := info.Type != tensor.FP16 && info.Type != tensor.FP32 && info.Type != tensor.FP64
+	switch {
+	case strings.Contains(strings.ToLower(info.Name), "mask") || info.Type == tensor.Bool || whole && rows == 0 && info.Type.Size() > 1:
+		return mask(t.Shape, rng)
+	case !whole:
+		return rng.Float64
+	case rows == 0:
+		rows = 128 // pixels of a quantised image
+	}
+	return func() float64 { return float64(rng.Int64N(rows)) }
+}
+
+// mask is rows of ones, at least one, and then zeros.
+func mask(shape []int64, rng *rand.Rand) func() float64 {
+	length := shape[len(shape)-1]
+	at, ones := int64(0), int64(0)
+	return func() float64 {
+		if at == 0 {
+			ones = 1 + rng.Int64N(length)
+		}
+		one := at < ones
+		at = (at + 1) % length
+		if one {
+			return 1
+		}
+		return 0
+	}
+}
+
+func appendElement(b []byte, t tensor.Type, v float64) []byte {
+	switch t {
+	case tensor.FP64:
+		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	case tensor.FP32:
+		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+	case tensor.FP16:
+		return binary.LittleEndian.AppendUint16(b, half(v))
+	}
+	var whole [8]byte
+	binary.LittleEndian.PutUint64(whole[:], uint64(int64(v)))
+	return append(b, whole[:t.Size()]...)
+}
+
+// half is v, from [0, 1], as a float16; what is below its normal numbers is 0.
+func half(v float64) uint16 {
+	if v < 1.0/(1<<14) {
+		return 0
+	}
+	bits := math.Float32bits(float32(v))
+	return uint16((bits>>23-127+15)<<10 | bits>>13&0x3ff)
+}
+
+// passing are the operators through which word numbers go unchanged on their
+// way from an input to the Gather that looks them up.
+var passing = map[string]bool{
+	"Cast": true, "Identity": true, "Transpose": true, "Reshape": true, "Flatten": true, "Squeeze": true,
+	"Unsqueeze": true, "Slice": true, "Split": true, "Expand": true, "Concat": true,
+}
+
+// lookups maps each input that is looked up in a table to the fewest rows that
+// such a table has.
+func (m *Model) lookups() map[string]int64 {
+	g := m.proto.GetGraph()
+	tables := make(map[string]int64)
+	for _, t := range g.GetInitializer() {
+		if len(t.GetDims()) >= 2 {
+			tables[t.GetName()] = t.GetDims()[0]
+		}
+	}
+	origin := make(map[string]string)
+	for _, in := range m.inputs() {
+		origin[in.GetName()] = in.GetName()
+	}
+	rows := make(map[string]int64)
+	for _, n := range g.GetNode() {
+		in := n.GetInput()
+		if passing[n.GetOpType()] && len(in) > 0 && origin[in[0]] != "" {
+			for _, o := range n.GetOutput() {
+				origin[o] = origin[in[0]]
+			}
+		}
+		if n.GetOpType() != "Gather" || len(in) < 2 || axisOf(n) != 0 {
+			continue
+		}
+		if from, table := origin[in[1]], tables[in[0]]; from != "" && table > 0 && (rows[from] == 0 || table < rows[from]) {
+			rows[from] = table
+		}
+	}
+	return rows
+}
+
+func axisOf(n *onnxpb.NodeProto) int64 {
+	for _, a := range n.GetAttribute() {
+		if a.GetName() == "axis" {
+			return a.GetI()
+		}
+	}
+	return 0
+}
