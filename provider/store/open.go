@@ -1,0 +1,119 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// lockWait is how long Open waits for another process to let go of the file: a
+// provider that is being replaced takes a moment to leave.
+const lockWait = 2 * time.Second
+
+// errFormat marks a file that another version of this program wrote.
+var errFormat = errors.New("the file was written by another version of faas-infer")
+
+// CorruptError tells that a store's file cannot be read, and what to do.
+type CorruptError struct {
+	Path string
+	Err  error
+}
+
+// Error names the file and the way out.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("the store %s is damaged (%v); move it away (mv %s %s.damaged), start again, and deploy the functions once more: nothing else is lost, models are measured anew",
+		e.Path, e.Err, e.Path, e.Path)
+}
+
+// Unwrap returns what was found.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Open opens the store in the file at path and creates it, with its directory,
+// if absent. The whole file is read once, so that damage shows here and not at
+// a later look-up: the error is then a *CorruptError. Only one process can
+// hold a store open.
+func Open(path string) (s *Store, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	db, err := openFile(path)
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("the store %s is in use by another process: stop the other faas-infer, or give this one a directory of its own", path)
+	case isSystem(err):
+		return nil, fmt.Errorf("store: %w", err)
+	case err != nil:
+		return nil, &CorruptError{Path: path, Err: err}
+	}
+	if err := guard(func() error { return check(db) }); err != nil {
+		err = errors.Join(err, db.Close())
+		if errors.Is(err, errFormat) || isSystem(err) {
+			return nil, fmt.Errorf("store %s: %w", path, err)
+		}
+		return nil, &CorruptError{Path: path, Err: err}
+	}
+	return &Store{db: db}, nil
+}
+
+func openFile(path string) (db *bbolt.DB, err error) {
+	err = guard(func() error {
+		// Environments may hold secrets, so nobody else may read the file.
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
+		return err
+	})
+	return db, err
+}
+
+// isSystem reports whether err is the file system's doing (no permission, a
+// directory, a full disk) rather than the file's content.
+func isSystem(err error) bool {
+	var pathError *os.PathError
+	return errors.As(err, &pathError)
+}
+
+// guard turns bbolt's panics over damaged pages into errors, reads beyond the
+// end of a truncated file (which raise SIGBUS) included.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return f()
+}
+
+// check reads every record.
+func check(db *bbolt.DB) error {
+	if err := db.Update(prepare); err != nil {
+		return err
+	}
+	return db.View(func(tx *bbolt.Tx) error {
+		err := tx.Bucket(bucketFunctions).ForEach(func(k, v []byte) error {
+			var f Function
+			if err := json.Unmarshal(v, &f); err != nil {
+				return fmt.Errorf("function %q: %w", k, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return tx.Bucket(bucketProfiles).ForEach(func(k, v []byte) error {
+			var p profiler.Profile
+			if err := json.Unmarshal(v, &p); err != nil {
+				return fmt.Errorf("profile %q: %w", k, err)
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,201 @@
+// Package store keeps what must survive a restart of the provider: functions
+// and profiles, in one bbolt file. It is not on a request's way; the provider
+// answers look-ups from memory.
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"go.etcd.io/bbolt"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// ErrAbsent is wrapped where the thing asked for is not in the store.
+var ErrAbsent = errors.New("not in the store")
+
+// Function is what is kept of one deployed function.
+type Function struct {
+	// Deployment is what the user deployed, as it came; the namespace is
+	// filled in.
+	Deployment types.FunctionDeployment `json:"deployment"`
+	// CreatedAt is the first deployment's time, UpdatedAt the latest one's.
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Revision comes from NextRevision: of two deployments of a function, the
+	// later has the higher one, also where it was deleted in between.
+	Revision uint64 `json:"revision"`
+	// Hash is Hash(Deployment): equal hashes, equal deployments.
+	Hash string `json:"hash"`
+	// Replicas is the number of instances to keep even without load, as set
+	// by the scale route.
+	Replicas uint64 `json:"replicas"`
+}
+
+// Hash is the SHA-256, in hex, of everything that a deployment says.
+func Hash(d types.FunctionDeployment) string {
+	// Maps are written in the order of their keys, so equal deployments give
+	// equal bytes; a struct of strings cannot fail to marshal.
+	text, _ := json.Marshal(d)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Buckets and keys of the file. A function's key is namespace/name: both are
+// DNS labels, so a namespace is a prefix of its own.
+var (
+	bucketFunctions = []byte("functions")
+	bucketProfiles  = []byte("profiles")
+	bucketMeta      = []byte("meta")
+	keyFormat       = []byte("format")
+)
+
+// format is the version of the layout above.
+const format = 1
+
+// Store is an open file. It is safe for concurrent use.
+type Store struct {
+	db *bbolt.DB
+}
+
+// Close releases the file; the store must not be used after.
+func (s *Store) Close() error { return s.db.Close() }
+
+// NextRevision returns a number above all that it returned before, also before
+// a restart.
+func (s *Store) NextRevision() (revision uint64, err error) {
+	err = s.db.Update(func(tx *bbolt.Tx) error {
+		revision, err = tx.Bucket(bucketMeta).NextSequence()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("store: %w", err)
+	}
+	return revision, nil
+}
+
+// PutFunction writes f under its deployment's namespace and name, in place of
+// what was there. It returns once the file is on disk.
+func (s *Store) PutFunction(f Function) error {
+	return s.put(bucketFunctions, functionKey(f.Deployment.Namespace, f.Deployment.Service), f)
+}
+
+// DeleteFunction forgets a function; ErrAbsent if there is none.
+func (s *Store) DeleteFunction(namespace, name string) error {
+	key := functionKey(namespace, name)
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucketFunctions)
+		if b.Get(key) == nil {
+			return ErrAbsent
+		}
+		return b.Delete(key)
+	})
+	if err != nil {
+		return fmt.Errorf("store: function %s: %w", key, err)
+	}
+	return nil
+}
+
+// Function returns one function; ErrAbsent if there is none.
+func (s *Store) Function(namespace, name string) (Function, error) {
+	var f Function
+	err := s.get(bucketFunctions, functionKey(namespace, name), &f)
+	return f, err
+}
+
+// Functions lists a namespace's functions by name; with namespace "", all, by
+// namespace and name.
+func (s *Store) Functions(namespace string) ([]Function, error) {
+	var prefix []byte
+	if namespace != "" {
+		prefix = functionKey(namespace, "")
+	}
+	out := []Function{}
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucketFunctions).Cursor()
+		for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			var f Function
+			if err := json.Unmarshal(v, &f); err != nil {
+				return fmt.Errorf("function %s: %w", k, err)
+			}
+			out = append(out, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return out, nil
+}
+
+// PutProfile keeps a profile under a key, which is to tell model, engine and
+// machine apart.
+func (s *Store) PutProfile(key string, p *profiler.Profile) error {
+	if key == "" {
+		return errors.New("store: a profile needs a key")
+	}
+	return s.put(bucketProfiles, []byte(key), p)
+}
+
+// Profile returns the profile under key; ErrAbsent if there is none.
+func (s *Store) Profile(key string) (*profiler.Profile, error) {
+	var p profiler.Profile
+	if err := s.get(bucketProfiles, []byte(key), &p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+func functionKey(namespace, name string) []byte { return []byte(namespace + "/" + name) }
+
+func (s *Store) put(bucket, key []byte, value any) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, text) })
+	}
+	if err != nil {
+		return fmt.Errorf("store: %s %s: %w", bucket, key, err)
+	}
+	return nil
+}
+
+func (s *Store) get(bucket, key []byte, value any) error {
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		text := tx.Bucket(bucket).Get(key)
+		if text == nil {
+			return ErrAbsent
+		}
+		return json.Unmarshal(text, value)
+	})
+	if err != nil {
+		return fmt.Errorf("store: %s %s: %w", bucket, key, err)
+	}
+	return nil
+}
+
+// prepare creates the buckets of a new file and checks the format of an old
+// one.
+func prepare(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{bucketFunctions, bucketProfiles, bucketMeta} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	meta := tx.Bucket(bucketMeta)
+	found := meta.Get(keyFormat)
+	if found == nil {
+		return meta.Put(keyFormat, binary.BigEndian.AppendUint32(nil, format))
+	}
+	if len(found) != 4 || binary.BigEndian.Uint32(found) != format {
+		return fmt.Errorf("%w: format %x, this one reads %d", errFormat, found, format)
+	}
+	return nil
+}

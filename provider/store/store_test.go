@@ -1,0 +1,209 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func function(namespace, name string) Function {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 5, time.UTC)
+	d := types.FunctionDeployment{
+		Service: name, Namespace: namespace, Image: "mnist:latest", EnvProcess: "cat",
+		EnvVars: map[string]string{"A": "1"}, Labels: &map[string]string{"l": "1"},
+		Annotations: &map[string]string{"com.openfaas.slo.latency": "50ms"},
+		Limits:      &types.FunctionResources{Memory: "128Mi"}, Secrets: []string{"s"}, Constraints: []string{"c"},
+	}
+	return Function{Deployment: d, CreatedAt: at, UpdatedAt: at, Revision: 3, Hash: Hash(d), Replicas: 2}
+}
+
+func TestFunctionsSurviveReopening(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "store.db")
+	s := open(t, path)
+	for _, f := range []Function{function("b", "x"), function("a", "y"), function("a", "x"), function("a-b", "x")} {
+		if err := s.PutFunction(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, err := s.NextRevision()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	if got, err := s.Function("a", "y"); err != nil || !reflect.DeepEqual(got, function("a", "y")) {
+		t.Errorf("Function = %+v, %v", got, err)
+	}
+	if names := list(t, s, "a"); names != "a/x a/y" {
+		t.Errorf("namespace a holds %s", names)
+	}
+	if names := list(t, s, ""); names != "a-b/x a/x a/y b/x" {
+		t.Errorf("all are %s", names)
+	}
+	if second, err := s.NextRevision(); err != nil || second <= first {
+		t.Errorf("revision %d after %d, %v", second, first, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("file mode %v, %v", info.Mode(), err)
+	}
+}
+
+func list(t *testing.T, s *Store, namespace string) string {
+	t.Helper()
+	fs, err := s.Functions(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range fs {
+		names = append(names, f.Deployment.Namespace+"/"+f.Deployment.Service)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDeleteFunction(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	if err := s.PutFunction(function("a", "x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteFunction("a", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteFunction("a", "x"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("second delete: %v", err)
+	}
+	if _, err := s.Function("a", "x"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("Function after delete: %v", err)
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	if _, err := s.Profile("k"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("absent profile: %v", err)
+	}
+	want := &profiler.Profile{Model: "abc", Engine: "onnxruntime 1.31.1", Memory: 5,
+		Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, Median: 560, P95: 600, CPU: 550, Runs: 9}}}
+	if err := s.PutProfile("k", want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Profile("k"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("Profile = %+v, %v", got, err)
+	}
+	if err := s.PutProfile("", want); err == nil {
+		t.Error("an empty key was taken")
+	}
+}
+
+func TestHashTellsDeploymentsApart(t *testing.T) {
+	a, b := function("a", "x").Deployment, function("a", "x").Deployment
+	if Hash(a) != Hash(b) {
+		t.Error("equal deployments hash differently")
+	}
+	b.EnvVars["A"] = "2"
+	if Hash(a) == Hash(b) {
+		t.Error("different deployments hash the same")
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			name := fmt.Sprintf("f%d", i)
+			if err := s.PutFunction(function("a", name)); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Functions("a"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if fs, err := s.Functions("a"); err != nil || len(fs) != 8 {
+		t.Errorf("%d functions, %v", len(fs), err)
+	}
+}
+
+func TestOpenDamagedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	for i := range 200 {
+		if err := s.PutFunction(function("a", fmt.Sprintf("f%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clobbered := make([]byte, len(good))
+	copy(clobbered, good[:2*os.Getpagesize()])
+	for name, content := range map[string][]byte{
+		"text":      []byte(strings.Repeat("this is no store\n", 4000)),
+		"tiny":      []byte("x"),
+		"truncated": good[:3*os.Getpagesize()],
+		"zeroed":    clobbered,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(path)
+			var corrupt *CorruptError
+			if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "mv "+path) {
+				t.Errorf("Open = %v, want a *CorruptError that says what to do", err)
+			}
+		})
+	}
+}
+
+func TestOpenRefusals(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "store.db")
+	s := open(t, path)
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("second Open: %v", err)
+	}
+	if err := s.put(bucketMeta, keyFormat, 7); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := Open(path); !errors.Is(err, errFormat) {
+		t.Errorf("other format: %v", err)
+	}
+	var corrupt *CorruptError
+	if _, err := Open(dir); err == nil || errors.As(err, &corrupt) {
+		t.Errorf("a directory: %v", err)
+	}
+}
