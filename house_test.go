@@ -1,0 +1,359 @@
+// The rules of the house that a compiler does not check: what may import what,
+// what policy packages must not do, how long files may be, and that what is
+// exported is documented.
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/faas-infer/faas-infer"
+
+// layers says which of our folders a folder may import; a folder that is
+// allowed stands for those below it too. The longest matching row counts, so a
+// folder has its parent's row unless it has its own. Folders under the same
+// top folder may import each other unless one of them is listed in alone.
+var layers = map[string][]string{
+	".":               {"*"},
+	"command":         {"*"},
+	"bench":           {"*"},
+	"e2e":             {"*"},
+	"deps":            {},
+	"provider":        {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "model", "report"},
+	"sim":             {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
+	"scaling":         {"profiler", "cluster"},
+	"batching":        {"cluster"},
+	"coldstart":       {},
+	"profiler":        {"model", "gpu", "instance/tensor"},
+	"cluster":         {"gpu"},
+	"instance":        {"model"},
+	"model":           {"instance/tensor"},
+	"gpu":             {},
+	"load":            {"report"},
+	"report":          {},
+	"scripts":         {"*"},
+	"instance/frame":  {},
+	"instance/tensor": {},
+}
+
+// alone are packages that import nothing from their own top folder.
+var alone = []string{"cluster", "instance/frame", "instance/tensor"}
+
+// pure are the packages that decide and do not act; those below them are pure
+// too, but for cluster's, which are the backends.
+var pure = []string{"batching", "scaling", "coldstart", "profiler", "cluster"}
+
+// impure are imports that no decision needs; one that ends in a slash stands
+// for all below it.
+var impure = []string{
+	"net", "net/http", "net/http/", "os", "os/exec", "os/signal", "syscall",
+	"golang.org/x/sys/", "k8s.io/",
+}
+
+// clocks are the functions of package time that read or wait for a clock.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+// maxLines is the longest a file may be, tests and generated code excepted.
+const maxLines = 400
+
+// source is one Go file of ours.
+type source struct {
+	// name is its path below the root, folder its directory.
+	name, folder string
+	lines        int
+	file         *ast.File
+	set          *token.FileSet
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+func (s source) at(n ast.Node) string {
+	return s.name + ":" + strconv.Itoa(s.set.Position(n.Pos()).Line)
+}
+
+// imports lists the import paths.
+func (s source) imports() []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		p, _ := strconv.Unquote(spec.Path.Value)
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// sources parses the module's Go files but for generated ones and other
+// modules below the root.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != "." && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_") || slices.Contains([]string{"testdata", "vendor", "node_modules"}, d.Name())) {
+				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if generated.Match(text) {
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		slashed := filepath.ToSlash(name)
+		all = append(all, source{slashed, path.Dir(slashed), lines(text), file, set})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func lines(text []byte) int {
+	n := 0
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		n++
+	}
+	return n
+}
+
+// within reports whether folder is top or below it.
+func within(folder, top string) bool { return folder == top || strings.HasPrefix(folder, top+"/") }
+
+func top(folder string) string {
+	first, _, _ := strings.Cut(folder, "/")
+	return first
+}
+
+// row is what folder may import, and whether the table knows of it.
+func row(folder string) ([]string, bool) {
+	for f := folder; ; f = path.Dir(f) {
+		if allowed, ok := layers[f]; ok && (f != "." || folder == ".") {
+			return allowed, true
+		}
+		if f == "." {
+			return nil, false
+		}
+	}
+}
+
+// mayImport is the layer table's word on one import.
+func mayImport(from, to string) bool {
+	allowed, _ := row(from)
+	if from == to || top(from) == top(to) && from != "." && !slices.Contains(alone, from) {
+		return true
+	}
+	return slices.ContainsFunc(allowed, func(a string) bool { return a == "*" || within(to, a) })
+}
+
+func TestLayers(t *testing.T) {
+	for _, s := range sources(t) {
+		if _, ok := row(s.folder); !ok {
+			t.Errorf("%s: the layer table has no row for %s", s.name, s.folder)
+		}
+		if s.test() {
+			continue
+		}
+		for _, p := range s.imports() {
+			if to, ours := strings.CutPrefix(p, module+"/"); ours && !mayImport(s.folder, to) {
+				t.Errorf("%s: %s must not import %s", s.name, s.folder, to)
+			}
+		}
+	}
+}
+
+func isPure(folder string) bool {
+	if top(folder) == "cluster" {
+		return folder == "cluster"
+	}
+	return slices.ContainsFunc(pure, func(p string) bool { return within(folder, p) })
+}
+
+func TestPolicyPackagesArePure(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || !isPure(s.folder) {
+			continue
+		}
+		for _, p := range s.imports() {
+			if slices.ContainsFunc(impure, func(i string) bool { return p == i || strings.HasSuffix(i, "/") && strings.HasPrefix(p, i) }) {
+				t.Errorf("%s: a policy package must not import %s", s.name, p)
+			}
+		}
+		for _, found := range actions(s) {
+			t.Error(found)
+		}
+	}
+}
+
+// actions finds goroutines and reads of the clock, also those through a
+// renamed or a dot import and those that only take a function's address.
+func actions(s source) []string {
+	var found []string
+	clock := ""
+	for _, spec := range s.file.Imports {
+		if spec.Path.Value != `"time"` {
+			continue
+		}
+		clock = "time"
+		if spec.Name != nil {
+			clock = spec.Name.Name
+		}
+		if clock == "." {
+			found = append(found, s.at(spec)+": a policy package must import time by name")
+		}
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, s.at(n)+": a policy package must not start goroutines")
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == clock && slices.Contains(clocks, n.Sel.Name) {
+				found = append(found, s.at(n)+": a policy package is given the time, it must not use time."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestExportedIsDocumented(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, found := range undocumented(s) {
+			t.Error(found)
+		}
+	}
+}
+
+func undocumented(s source) []string {
+	var found []string
+	for _, d := range s.file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+				found = append(found, s.at(d)+": "+d.Name.Name+" is exported and has no doc comment")
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				if name, bare := undocumentedSpec(d, spec); bare {
+					found = append(found, s.at(spec)+": "+name+" is exported and has no doc comment")
+				}
+			}
+		}
+	}
+	return found
+}
+
+// exportedReceiver is false for methods of unexported types.
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	exported := false
+	ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			exported = id.IsExported()
+			return false
+		}
+		_, isIndex := n.(*ast.IndexExpr)
+		return !isIndex || !exported
+	})
+	return exported
+}
+
+// undocumentedSpec accepts a comment on the declaration, above the name, or
+// beside it.
+func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (string, bool) {
+	switch spec := spec.(type) {
+	case *ast.TypeSpec:
+		bare := spec.Doc == nil && (d.Doc == nil || len(d.Specs) > 1)
+		return spec.Name.Name, bare && spec.Name.IsExported()
+	case *ast.ValueSpec:
+		for _, n := range spec.Names {
+			if n.IsExported() && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
+				return n.Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+func TestFilesAreShort(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test() && s.lines > maxLines {
+			t.Errorf("%s has %d lines, more than %d", s.name, s.lines, maxLines)
+		}
+	}
+}
+
+// The rules themselves: each must catch what it is there for.
+func TestTheRulesCatch(t *testing.T) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "x.go", `package x
+import clock "time"
+func Bare() { go func() { clock.Sleep(1) }(); _ = clock.Now }
+// Fine is documented.
+func Fine() {}
+type T struct{}
+func (t *T) Method() {}
+func (t hidden) Method() {}
+const ( A = 1 // A is beside.
+ B = 2 )
+`, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := source{"x.go", "batching", 10, file, set}
+	if got := actions(s); len(got) != 3 {
+		t.Errorf("actions: %q, want three", got)
+	}
+	if got := undocumented(s); len(got) != 4 {
+		t.Errorf("undocumented: %q, want Bare, T, Method and B", got)
+	}
+	for _, c := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"scaling", "profiler", true}, {"scaling", "batching", false}, {"coldstart", "report", false},
+		{"provider/dispatch", "instance/frame", true}, {"provider/dispatch", "provider/annotation", true},
+		{"provider", "command", false}, {"cluster", "cluster/local", false}, {"cluster/local", "cluster", true},
+		{"model/zoo", "model", true}, {"model", "instance/tensor", true}, {"model", "instance", false},
+		{"instance/onnxruntime", "instance", true}, {"instance/frame", "instance", false}, {".", "command", true}, {"provider", "instance", false},
+	} {
+		if got := mayImport(c.from, c.to); got != c.want {
+			t.Errorf("%s imports %s: %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+}
