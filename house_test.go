@@ -42,7 +42,7 @@ var layers = map[string][]string{
 	"instance":        {"model"},
 	"model":           {"instance/tensor"},
 	"gpu":             {},
-	"load":            {"report"},
+	"load":            {"report", "instance/tensor"},
 	"report":          {},
 	"scripts":         {"*"},
 	"instance/frame":  {},

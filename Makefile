@@ -1,0 +1,88 @@
+# `make` alone lists what there is.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+LDFLAGS := -X github.com/faas-infer/faas-infer/report.Commit=$(COMMIT)
+
+# The commit is linked in by LDFLAGS; asking git for it again fails where the
+# checkout belongs to another user, as on many CI machines.
+export GOFLAGS := -buildvcs=false $(GOFLAGS)
+# The binding to ONNX Runtime is cgo.
+export CGO_ENABLED := 1
+
+# The end-to-end tests start real processes on fixed ports, so they run alone.
+E2E := $(if $(wildcard e2e/*.go),./e2e/...)
+UNIT = $$(go list ./... | grep -v /e2e)
+
+.PHONY: help
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Build all, deploy stack.yml through the gateway, load it for 20 s, print a table
+	@$(MAKE) --no-print-directory -j3 ready
+	@bin/faas-infer up --demo
+
+.PHONY: up
+up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
+	@$(MAKE) --no-print-directory -j3 ready
+	@bin/faas-infer up
+
+.PHONY: test
+test: ## Check formatting, vet, run all tests with the race detector, end to end too
+	@echo "[1/4] what the tests need: the binary, ONNX Runtime, the gateway"
+	@$(MAKE) --no-print-directory -j3 ready
+	@echo "[2/4] gofmt and vet"
+	@$(MAKE) --no-print-directory check vet
+	@echo "[3/4] tests of the packages"
+	@go test -race -timeout 10m $(UNIT)
+	@echo "[4/4] end-to-end tests"
+	@$(if $(E2E),go test -race -count=1 -timeout 10m $(E2E))
+	@echo "All tests passed."
+
+.PHONY: bench
+bench: ready ## Run every bench command on the binary
+	@for model in dssm lstm mnist; do bin/faas-infer bench throughput --model $$model --slo 50ms; done
+	@for model in mnist resnet-50; do bin/faas-infer bench coldstart --model $$model; done
+	@bin/faas-infer bench dataplane
+
+.PHONY: build
+build: ## Build bin/faas-infer
+	@command -v $${CC:-gcc} >/dev/null || { echo "A C compiler is needed: apt-get install gcc libc6-dev" >&2; exit 1; }
+	@echo "Building bin/faas-infer"
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer .
+
+.PHONY: onnxruntime
+onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
+	@scripts/onnxruntime.sh >/dev/null
+
+.PHONY: gateway
+gateway: ## Build the stock OpenFaaS gateway into the user's cache
+	@scripts/gateway.sh >/dev/null
+
+# Everything that runs, by as many jobs as make is given.
+.PHONY: ready
+ready: build onnxruntime gateway
+
+.PHONY: generate
+generate: ## Make generated code anew (needs protoc and protoc-gen-go)
+	@go generate ./...
+
+.PHONY: fmt
+fmt: ## Format the source
+	@gofmt -w .
+
+.PHONY: check
+check:
+	@files=$$(gofmt -l .); [[ -z $$files ]] || { echo "Not formatted; run make fmt:"; echo "$$files"; exit 1; }
+
+.PHONY: vet
+vet: ## Run go vet
+	@go vet ./...
+
+.PHONY: clean
+clean: ## Remove what was built here; caches stay
+	@rm -rf bin dist
