@@ -1,0 +1,39 @@
+// Package command holds the subcommands of faas-infer, one per file: flags and
+// wiring, no logic of its own.
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// NewRootCommand returns the faas-infer command with all its subcommands.
+func NewRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "faas-infer",
+		Short: "Serve machine-learning models as OpenFaaS functions within a latency objective",
+		Long: `faas-infer is an OpenFaaS provider that serves machine-learning models as
+functions. Each function states a latency objective (SLO); faas-infer predicts
+how fast its model runs at every batch size and CPU share, starts the cheapest
+mix of instances, and batches requests so that each is answered in time.`,
+		Example: `  faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --slo 50ms`,
+		Args:    cobra.NoArgs,
+		// main prints the error; the usage would hide it.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	if report.Commit != "" {
+		root.Version = report.Commit
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(
+		NewLoadCommand(),
+	)
+	return root
+}
