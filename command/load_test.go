@@ -155,6 +155,12 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
+func TestUnknownCommand(t *testing.T) {
+	if _, err := execute(t, "serve"); err == nil || !strings.Contains(err.Error(), `unknown command "serve"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Every command teaches with an example.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	root := NewRootCommand()

@@ -20,7 +20,6 @@ functions. Each function states a latency objective (SLO); faas-infer predicts
 how fast its model runs at every batch size and CPU share, starts the cheapest
 mix of instances, and batches requests so that each is answered in time.`,
 		Example: `  faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --slo 50ms`,
-		Args:    cobra.NoArgs,
 		// main prints the error; the usage would hide it.
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -1,0 +1,217 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+)
+
+// instanceFlags are what the instance command is told.
+type instanceFlags struct {
+	model     string
+	prepared  string
+	library   string
+	name      string
+	listen    []string
+	threads   int
+	maxBatch  int
+	bodyLimit int64
+	memory    int64
+}
+
+// NewInstanceCommand returns the instance command: the server inside an
+// instance.
+func NewInstanceCommand() *cobra.Command {
+	var f instanceFlags
+	c := &cobra.Command{
+		Use:   "instance --model FILE --listen ADDRESS",
+		Short: "Serve one model: the process that the provider starts for each instance",
+		Long: `instance loads one ONNX model and answers inference requests for it, one by one
+and in batches: POST /, the Open Inference Protocol v2, TensorFlow Serving's
+predict API and the provider's batch endpoint.
+
+With --prepared, the directory that "faas-infer instance prepare" printed, it
+maps a model that was optimised for this host before, which takes milliseconds
+and shares the weights among all instances.
+
+On SIGTERM it finishes the requests in flight and leaves.`,
+		Example: `  faas-infer instance --model mnist.onnx --name mnist --listen tcp://127.0.0.1:9000
+  curl http://127.0.0.1:9000/v2/models/mnist
+
+  faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
+    --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.model, "model", "", "the ONNX file")
+	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; where it does not fit this host, --model is loaded")
+	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
+	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
+	flags.IntVar(&f.threads, "threads", 1, "threads that compute, at most the CPUs that the instance may use")
+	flags.IntVar(&f.maxBatch, "max-batch", 32, "most rows that run at once")
+	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "largest body of one request in bytes")
+	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, not the process")
+	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where `make onnxruntime` puts it)")
+	c.AddCommand(newPrepareCommand())
+	return c
+}
+
+func (f *instanceFlags) run(c *cobra.Command) error {
+	began := time.Now()
+	if f.model == "" && f.prepared == "" {
+		return errors.New("--model is missing: which ONNX file to serve")
+	}
+	if f.name == "" {
+		base := filepath.Base(f.model)
+		f.name = base[:len(base)-len(filepath.Ext(base))]
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	f.tuneCollector()
+	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
+
+	listeners, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}()
+	engine, startup, err := f.load(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	startup.Began = began
+	server, err := instance.NewServer(engine, instance.Options{
+		Name: f.name, MaxBatch: f.maxBatch, BodyLimit: f.bodyLimit, Startup: startup, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	return instance.Serve(ctx, server, listeners, logger, func() error {
+		logger.Info().Dur("library_ms", startup.Library).Dur("load_ms", startup.Load).
+			Dur("first_run_ms", startup.FirstRun).Dur("start_ms", time.Since(began)).Msg("ready")
+		for _, l := range listeners {
+			if l.Addr().Network() == "tcp" {
+				fmt.Fprintf(c.OutOrStdout(), "http://%s\n", l.Addr())
+			}
+		}
+		return instance.AnnounceReady()
+	})
+}
+
+// tuneCollector sets Go's garbage collector for a process whose own heap is
+// small next to the model: rare collections, within the memory limit.
+func (f *instanceFlags) tuneCollector() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && f.memory > 0 {
+		debug.SetMemoryLimit(max(f.memory/4, 32<<20))
+	}
+}
+
+func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range f.listen {
+		l, err := instance.Listen(ctx, address)
+		if err != nil {
+			for _, open := range listeners {
+				open.Close()
+			}
+			return nil, err
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// load loads library and model and runs once, so that the first request meets
+// a warm engine.
+func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (*onnxruntime.Engine, instance.Startup, error) {
+	if err := onnxruntime.Load(f.library); err != nil {
+		return nil, instance.Startup{}, err
+	}
+	engine, err := f.openEngine(logger)
+	if err != nil {
+		return nil, instance.Startup{}, err
+	}
+	firstRun, err := engine.Warm(ctx, 1)
+	if err != nil {
+		engine.Close()
+		return nil, instance.Startup{}, fmt.Errorf("the model's first run: %w", err)
+	}
+	return engine, instance.Startup{Library: onnxruntime.LibraryTime(), Load: engine.LoadTime(), FirstRun: firstRun}, nil
+}
+
+func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, error) {
+	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads, MemoryLimit: f.memory}
+	if f.prepared == "" {
+		return onnxruntime.Open(options)
+	}
+	engine, err := onnxruntime.Open(options)
+	if err != nil && f.model != "" && errors.Is(err, onnxruntime.ErrNotPrepared) {
+		logger.Warn().Err(err).Msg("loading the model itself")
+		options.Prepared = ""
+		return onnxruntime.Open(options)
+	}
+	return engine, err
+}
+
+func newPrepareCommand() *cobra.Command {
+	var model, cache, library string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "prepare --model FILE --cache DIR",
+		Short: "Make a model ready for this host, once, and print the directory for --prepared",
+		Long: `prepare optimises a model for this host's CPU and writes it in the form that
+instances map into memory. It does so once per model, CPU and engine version,
+and checks that the outputs stay the same.`,
+		Example: `  faas-infer instance prepare --model mnist.onnx --cache /var/lib/faas-infer/prepared`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if model == "" || cache == "" {
+				return errors.New("--model and --cache are both needed")
+			}
+			if err := onnxruntime.Load(library); err != nil {
+				return err
+			}
+			prepared, err := onnxruntime.Prepare(model, cache)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(struct {
+					Dir string `json:"dir"`
+					onnxruntime.Prepared
+				}{prepared.Dir, prepared})
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), prepared.Dir)
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&model, "model", "", "the ONNX file")
+	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
+	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
+	flags.BoolVar(&asJSON, "json", false, "print all that was measured, as JSON")
+	return c
+}
