@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -80,8 +78,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		base := filepath.Base(f.model)
 		f.name = base[:len(base)-len(filepath.Ext(base))]
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
+	ctx := c.Context()
 	f.tuneCollector()
 	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
 

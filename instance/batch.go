@@ -1,0 +1,217 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// member is an inference request and its place in the batch.
+type member struct {
+	*protocol.Call
+	at int
+}
+
+// HandleBatch answers every request at its own position and tells how long the
+// engine ran for them. When ctx ends, what has not run yet is given up with
+// 503.
+func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]frame.Response, time.Duration) {
+	responses := make([]frame.Response, len(requests))
+	members := make([]member, 0, len(requests))
+	for i, r := range requests {
+		if int64(len(r.Body)) > s.options.BodyLimit {
+			responses[i] = s.tooLarge()
+			continue
+		}
+		call, response := s.model.Decode(r)
+		if call == nil {
+			responses[i] = response
+			continue
+		}
+		members = append(members, member{Call: call, at: i})
+	}
+	var exec time.Duration
+	for _, group := range s.group(members) {
+		exec += s.runGroup(ctx, group, responses)
+	}
+	for _, r := range responses {
+		s.metrics.request(r.Status)
+	}
+	s.metrics.members.Observe(float64(len(requests)))
+	return responses, exec
+}
+
+// group splits members into those that run together: at most MaxBatch rows of
+// the same shape. A member that alone has more is a group of its own.
+func (s *Server) group(members []member) [][]member {
+	var groups [][]member
+	open := map[string]int{} // by shape, the group that still has room
+	rows := map[string]int{}
+	for _, m := range members {
+		shape := s.shapeOf(m)
+		at, ok := open[shape]
+		if !ok || rows[shape]+m.Rows > s.options.MaxBatch {
+			at = len(groups)
+			groups = append(groups, nil)
+			open[shape], rows[shape] = at, 0
+		}
+		groups[at] = append(groups[at], m)
+		rows[shape] += m.Rows
+	}
+	return groups
+}
+
+// shapeOf tells the shapes of a member's rows from those of others, for models
+// that leave more than the batch dimension open.
+func (s *Server) shapeOf(m member) string {
+	if !s.dynamic {
+		return ""
+	}
+	var shape []byte
+	for _, in := range m.Inputs {
+		shape = fmt.Append(shape, in.Shape[1:])
+	}
+	return string(shape)
+}
+
+// runGroup runs members together and writes their responses. If the run fails,
+// each runs again on its own, so that one member's data cannot spoil its
+// neighbours.
+func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response) time.Duration {
+	inputs, rows, release := s.join(group)
+	outputs, exec, err := s.run(ctx, rows, inputs)
+	release()
+	switch {
+	case err == nil:
+		from := 0
+		for _, m := range group {
+			responses[m.at] = m.Respond(slice(outputs, from, m.Rows))
+			from += m.Rows
+		}
+	case ctx.Err() != nil:
+		for _, m := range group {
+			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, errors.New("the request was given up before it ran"))
+		}
+	case len(group) == 1:
+		responses[group[0].at] = protocol.Failure(http.StatusInternalServerError, err)
+	default:
+		s.metrics.retries.Inc()
+		for i := range group {
+			exec += s.runGroup(ctx, group[i:i+1], responses)
+		}
+	}
+	return exec
+}
+
+// join puts the members' inputs together along the batch dimension. Those of a
+// single member are taken as they are. release gives the buffers back once
+// the inputs are not needed any more.
+func (s *Server) join(group []member) (inputs []tensor.Tensor, rows int, release func()) {
+	if len(group) == 1 {
+		return group[0].Inputs, group[0].Rows, func() {}
+	}
+	for _, m := range group {
+		rows += m.Rows
+	}
+	inputs = slices.Clone(group[0].Inputs)
+	buffers := make([]*[]byte, len(inputs))
+	for i := range inputs {
+		size := len(inputs[i].Data) / group[0].Rows * rows
+		buffers[i] = s.buffers.get(size)
+		data := (*buffers[i])[:0]
+		for _, m := range group {
+			data = append(data, m.Inputs[i].Data...)
+		}
+		inputs[i].Data = data
+		inputs[i].Shape = slices.Clone(inputs[i].Shape)
+		inputs[i].Shape[0] = int64(rows)
+	}
+	return inputs, rows, func() {
+		for _, b := range buffers {
+			s.buffers.put(b)
+		}
+	}
+}
+
+// run has the engine run the rows, at most MaxBatch at a time, once it is this
+// batch's turn.
+func (s *Server) run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, time.Duration, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	if rows <= s.options.MaxBatch {
+		return s.execute(ctx, rows, inputs)
+	}
+	var all []tensor.Tensor
+	var total time.Duration
+	for from := 0; from < rows; from += s.options.MaxBatch {
+		n := min(s.options.MaxBatch, rows-from)
+		outputs, exec, err := s.execute(ctx, n, slice(inputs, from, n))
+		total += exec
+		if err != nil {
+			return nil, total, err
+		}
+		if all, err = extend(all, outputs); err != nil {
+			return nil, total, err
+		}
+	}
+	return all, total, nil
+}
+
+// execute runs one batch and checks that its outputs can be split.
+func (s *Server) execute(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, time.Duration, error) {
+	start := time.Now()
+	outputs, err := s.engine.Run(ctx, rows, inputs)
+	exec := time.Since(start)
+	s.metrics.exec.Observe(exec.Seconds())
+	s.metrics.rows.Observe(float64(rows))
+	if err != nil {
+		return nil, exec, err
+	}
+	if len(outputs) != len(s.model.Outputs) {
+		return nil, exec, fmt.Errorf("the engine gave %d outputs of %d", len(outputs), len(s.model.Outputs))
+	}
+	for _, t := range outputs {
+		if len(t.Shape) == 0 || t.Shape[0] != int64(rows) || len(t.Data)%rows != 0 {
+			return nil, exec, fmt.Errorf("output %q has the shape %v for %d rows, so it cannot be split", t.Name, t.Shape, rows)
+		}
+	}
+	return outputs, exec, nil
+}
+
+// slice returns n rows of every tensor, without a copy.
+func slice(tensors []tensor.Tensor, from, n int) []tensor.Tensor {
+	out := slices.Clone(tensors)
+	for i, t := range out {
+		size := len(t.Data) / int(t.Shape[0])
+		out[i].Data = t.Data[from*size : (from+n)*size]
+		out[i].Shape = slices.Clone(t.Shape)
+		out[i].Shape[0] = int64(n)
+	}
+	return out
+}
+
+// extend appends the rows of more to those of all.
+func extend(all, more []tensor.Tensor) ([]tensor.Tensor, error) {
+	if all == nil {
+		return more, nil
+	}
+	for i, t := range more {
+		if !slices.Equal(all[i].Shape[1:], t.Shape[1:]) {
+			return nil, fmt.Errorf("output %q has rows of different shapes, %v and %v", t.Name, all[i].Shape[1:], t.Shape[1:])
+		}
+		all[i].Data = append(all[i].Data, t.Data...)
+		all[i].Shape[0] += t.Shape[0]
+	}
+	return all, nil
+}

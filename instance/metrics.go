@@ -1,0 +1,99 @@
+package instance
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Startup is how long the parts of an instance's start took.
+type Startup struct {
+	// Began is when the program began to run; what passed between the decision
+	// to start and Began is the process's own start.
+	Began time.Time
+	// Library is the engine's library, Load the model, FirstRun the first run
+	// of one row.
+	Library, Load, FirstRun time.Duration
+}
+
+// metrics are a server's own; an instance serves them at /metrics.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	retries  prometheus.Counter
+	members  prometheus.Histogram
+	rows     prometheus.Histogram
+	exec     prometheus.Histogram
+}
+
+func newMetrics(startup Startup) *metrics {
+	powers := prometheus.ExponentialBuckets(1, 2, 11)
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "faas_infer_instance_requests_total",
+			Help: "Requests answered, by HTTP status code.",
+		}, []string{"code"}),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "faas_infer_instance_split_batches_total",
+			Help: "Batches that failed as a whole and whose requests then ran one by one.",
+		}),
+		members: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "faas_infer_instance_batch_requests", Buckets: powers,
+			Help: "Requests per batch as they arrived.",
+		}),
+		rows: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "faas_infer_instance_batch_rows", Buckets: powers,
+			Help: "Rows per run of the engine.",
+		}),
+		exec: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "faas_infer_instance_exec_seconds", Buckets: prometheus.ExponentialBuckets(0.0001, 2, 17),
+			Help: "Time of one run of the engine.",
+		}),
+	}
+	m.registry.MustRegister(m.requests, m.retries, m.members, m.rows, m.exec, memoryCollector{},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.gauge("began_timestamp", "When the program began to run, in seconds since 1970.", float64(startup.Began.UnixMicro())/1e6)
+	m.gauge("library", "Time to load the engine's library.", startup.Library.Seconds())
+	m.gauge("load", "Time to load the model.", startup.Load.Seconds())
+	m.gauge("first_run", "Time of the first run, of one row.", startup.FirstRun.Seconds())
+	return m
+}
+
+func (m *metrics) gauge(name, help string, value float64) {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "faas_infer_instance_" + name + "_seconds", Help: help})
+	g.Set(value)
+	m.registry.MustRegister(g)
+}
+
+func (m *metrics) request(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// memoryCollector reads the process's memory when it is asked for.
+type memoryCollector struct{}
+
+var memoryDesc = prometheus.NewDesc("faas_infer_instance_memory_bytes",
+	"Memory by kind: resident, proportional (shared pages divided among those that share them), anonymous (its own).",
+	[]string{"kind"}, nil)
+
+// Describe implements prometheus.Collector.
+func (memoryCollector) Describe(ch chan<- *prometheus.Desc) { ch <- memoryDesc }
+
+// Collect implements prometheus.Collector.
+func (memoryCollector) Collect(ch chan<- prometheus.Metric) {
+	m, err := ReadMemory(0)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(memoryDesc, err)
+		return
+	}
+	for kind, value := range map[string]int64{"resident": m.Resident, "proportional": m.Proportional, "anonymous": m.Anonymous} {
+		ch <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(value), kind)
+	}
+}

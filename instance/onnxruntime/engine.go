@@ -1,0 +1,278 @@
+package onnxruntime
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// Options say what to open and with how much of the machine.
+type Options struct {
+	// Model is the ONNX file; it is optimised anew at every Open. Prepared,
+	// the directory of a prepared model, takes its place.
+	Model    string
+	Prepared string
+	// Threads is how many threads compute, at least 1. More than the
+	// instance's CPU share feeds make it slower.
+	Threads int
+	// MemoryLimit bounds in bytes what the engine allocates for activations
+	// and weights of its own; a batch that needs more gets an error instead of
+	// the whole process being killed. 0 is no bound.
+	MemoryLimit int64
+}
+
+// Engine is one loaded model. It is safe for concurrent use and runs one batch
+// at a time.
+type Engine struct {
+	signature
+	mu      sync.Mutex
+	session *ort.DynamicAdvancedSession
+	run     *ort.RunOptions
+	load    time.Duration
+}
+
+// Open loads a model; Load must have succeeded before.
+func Open(o Options) (*Engine, error) {
+	if o.Threads < 1 {
+		return nil, fmt.Errorf("an engine needs at least one thread, not %d", o.Threads)
+	}
+	start := time.Now()
+	if err := limitMemory(o.MemoryLimit); err != nil {
+		return nil, err
+	}
+	form, err := formOf(o)
+	if err != nil {
+		return nil, err
+	}
+	e, err := open(form, o.Threads)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", form.path, err)
+	}
+	e.load = time.Since(start)
+	return e, nil
+}
+
+// form is a model file and how to load it.
+type form struct {
+	path      string
+	level     ort.GraphOptimizationLevel
+	settings  []setting
+	signature signature
+}
+
+func formOf(o Options) (form, error) {
+	if o.Prepared != "" {
+		p, err := ReadPrepared(o.Prepared)
+		if err != nil {
+			return form{}, err
+		}
+		return p.form(), nil
+	}
+	f := form{path: o.Model, level: ort.GraphOptimizationLevelEnableAll}
+	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll)
+	if err != nil {
+		return form{}, err
+	}
+	defer options.Destroy()
+	if f.signature, err = readSignature(o.Model, options); err != nil {
+		return form{}, fmt.Errorf("loading %s: %w", o.Model, err)
+	}
+	return f, nil
+}
+
+func open(f form, threads int) (*Engine, error) {
+	settings := f.settings
+	if arena.limited {
+		settings = append(settings[:len(settings):len(settings)], setting{"session.use_env_allocators", "1"})
+	}
+	options, err := newOptions(threads, f.level, settings...)
+	if err != nil {
+		return nil, err
+	}
+	defer options.Destroy()
+	session, err := newSession(f.path, f.signature, options)
+	if err != nil {
+		return nil, err
+	}
+	run, err := ort.NewRunOptions()
+	if err != nil {
+		session.Destroy()
+		return nil, plain(err)
+	}
+	return &Engine{signature: f.signature, session: session, run: run}, nil
+}
+
+// Inputs describes the model's inputs in the order in which Run takes them.
+func (e *Engine) Inputs() []tensor.Info { return e.signature.Inputs }
+
+// Outputs describes the model's outputs in the order in which Run gives them.
+func (e *Engine) Outputs() []tensor.Info { return e.signature.Outputs }
+
+// LoadTime is how long Open took.
+func (e *Engine) LoadTime() time.Duration { return e.load }
+
+// Run computes one batch. inputs are all of the model's inputs in its order,
+// each with rows as its first dimension; their data is read in place and must
+// not change meanwhile. The outputs are the caller's own. When ctx ends the
+// run is given up after the operator that it is in.
+func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.session == nil {
+		return nil, fmt.Errorf("the model is closed")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	in, err := e.bindInputs(rows, inputs, &pinned)
+	defer destroy(in)
+	if err != nil {
+		return nil, err
+	}
+	outputs, out, err := e.bindOutputs(rows, &pinned)
+	defer func() { destroy(out) }()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.execute(ctx, in, out); err != nil {
+		return nil, err
+	}
+	return outputs, e.collect(rows, outputs, out)
+}
+
+func (e *Engine) bindInputs(rows int, inputs []tensor.Tensor, pinned *runtime.Pinner) ([]ort.Value, error) {
+	if len(inputs) != len(e.signature.Inputs) {
+		return nil, fmt.Errorf("%d inputs for a model with %d", len(inputs), len(e.signature.Inputs))
+	}
+	values := make([]ort.Value, 0, len(inputs))
+	for i, t := range inputs {
+		if t.Type != e.signature.Inputs[i].Type || len(t.Shape) == 0 || t.Shape[0] != int64(rows) {
+			return values, fmt.Errorf("input %q is %s %v, the batch has %d rows of %s",
+				t.Name, t.Type, t.Shape, rows, e.signature.Inputs[i].Type)
+		}
+		v, err := newValue(t.Type, t.Shape, t.Data, pinned)
+		if err != nil {
+			return values, fmt.Errorf("input %q: %w", t.Name, err)
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// bindOutputs allocates the outputs whose shapes are known, so that ONNX
+// Runtime writes straight into them. The others stay nil.
+func (e *Engine) bindOutputs(rows int, pinned *runtime.Pinner) ([]tensor.Tensor, []ort.Value, error) {
+	outputs := make([]tensor.Tensor, len(e.signature.Outputs))
+	values := make([]ort.Value, len(outputs))
+	for i, info := range e.signature.Outputs {
+		shape, known := shapeFor(info, rows)
+		outputs[i] = tensor.Tensor{Name: info.Name, Type: info.Type, Shape: shape}
+		if !known {
+			continue
+		}
+		size, err := bytesOf(info.Type, shape)
+		if err != nil {
+			return nil, values, fmt.Errorf("output %q: %w", info.Name, err)
+		}
+		outputs[i].Data = make([]byte, size)
+		if values[i], err = newValue(info.Type, shape, outputs[i].Data, pinned); err != nil {
+			return nil, values, fmt.Errorf("output %q: %w", info.Name, err)
+		}
+	}
+	return outputs, values, nil
+}
+
+func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {
+	if ctx.Done() != nil {
+		terminated := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(terminated)
+			e.run.Terminate()
+		})
+		defer func() {
+			if !stop() {
+				<-terminated
+				e.run.UnsetTerminate()
+			}
+		}()
+	}
+	runtime.LockOSThread()
+	before := flushDenormals()
+	err := e.session.RunWithOptions(in, out, e.run)
+	restoreDenormals(before)
+	runtime.UnlockOSThread()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return plain(err)
+}
+
+// collect fills in the outputs that ONNX Runtime allocated itself.
+func (e *Engine) collect(rows int, outputs []tensor.Tensor, out []ort.Value) error {
+	for i := range outputs {
+		if outputs[i].Data != nil {
+			continue
+		}
+		outputs[i].Shape = out[i].GetShape()
+		if len(outputs[i].Shape) == 0 || outputs[i].Shape[0] != int64(rows) {
+			return fmt.Errorf("output %q has the shape %v for %d rows, so it cannot be split",
+				outputs[i].Name, outputs[i].Shape, rows)
+		}
+		data, err := dataOf(out[i])
+		if err != nil {
+			return fmt.Errorf("output %q: %w", outputs[i].Name, err)
+		}
+		outputs[i].Data = data
+	}
+	return nil
+}
+
+// Close frees the model. A run that is going on ends first.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.session == nil {
+		return nil
+	}
+	err := e.session.Destroy()
+	e.run.Destroy()
+	e.session = nil
+	return plain(err)
+}
+
+// newValue wraps data without a copy where its address fits the elements.
+func newValue(t tensor.Type, shape ort.Shape, data []byte, pinned *runtime.Pinner) (ort.Value, error) {
+	size, err := bytesOf(t, shape)
+	if err != nil {
+		return nil, err
+	}
+	if size != len(data) {
+		return nil, fmt.Errorf("%d bytes for %s %v, which takes %d", len(data), t, []int64(shape), size)
+	}
+	if size == 0 {
+		return nil, fmt.Errorf("the shape %v holds no element", []int64(shape))
+	}
+	// Compiled kernels rely on elements at their natural addresses.
+	if uintptr(unsafe.Pointer(&data[0]))%uintptr(t.Size()) != 0 {
+		data = append(make([]byte, 0, size), data...)
+	}
+	pinned.Pin(&data[0])
+	return ort.NewCustomDataTensor(shape, data, elementTypes[t])
+}
+
+func destroy(values []ort.Value) {
+	for _, v := range values {
+		if v != nil {
+			v.Destroy()
+		}
+	}
+}

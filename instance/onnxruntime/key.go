@@ -1,0 +1,56 @@
+package onnxruntime
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// keyOf names the prepared form of a model file: the hash of all that it
+// depends on.
+func keyOf(modelPath string) (string, error) {
+	file, err := os.Open(modelPath)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	content := sha256.New()
+	if _, err := io.Copy(content, file); err != nil {
+		return "", err
+	}
+	key := sha256.New()
+	fmt.Fprintf(key, "%x\n%s\n%s\n%s\n", content.Sum(nil), Version(), hostCPU(), preparation)
+	return hex.EncodeToString(key.Sum(nil))[:32], nil
+}
+
+// hostCPU tells one kind of CPU from another where it matters to how weights
+// are laid out: the model's name and a hash of the instruction sets.
+var hostCPU = sync.OnceValue(func() string {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	return describeCPU(string(info))
+})
+
+func describeCPU(info string) string {
+	// One processor's paragraph is enough: they do not differ in a machine on
+	// which threads move freely.
+	first, _, _ := strings.Cut(info, "\n\n")
+	name, flags := runtime.GOARCH, ""
+	for line := range strings.Lines(first) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "model name":
+			name = strings.TrimSpace(value)
+		case "flags", "Features":
+			flags = strings.TrimSpace(value)
+		}
+	}
+	return fmt.Sprintf("%s %.6x", name, sha256.Sum256([]byte(flags)))
+}

@@ -1,0 +1,96 @@
+// Package onnxruntime is the engine that runs ONNX models in the instance's own
+// process, on the ONNX Runtime library.
+//
+// A model is prepared once per host ([Prepare]): optimised for this host's CPU
+// and written in a form that instances map into memory ([Open]), so that
+// another instance costs milliseconds and its weights share one copy in the
+// page cache. This is what keeps t_cold small (INFless §3.1 and §3.5 start
+// instances as the load asks for them).
+package onnxruntime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	ort "github.com/yalue/onnxruntime_go"
+)
+
+const (
+	// LibraryEnv is the environment variable that names the library file.
+	LibraryEnv = "FAAS_INFER_ONNXRUNTIME"
+	// LibraryVersion is the version that scripts/onnxruntime.sh fetches and
+	// that everything here was measured with.
+	LibraryVersion = "1.31.1"
+)
+
+// ErrNoLibrary is wrapped by Load's error when there is no library file.
+var ErrNoLibrary = errors.New("the ONNX Runtime library is missing")
+
+// library is the process's one loaded library; ONNX Runtime has one
+// environment per process.
+var library struct {
+	sync.Mutex
+	loaded   bool
+	duration time.Duration
+}
+
+// LibraryPath is where Load finds the library when it is given no path:
+// $FAAS_INFER_ONNXRUNTIME, else faas-infer's folder in the user's cache.
+func LibraryPath() (string, error) {
+	if path := os.Getenv(LibraryEnv); path != "" {
+		return path, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s is not set and there is no cache folder: %w", ErrNoLibrary, LibraryEnv, err)
+	}
+	return filepath.Join(cache, "faas-infer", "onnxruntime", LibraryVersion, "libonnxruntime.so"), nil
+}
+
+// Load loads the library into the process, from LibraryPath if path is empty.
+// Further calls do nothing. An error tells how to get the library or that it
+// is too old.
+func Load(path string) error {
+	library.Lock()
+	defer library.Unlock()
+	if library.loaded {
+		return nil
+	}
+	if path == "" {
+		var err error
+		if path, err = LibraryPath(); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%w (run `make onnxruntime`, or set %s): %w", ErrNoLibrary, LibraryEnv, err)
+	}
+	start := time.Now()
+	ort.SetSharedLibraryPath(path)
+	if err := ort.InitializeEnvironment(); err != nil {
+		return fmt.Errorf("ONNX Runtime library %s, tested version %s: %w", path, LibraryVersion, err)
+	}
+	library.loaded, library.duration = true, time.Since(start)
+	return nil
+}
+
+// LibraryTime is how long Load took to load the library, 0 before.
+func LibraryTime() time.Duration {
+	library.Lock()
+	defer library.Unlock()
+	return library.duration
+}
+
+// Version is the loaded library's own version, "" before Load.
+func Version() string {
+	library.Lock()
+	defer library.Unlock()
+	if !library.loaded {
+		return ""
+	}
+	return ort.GetVersion()
+}

@@ -1,0 +1,187 @@
+package onnxruntime
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// measurement is what one form of a model costs, and what it computed.
+type measurement struct {
+	// load and run are the best of several times: the machine's other work
+	// only ever adds.
+	load, run time.Duration
+	outputs   []tensor.Tensor
+}
+
+const (
+	loadTimes = 3
+	runTimes  = 8
+	// runBudget ends the runs early for large models.
+	runBudget = 400 * time.Millisecond
+	// slower is by how much a form may run slower and still count as being at
+	// full speed, sooner by how much it must load sooner to take the place of
+	// one that shares more memory.
+	slower        = 1.1
+	sooner        = 1.5
+	soonerAtLeast = 10 * time.Millisecond
+	// tolerance is the largest difference between a prepared model's outputs
+	// and the model's own, relative above one, absolute below.
+	tolerance = 1e-4
+)
+
+// better reports whether m takes the place of the form kept so far, which
+// shares more memory: only if that one runs clearly slower, or if m is at full
+// speed and loads much sooner.
+func (m measurement) better(than measurement) bool {
+	if float64(than.run) > slower*float64(m.run) {
+		return true
+	}
+	return float64(m.run) <= slower*float64(than.run) &&
+		float64(than.load) > sooner*float64(m.load) && than.load-m.load > soonerAtLeast
+}
+
+// measure loads the form and runs it; with a reference, outputs that differ
+// from its outputs are an error.
+func measure(f form, reference *measurement) (measurement, error) {
+	var m measurement
+	for i := range loadTimes {
+		start := time.Now()
+		e, err := open(f, 1)
+		if err != nil {
+			return measurement{}, err
+		}
+		if took := time.Since(start); i == 0 || took < m.load {
+			m.load = took
+		}
+		if i == loadTimes-1 {
+			err = m.runs(e)
+		}
+		e.Close()
+		if err != nil {
+			return measurement{}, err
+		}
+	}
+	if reference != nil {
+		return m, same(reference.outputs, m.outputs)
+	}
+	return m, nil
+}
+
+func (m *measurement) runs(e *Engine) error {
+	const rows = 2
+	outputs, err := e.Run(context.Background(), rows, sample(e.Inputs(), rows))
+	if err != nil {
+		return err
+	}
+	m.outputs = outputs
+	one := sample(e.Inputs(), 1)
+	begin := time.Now()
+	for i := 0; i < runTimes && (i < 2 || time.Since(begin) < runBudget); i++ {
+		start := time.Now()
+		if _, err := e.Run(context.Background(), 1, one); err != nil {
+			return err
+		}
+		if took := time.Since(start); i == 0 || took < m.run {
+			m.run = took
+		}
+	}
+	return nil
+}
+
+// freeDimension stands for a dimension other than the batch that the model
+// leaves open.
+const freeDimension = 16
+
+// sample makes inputs that any model takes: numbers in [0,1), and 0 or 1 where
+// they are whole, as in masks and indices.
+func sample(inputs []tensor.Info, rows int) []tensor.Tensor {
+	random := rand.New(rand.NewPCG(1, 2))
+	out := make([]tensor.Tensor, len(inputs))
+	for i, in := range inputs {
+		shape := append([]int64{int64(rows)}, in.Shape[1:]...)
+		n := 1
+		for j := range shape {
+			if shape[j] < 0 {
+				shape[j] = freeDimension
+			}
+			n *= int(shape[j])
+		}
+		data := make([]byte, n*in.Type.Size())
+		for j := range n {
+			put(data[j*in.Type.Size():], in.Type, random)
+		}
+		out[i] = tensor.Tensor{Name: in.Name, Type: in.Type, Shape: shape, Data: data}
+	}
+	return out
+}
+
+func put(to []byte, t tensor.Type, random *rand.Rand) {
+	switch t {
+	case tensor.FP32:
+		binary.LittleEndian.PutUint32(to, math.Float32bits(random.Float32()))
+	case tensor.FP64:
+		binary.LittleEndian.PutUint64(to, math.Float64bits(random.Float64()))
+	case tensor.FP16:
+		// The bits of 0 or of 0.5.
+		binary.LittleEndian.PutUint16(to, uint16(random.IntN(2))*0x3800)
+	default:
+		to[0] = byte(random.IntN(2))
+	}
+}
+
+// same compares two runs' outputs.
+func same(want, got []tensor.Tensor) error {
+	for i := range want {
+		if len(got[i].Data) != len(want[i].Data) {
+			return fmt.Errorf("output %q has %d bytes, the model's own has %d",
+				want[i].Name, len(got[i].Data), len(want[i].Data))
+		}
+		for at := 0; at < len(want[i].Data); at += want[i].Type.Size() {
+			w, g := number(want[i].Type, want[i].Data[at:]), number(want[i].Type, got[i].Data[at:])
+			if !near(w, g) {
+				return fmt.Errorf("output %q differs from the model's own: %g, not %g", want[i].Name, g, w)
+			}
+		}
+	}
+	return nil
+}
+
+func near(w, g float64) bool {
+	if math.IsNaN(w) || math.IsInf(w, 0) {
+		return math.IsNaN(g) == math.IsNaN(w) && math.IsInf(g, 0) == math.IsInf(w, 0)
+	}
+	return math.Abs(w-g) <= tolerance*math.Max(1, math.Abs(w))
+}
+
+func number(t tensor.Type, from []byte) float64 {
+	switch t {
+	case tensor.FP32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(from)))
+	case tensor.FP64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(from))
+	}
+	switch t.Size() {
+	case 1:
+		return float64(from[0])
+	case 2:
+		return float64(binary.LittleEndian.Uint16(from))
+	case 4:
+		return float64(binary.LittleEndian.Uint32(from))
+	}
+	return float64(int64(binary.LittleEndian.Uint64(from)))
+}
+
+// Warm runs so many rows of made-up inputs and returns how long that took: the
+// first run allocates activations and faults the weights in.
+func (e *Engine) Warm(ctx context.Context, rows int) (time.Duration, error) {
+	inputs := sample(e.Inputs(), rows)
+	start := time.Now()
+	_, err := e.Run(ctx, rows, inputs)
+	return time.Since(start), err
+}

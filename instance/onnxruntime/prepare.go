@@ -1,0 +1,253 @@
+package onnxruntime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	ort "github.com/yalue/onnxruntime_go"
+)
+
+// Format is the form in which a prepared model is kept.
+type Format string
+
+const (
+	// FormatPacked is ONNX with the weights in a file beside it, those of
+	// matrix products already packed for this CPU. All of them are mapped, so
+	// that an instance has next to no memory of its own.
+	FormatPacked Format = "packed"
+	// FormatORT is ONNX Runtime's own format, mapped as a whole. A model of
+	// many small operators loads sooner in it, but every instance packs the
+	// weights of matrix products again, into memory of its own.
+	FormatORT Format = "ort"
+)
+
+// Prepared is a model made ready for this host: a directory with the model and
+// this description of it, manifest.json.
+type Prepared struct {
+	// Dir is the directory. Its name is the hash of the model's content, the
+	// engine's version and the CPU's kind.
+	Dir string `json:"-"`
+	// Source is the file that was prepared, for people.
+	Source string `json:"source"`
+	// Engine is the version of ONNX Runtime, CPU the kind of CPU that it was
+	// prepared for.
+	Engine string `json:"engine"`
+	CPU    string `json:"cpu"`
+	Format Format `json:"format"`
+	// LoadSeconds are the measured times to load each format, PlainSeconds
+	// that of the unprepared model; RunSeconds and PlainRunSeconds those of
+	// one run of one row.
+	LoadSeconds     map[Format]float64 `json:"load_seconds"`
+	PlainSeconds    float64            `json:"plain_seconds"`
+	RunSeconds      map[Format]float64 `json:"run_seconds"`
+	PlainRunSeconds float64            `json:"plain_run_seconds"`
+	signature
+}
+
+const (
+	manifestFile = "manifest.json"
+	// preparation counts the ways of preparing; a new one prepares anew.
+	preparation = "1"
+)
+
+// ErrNotPrepared is wrapped by ReadPrepared's errors.
+var ErrNotPrepared = errors.New("not a prepared model")
+
+// Prepare makes the model file ready under cacheDir and returns where it is;
+// it does so once per model content, engine version and kind of CPU. Two that
+// prepare the same model at once both get a whole result. The process grows by
+// several times the model's size meanwhile, so let one of its own do it
+// (`faas-infer instance prepare`).
+func Prepare(modelPath, cacheDir string) (Prepared, error) {
+	p, err := prepare(modelPath, cacheDir)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("preparing %s: %w", modelPath, err)
+	}
+	return p, nil
+}
+
+func prepare(modelPath, cacheDir string) (Prepared, error) {
+	key, err := keyOf(modelPath)
+	if err != nil {
+		return Prepared{}, err
+	}
+	dir := filepath.Join(cacheDir, key)
+	if p, err := ReadPrepared(dir); err == nil {
+		return p, nil
+	}
+	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
+		return Prepared{}, err
+	}
+	work, err := os.MkdirTemp(cacheDir, "."+key[:12]+"-")
+	if err != nil {
+		return Prepared{}, err
+	}
+	defer os.RemoveAll(work)
+	if err := os.Chmod(work, 0o755); err != nil {
+		return Prepared{}, err
+	}
+	if err := build(modelPath, work); err != nil {
+		return Prepared{}, err
+	}
+	return publish(work, dir)
+}
+
+// publish moves a finished directory to its place, or leaves that of another
+// process that was quicker.
+func publish(work, dir string) (Prepared, error) {
+	if err := os.Rename(work, dir); err != nil {
+		if p, readErr := ReadPrepared(dir); readErr == nil {
+			return p, nil
+		}
+		// What stands there is not whole: a manifest is written last.
+		if err := os.RemoveAll(dir); err != nil {
+			return Prepared{}, err
+		}
+		if err := os.Rename(work, dir); err != nil {
+			return Prepared{}, err
+		}
+	}
+	return ReadPrepared(dir)
+}
+
+// ReadPrepared reads what Prepare left in dir. The error says so if it was
+// prepared for another CPU or another version of ONNX Runtime.
+func ReadPrepared(dir string) (Prepared, error) {
+	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err != nil {
+		return Prepared{}, fmt.Errorf("%w: %w", ErrNotPrepared, err)
+	}
+	p := Prepared{Dir: dir}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return Prepared{}, fmt.Errorf("%w: %s: %w", ErrNotPrepared, filepath.Join(dir, manifestFile), err)
+	}
+	if p.Format != FormatORT && p.Format != FormatPacked {
+		return Prepared{}, fmt.Errorf("%w: %s has the unknown format %q", ErrNotPrepared, dir, p.Format)
+	}
+	if version := Version(); p.Engine != version {
+		return Prepared{}, fmt.Errorf("%w: %s is for ONNX Runtime %s, this is %s", ErrNotPrepared, dir, p.Engine, version)
+	}
+	if cpu := hostCPU(); p.CPU != cpu {
+		return Prepared{}, fmt.Errorf("%w: %s is for the CPU %s, this is %s", ErrNotPrepared, dir, p.CPU, cpu)
+	}
+	return p, nil
+}
+
+func (p Prepared) form() form {
+	f := formats[p.Format]
+	return form{
+		path:      filepath.Join(p.Dir, f.file),
+		level:     ort.GraphOptimizationLevelDisableAll,
+		settings:  f.load,
+		signature: p.signature,
+	}
+}
+
+// formats tells for each format its model file and how to write and load it.
+var formats = map[Format]struct {
+	file       string
+	save, load []setting
+}{
+	FormatORT: {
+		file: "model.ort",
+		save: []setting{{"session.save_model_format", "ORT"}},
+		load: []setting{
+			{"session.use_memory_mapped_ort_model", "1"},
+			{"session.use_ort_model_bytes_for_initializers", "1"},
+		},
+	},
+	FormatPacked: {
+		file: "model.onnx",
+		save: []setting{
+			{"session.optimized_model_external_initializers_file_name", "weights.bin"},
+			{"session.optimized_model_external_initializers_min_size_in_bytes", "1024"},
+			{"session.save_external_prepacked_constant_initializers", "1"},
+		},
+	},
+}
+
+// build writes the prepared model into dir: every format is written, checked
+// against the model as it stands and measured; the best one stays.
+func build(modelPath, dir string) error {
+	p := Prepared{
+		Source: filepath.Base(modelPath), Engine: Version(), CPU: hostCPU(),
+		LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{},
+	}
+	plainForm, err := formOf(Options{Model: modelPath})
+	if err != nil {
+		return err
+	}
+	p.signature = plainForm.signature
+	reference, err := measure(plainForm, nil)
+	if err != nil {
+		return err
+	}
+	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
+	var failures []error
+	var best measurement
+	for _, format := range []Format{FormatPacked, FormatORT} {
+		m, err := buildFormat(plainForm, filepath.Join(dir, string(format)), format, reference)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("format %s: %w", format, err))
+			continue
+		}
+		p.LoadSeconds[format], p.RunSeconds[format] = m.load.Seconds(), m.run.Seconds()
+		if p.Format == "" || m.better(best) {
+			best, p.Format = m, format
+		}
+	}
+	if p.Format == "" {
+		return errors.Join(failures...)
+	}
+	return p.keep(dir)
+}
+
+// buildFormat writes one format into dir and measures it.
+func buildFormat(plain form, dir string, format Format, reference measurement) (measurement, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return measurement{}, err
+	}
+	f := formats[format]
+	options, err := newOptions(1, ort.GraphOptimizationLevelEnableAll, f.save...)
+	if err != nil {
+		return measurement{}, err
+	}
+	defer options.Destroy()
+	if err := options.SetOptimizedModelFilePath(filepath.Join(dir, f.file)); err != nil {
+		return measurement{}, err
+	}
+	session, err := newSession(plain.path, plain.signature, options)
+	if err != nil {
+		return measurement{}, err
+	}
+	session.Destroy()
+	return measure(Prepared{Dir: dir, Format: format, signature: plain.signature}.form(), &reference)
+}
+
+// keep moves the chosen format's files up into dir, removes the others and
+// writes the manifest, last.
+func (p Prepared) keep(dir string) error {
+	chosen := filepath.Join(dir, string(p.Format))
+	files, err := os.ReadDir(chosen)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.Rename(filepath.Join(chosen, f.Name()), filepath.Join(dir, f.Name())); err != nil {
+			return err
+		}
+	}
+	for format := range formats {
+		if err := os.RemoveAll(filepath.Join(dir, string(format))); err != nil {
+			return err
+		}
+	}
+	manifest, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, manifestFile), append(manifest, '\n'), 0o644)
+}

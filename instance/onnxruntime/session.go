@@ -1,0 +1,84 @@
+package onnxruntime
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	ort "github.com/yalue/onnxruntime_go"
+)
+
+// setting is one entry of a session's configuration.
+type setting struct{ key, value string }
+
+// always holds for every session, also for those that only prepare a model.
+//
+//   - Idle threads must not spin: instances share their cores, and spinning
+//     costs up to 20 ms of CPU per request.
+//   - Numbers too small to be normal count as zero: they make arithmetic up to
+//     16 times slower and mean nothing.
+var always = []setting{
+	{"session.intra_op.allow_spinning", "0"},
+	{"session.set_denormal_as_zero", "1"},
+}
+
+// newOptions returns the options of a session with its own threads. The caller
+// destroys them.
+func newOptions(threads int, level ort.GraphOptimizationLevel, settings ...setting) (*ort.SessionOptions, error) {
+	o, err := ort.NewSessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		o.SetIntraOpNumThreads(threads),
+		o.SetInterOpNumThreads(1),
+		o.SetExecutionMode(ort.ExecutionModeSequential),
+		o.SetGraphOptimizationLevel(level),
+	)
+	for _, s := range append(always[:len(always):len(always)], settings...) {
+		err = errors.Join(err, o.AddSessionConfigEntry(s.key, s.value))
+	}
+	if err != nil {
+		o.Destroy()
+		return nil, fmt.Errorf("session options: %w", err)
+	}
+	return o, nil
+}
+
+// newSession loads the model at path.
+func newSession(path string, s signature, options *ort.SessionOptions) (*ort.DynamicAdvancedSession, error) {
+	// ONNX Runtime leaves the creating thread with denormals off, where any
+	// other goroutine might run next.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer restoreDenormals(flushDenormals())
+	inputs := make([]string, len(s.Inputs))
+	for i, in := range s.Inputs {
+		inputs[i] = in.Name
+	}
+	outputs := make([]string, len(s.Outputs))
+	for i, out := range s.Outputs {
+		outputs[i] = out.Name
+	}
+	session, err := ort.NewDynamicAdvancedSession(path, inputs, outputs, options)
+	if err != nil {
+		return nil, plain(err)
+	}
+	return session, nil
+}
+
+// plain shortens an error of the binding to what ONNX Runtime said.
+func plain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			break
+		}
+		err = inner
+	}
+	return errors.New("ONNX Runtime: " + strings.TrimSpace(err.Error()))
+}

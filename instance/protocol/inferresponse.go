@@ -1,0 +1,126 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// wantedOutput is one output that the client asked for.
+type wantedOutput struct {
+	// at is its position among the model's outputs.
+	at int
+	// binary tells that its elements go behind the JSON part.
+	binary bool
+}
+
+// wanted lists the outputs that a request asks for, all if it names none.
+func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
+	var wanted []wantedOutput
+	if len(request.outputs) == 0 {
+		for at := range m.Outputs {
+			wanted = append(wanted, wantedOutput{at: at, binary: request.parameters.BinaryDataOutput})
+		}
+		return wanted, nil
+	}
+	for _, o := range request.outputs {
+		at := m.output(o.Name)
+		if at < 0 {
+			return nil, fmt.Errorf("the model has no output %q; it gives %s", o.Name, describeAll(m.Outputs))
+		}
+		if err := o.Parameters.check(); err != nil {
+			return nil, fmt.Errorf("output %q: %w", o.Name, err)
+		}
+		binary := request.parameters.BinaryDataOutput
+		if o.Parameters.BinaryData != nil {
+			binary = *o.Parameters.BinaryData
+		}
+		wanted = append(wanted, wantedOutput{at: at, binary: binary})
+	}
+	return wanted, nil
+}
+
+func (m *Model) output(name string) int {
+	for i := range m.Outputs {
+		if m.Outputs[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// encodeInfer writes an inference response of the Open Inference Protocol.
+func (m *Model) encodeInfer(id string, wanted []wantedOutput, outputs []tensor.Tensor) (frame.Response, error) {
+	body := make([]byte, 0, m.estimate(wanted, outputs))
+	body = append(body, `{"model_name":`...)
+	body = appendString(body, m.Name)
+	body = append(body, `,"model_version":"`+modelVersion+`"`...)
+	if id != "" {
+		body = append(body, `,"id":`...)
+		body = appendString(body, id)
+	}
+	body = append(body, `,"outputs":[`...)
+	var err error
+	for i, w := range wanted {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		if body, err = appendOutput(body, outputs[w.at], w.binary); err != nil {
+			return frame.Response{}, fmt.Errorf("output %q: %w", outputs[w.at].Name, err)
+		}
+	}
+	body = append(body, "]}"...)
+	response := answer(http.StatusOK, body)
+	length := len(body)
+	for _, w := range wanted {
+		if w.binary {
+			response.Body = append(response.Body, outputs[w.at].Data...)
+			response.Header["Content-Type"] = []string{"application/octet-stream"}
+			response.Header[lengthHeader] = []string{strconv.Itoa(length)}
+		}
+	}
+	return response, nil
+}
+
+// estimate guesses the response's length, so that its buffer rarely grows.
+func (m *Model) estimate(wanted []wantedOutput, outputs []tensor.Tensor) int {
+	n := 96 + len(m.Name)
+	for _, w := range wanted {
+		n += 128 + len(outputs[w.at].Name)
+		if w.binary {
+			n += len(outputs[w.at].Data)
+		} else {
+			n += len(outputs[w.at].Data) / outputs[w.at].Type.Size() * 13
+		}
+	}
+	return n
+}
+
+func appendOutput(to []byte, t tensor.Tensor, binary bool) ([]byte, error) {
+	to = append(to, `{"name":`...)
+	to = appendString(to, t.Name)
+	to = append(to, `,"datatype":"`...)
+	to = append(to, t.Type...)
+	to = append(to, `","shape":`...)
+	to = append(to, describeShape(t.Shape)...)
+	if binary {
+		to = append(to, `,"parameters":{"binary_data_size":`...)
+		to = strconv.AppendInt(to, int64(len(t.Data)), 10)
+		return append(to, "}}"...), nil
+	}
+	to = append(to, `,"data":`...)
+	to, err := appendFlat(to, t)
+	return append(to, '}'), err
+}
+
+func appendString(to []byte, s string) []byte {
+	text, err := json.Marshal(s)
+	if err != nil { // A string always has a JSON form.
+		panic(err)
+	}
+	return append(to, text...)
+}

@@ -1,0 +1,253 @@
+package protocol
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// The single version under which the model is served.
+const modelVersion = "1"
+
+// openInference answers the routes below /v2.
+func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Response) {
+	switch {
+	case len(parts) == 0:
+		return nil, answerJSON(struct {
+			Name       string   `json:"name"`
+			Version    string   `json:"version"`
+			Extensions []string `json:"extensions"`
+		}{"faas-infer", "2", []string{"binary_tensor_data"}})
+	case len(parts) == 2 && parts[0] == "health" && parts[1] == "live":
+		return nil, answer(http.StatusOK, []byte(`{"live":true}`))
+	case len(parts) == 2 && parts[0] == "health" && parts[1] == "ready":
+		return nil, answer(http.StatusOK, []byte(`{"ready":true}`))
+	case len(parts) < 2 || parts[0] != "models":
+		return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
+	case !m.known(parts[1]):
+		return nil, m.unknown(parts[1])
+	}
+	rest := parts[2:]
+	if len(rest) >= 2 && rest[0] == "versions" {
+		if rest[1] != modelVersion {
+			return nil, Failure(http.StatusNotFound, fmt.Errorf("model %q has only the version %s", m.Name, modelVersion))
+		}
+		rest = rest[2:]
+	}
+	switch {
+	case len(rest) == 0:
+		return nil, m.metadata()
+	case len(rest) == 1 && rest[0] == "ready":
+		return nil, answerJSON(struct {
+			Name  string `json:"name"`
+			Ready bool   `json:"ready"`
+		}{m.Name, true})
+	case len(rest) == 1 && rest[0] == "infer":
+		return called(r, m.decodeInfer)
+	}
+	return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
+}
+
+func (m *Model) metadata() frame.Response {
+	return answerJSON(struct {
+		Name     string        `json:"name"`
+		Versions []string      `json:"versions"`
+		Platform string        `json:"platform"`
+		Inputs   []tensor.Info `json:"inputs"`
+		Outputs  []tensor.Info `json:"outputs"`
+	}{m.Name, []string{modelVersion}, "onnxruntime_onnx", m.Inputs, m.Outputs})
+}
+
+// parameters are those of the protocol's that mean something here. The ones
+// that would change the answer and that are not offered are refused rather
+// than overlooked.
+type parameters struct {
+	BinaryDataSize     *int64          `json:"binary_data_size"`
+	BinaryData         *bool           `json:"binary_data"`
+	BinaryDataOutput   bool            `json:"binary_data_output"`
+	Classification     json.RawMessage `json:"classification"`
+	SharedMemoryRegion json.RawMessage `json:"shared_memory_region"`
+}
+
+func (p *parameters) check() error {
+	if p.Classification != nil {
+		return errors.New("the classification extension is not offered")
+	}
+	if p.SharedMemoryRegion != nil {
+		return errors.New("the shared memory extension is not offered")
+	}
+	return nil
+}
+
+// inferRequest is an inference request's JSON part.
+type inferRequest struct {
+	id         string
+	parameters parameters
+	inputs     []inferInput
+	outputs    []inferOutput
+}
+
+type inferInput struct {
+	Name       string
+	Shape      []int64
+	Datatype   tensor.Type
+	Parameters parameters
+	data       []byte // JSON
+}
+
+type inferOutput struct {
+	Name       string     `json:"name"`
+	Parameters parameters `json:"parameters"`
+}
+
+// decodeInfer reads an inference request of the Open Inference Protocol.
+func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
+	text, binary, err := splitBinary(r)
+	if err != nil {
+		return nil, err
+	}
+	var request inferRequest
+	if err := request.read(&reader{data: text}); err != nil {
+		return nil, err
+	}
+	given := make([]tensor.Tensor, len(request.inputs))
+	for i := range request.inputs {
+		if given[i], binary, err = request.inputs[i].tensor(binary); err != nil {
+			return nil, err
+		}
+	}
+	if len(binary) > 0 {
+		return nil, fmt.Errorf("%d bytes follow the last input's binary data", len(binary))
+	}
+	call, err := m.assemble(given)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := m.wanted(request)
+	if err != nil {
+		return nil, err
+	}
+	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
+		return m.encodeInfer(request.id, wanted, outputs)
+	}
+	return call, nil
+}
+
+// splitBinary cuts a body into its JSON and its binary part.
+func splitBinary(r frame.Request) (text, binary []byte, err error) {
+	header := r.Header.Get(lengthHeader)
+	if header == "" {
+		return r.Body, nil, nil
+	}
+	length, err := strconv.Atoi(header)
+	if err != nil || length < 0 || length > len(r.Body) {
+		return nil, nil, fmt.Errorf("%s: %q is not a length within the body of %d bytes", lengthHeader, header, len(r.Body))
+	}
+	return r.Body[:length], r.Body[length:], nil
+}
+
+func (q *inferRequest) read(r *reader) error {
+	err := r.object(func(key string) error {
+		switch key {
+		case "id":
+			return r.into("id", &q.id)
+		case "parameters":
+			return r.into("parameters", &q.parameters)
+		case "outputs":
+			return r.into("outputs", &q.outputs)
+		case "inputs":
+			return r.array(func() error {
+				q.inputs = append(q.inputs, inferInput{})
+				return q.inputs[len(q.inputs)-1].read(r)
+			})
+		}
+		return r.skip()
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	return q.parameters.check()
+}
+
+func (in *inferInput) read(r *reader) error {
+	return r.object(func(key string) (err error) {
+		switch key {
+		case "name":
+			return r.into("an input's name", &in.Name)
+		case "shape":
+			return r.into("an input's shape", &in.Shape)
+		case "datatype":
+			return r.into("an input's datatype", &in.Datatype)
+		case "parameters":
+			return r.into("an input's parameters", &in.Parameters)
+		case "data":
+			in.data, err = r.raw()
+			return err
+		}
+		return r.skip()
+	})
+}
+
+// tensor reads the input's elements, from the binary part if it says so; what
+// is left of that is returned.
+func (in *inferInput) tensor(binary []byte) (t tensor.Tensor, rest []byte, err error) {
+	t = tensor.Tensor{Name: in.Name, Type: in.Datatype, Shape: in.Shape}
+	if t.Type.Size() == 0 {
+		return t, nil, fmt.Errorf("input %q has the datatype %q, which is not one of a model's", in.Name, in.Datatype)
+	}
+	if err := in.Parameters.check(); err != nil {
+		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	if size := in.Parameters.BinaryDataSize; size != nil {
+		if in.data != nil {
+			return t, nil, fmt.Errorf("input %q has both data and binary_data_size", in.Name)
+		}
+		if *size < 0 || *size > int64(len(binary)) {
+			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, the body holds %d bytes", in.Name, *size, len(binary))
+		}
+		if *size%int64(t.Type.Size()) != 0 {
+			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, which is not whole elements of %s", in.Name, *size, t.Type)
+		}
+		t.Data = binary[:*size:*size]
+		return t, binary[*size:], nil
+	}
+	if in.data == nil {
+		return t, nil, fmt.Errorf("input %q has no data", in.Name)
+	}
+	n, err := tensor.Elements(in.Shape)
+	if err != nil {
+		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	v := newValues(t.Type)
+	v.reserve(n, len(in.data))
+	if err := v.read(&reader{data: in.data}, 0); err != nil {
+		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	// The data may be flat or nested; nested, it has to be of the shape given.
+	if len(v.dims) != 1 && !equal(v.dims, in.Shape) {
+		return t, nil, fmt.Errorf("input %q has data of the shape %s, not of %s as it says",
+			in.Name, describeShape(v.dims), describeShape(in.Shape))
+	}
+	t.Data = v.data
+	return t, binary, nil
+}
+
+func equal(a, b []int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,236 @@
+package protocol
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// reader walks over a JSON document in place. Tensors are most of a request,
+// and reading their numbers one by one straight into the input's bytes is
+// several times quicker than decoding into Go values first. It takes exactly
+// the documents that encoding/json takes.
+type reader struct {
+	data  []byte
+	at    int
+	depth int
+}
+
+// maxDepth is how deep a document may be nested.
+const maxDepth = 64
+
+var errSyntax = errors.New("the body is not valid JSON")
+
+func (r *reader) fail(expected string) error {
+	if r.at >= len(r.data) {
+		return fmt.Errorf("%w: it ends where %s is expected", errSyntax, expected)
+	}
+	return fmt.Errorf("%w: expected %s at byte %d, found %q", errSyntax, expected, r.at, r.data[r.at])
+}
+
+// peek returns the next byte that is not white space, 0 at the end.
+func (r *reader) peek() byte {
+	for r.at < len(r.data) {
+		switch c := r.data[r.at]; c {
+		case ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take consumes c if it comes next.
+func (r *reader) take(c byte) bool {
+	if r.peek() != c || r.at >= len(r.data) {
+		return false
+	}
+	r.at++
+	return true
+}
+
+// end checks that nothing follows.
+func (r *reader) end() error {
+	if r.peek(); r.at < len(r.data) {
+		return r.fail("the end of the body")
+	}
+	return nil
+}
+
+// object calls member for each of an object's members; it must consume the
+// value.
+func (r *reader) object(member func(key string) error) error {
+	if !r.take('{') {
+		return r.fail("an object")
+	}
+	if r.depth++; r.depth > maxDepth {
+		return fmt.Errorf("the body is nested more than %d deep", maxDepth)
+	}
+	defer func() { r.depth-- }()
+	if r.take('}') {
+		return nil
+	}
+	for {
+		key, err := r.string()
+		if err != nil {
+			return err
+		}
+		if !r.take(':') {
+			return r.fail(`":"`)
+		}
+		if err := member(key); err != nil {
+			return err
+		}
+		if r.take('}') {
+			return nil
+		}
+		if !r.take(',') {
+			return r.fail(`"," or "}"`)
+		}
+	}
+}
+
+// array calls element for each of an array's elements; it must consume it.
+func (r *reader) array(element func() error) error {
+	if !r.take('[') {
+		return r.fail("an array")
+	}
+	if r.depth++; r.depth > maxDepth {
+		return fmt.Errorf("the body is nested more than %d deep", maxDepth)
+	}
+	defer func() { r.depth-- }()
+	if r.take(']') {
+		return nil
+	}
+	for {
+		if err := element(); err != nil {
+			return err
+		}
+		if r.take(']') {
+			return nil
+		}
+		if !r.take(',') {
+			return r.fail(`"," or "]"`)
+		}
+	}
+}
+
+func (r *reader) string() (string, error) {
+	if r.peek() != '"' {
+		return "", r.fail("a string")
+	}
+	start, plain := r.at, true
+	for r.at++; r.at < len(r.data); r.at++ {
+		switch c := r.data[r.at]; {
+		case c == '"':
+			r.at++
+			if plain {
+				return string(r.data[start+1 : r.at-1]), nil
+			}
+			var s string
+			if err := json.Unmarshal(r.data[start:r.at], &s); err != nil {
+				return "", fmt.Errorf("%w: %w", errSyntax, err)
+			}
+			return s, nil
+		case c == '\\':
+			plain = false
+			r.at++
+		case c < ' ':
+			return "", r.fail("a character")
+		case c >= 0x80:
+			plain = false
+		}
+	}
+	r.at = len(r.data)
+	return "", r.fail("the end of a string")
+}
+
+// number returns the digits of a number. The string aliases the document.
+func (r *reader) number() (string, error) {
+	r.peek()
+	start := r.at
+	if r.at < len(r.data) && r.data[r.at] == '-' {
+		r.at++
+	}
+	if r.at < len(r.data) && r.data[r.at] == '0' {
+		r.at++
+	} else if !r.digits() {
+		return "", r.fail("a number")
+	}
+	if r.at < len(r.data) && r.data[r.at] == '.' {
+		if r.at++; !r.digits() {
+			return "", r.fail("a digit")
+		}
+	}
+	if r.at < len(r.data) && (r.data[r.at] == 'e' || r.data[r.at] == 'E') {
+		r.at++
+		if r.at < len(r.data) && (r.data[r.at] == '+' || r.data[r.at] == '-') {
+			r.at++
+		}
+		if !r.digits() {
+			return "", r.fail("a digit")
+		}
+	}
+	return unsafe.String(&r.data[start], r.at-start), nil
+}
+
+func (r *reader) digits() bool {
+	start := r.at
+	for r.at < len(r.data) && r.data[r.at]-'0' <= 9 {
+		r.at++
+	}
+	return r.at > start
+}
+
+// literal consumes true, false or null if it comes next.
+func (r *reader) literal(word string) bool {
+	r.peek()
+	if len(r.data)-r.at < len(word) || string(r.data[r.at:r.at+len(word)]) != word {
+		return false
+	}
+	r.at += len(word)
+	return true
+}
+
+// skip consumes any value.
+func (r *reader) skip() error {
+	switch c := r.peek(); {
+	case c == '{':
+		return r.object(func(string) error { return r.skip() })
+	case c == '[':
+		return r.array(r.skip)
+	case c == '"':
+		_, err := r.string()
+		return err
+	case c == '-' || c-'0' <= 9:
+		_, err := r.number()
+		return err
+	case r.literal("true"), r.literal("false"), r.literal("null"):
+		return nil
+	}
+	return r.fail("a value")
+}
+
+// raw consumes any value and returns its text.
+func (r *reader) raw() ([]byte, error) {
+	r.peek()
+	start := r.at
+	if err := r.skip(); err != nil {
+		return nil, err
+	}
+	return r.data[start:r.at], nil
+}
+
+// into decodes the next value, a small one, into what v points at.
+func (r *reader) into(what string, v any) error {
+	text, err := r.raw()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

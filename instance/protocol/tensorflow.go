@@ -1,0 +1,289 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// signatureName is the one signature that a model has.
+const signatureName = "serving_default"
+
+// tensorFlow answers the routes below /v1, those of TensorFlow Serving.
+func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Response) {
+	if len(parts) < 2 || parts[0] != "models" {
+		return nil, Failure(http.StatusNotFound, fmt.Errorf("the TensorFlow Serving API has no route %s", r.Path))
+	}
+	// A verb stands behind the last part: models/mnist:predict.
+	last := len(parts) - 1
+	end, verb, _ := strings.Cut(parts[last], ":")
+	parts[last] = end
+	if !m.known(parts[1]) {
+		return nil, m.unknown(parts[1])
+	}
+	rest := parts[2:]
+	if len(rest) >= 2 && rest[0] == "versions" {
+		if rest[1] != modelVersion {
+			return nil, Failure(http.StatusNotFound, fmt.Errorf("model %q has only the version %s", m.Name, modelVersion))
+		}
+		rest = rest[2:]
+	}
+	switch {
+	case len(rest) == 0 && verb == "predict":
+		return called(r, m.decodePredict)
+	case len(rest) == 0 && verb == "":
+		return nil, modelStatus()
+	case len(rest) == 1 && rest[0] == "metadata" && verb == "":
+		return nil, m.signatureDef()
+	}
+	return nil, Failure(http.StatusNotFound, fmt.Errorf("the TensorFlow Serving API has no route %s for this model", r.Path))
+}
+
+// decodePredict reads a predict request, by rows ("instances") or by columns
+// ("inputs").
+func (m *Model) decodePredict(q frame.Request) (*Call, error) {
+	r := &reader{data: q.Body}
+	columns := make([]*values, len(m.Inputs))
+	var format string
+	err := r.object(func(key string) error {
+		switch key {
+		case "signature_name":
+			return readSignatureName(r)
+		case "instances", "inputs":
+			if format != "" {
+				return errors.New(`the body has more than one of "instances" and "inputs"`)
+			}
+			format = key
+			if key == "instances" {
+				return m.readInstances(r, columns)
+			}
+			return m.readColumns(r, columns)
+		}
+		return r.skip()
+	})
+	if err == nil {
+		err = r.end()
+	}
+	if err == nil && format == "" {
+		err = errors.New(`the body has neither "instances" nor "inputs"`)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var given []tensor.Tensor
+	for i, v := range columns {
+		if v != nil {
+			given = append(given, tensor.Tensor{Name: m.Inputs[i].Name, Type: v.kind, Shape: v.dims, Data: v.data})
+		}
+	}
+	call, err := m.assemble(given)
+	if err != nil {
+		return nil, err
+	}
+	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeRows(outputs) }
+	if format == "inputs" {
+		call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeColumns(outputs) }
+	}
+	return call, nil
+}
+
+func readSignatureName(r *reader) error {
+	var name string
+	if err := r.into("signature_name", &name); err != nil {
+		return err
+	}
+	if name != "" && name != signatureName {
+		return fmt.Errorf("the model has no signature %q; it has %q", name, signatureName)
+	}
+	return nil
+}
+
+// readInstances reads rows: each an object of inputs by name, or the value
+// itself where the model has one input.
+func (m *Model) readInstances(r *reader, columns []*values) error {
+	var rows int64
+	err := r.array(func() error {
+		rows++
+		if r.peek() != '{' {
+			return m.readOnly(r, columns, 1)
+		}
+		return m.readNamed(r, columns, 1, rows)
+	})
+	if err != nil {
+		return fmt.Errorf("instance %d: %w", max(rows-1, 0), err)
+	}
+	if rows == 0 {
+		return errors.New(`"instances" is empty`)
+	}
+	for i, v := range columns {
+		if v != nil {
+			if err := v.length(0, rows); err != nil {
+				return fmt.Errorf("input %q: %w", m.Inputs[i].Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readColumns reads whole inputs: an object of them by name, or the value
+// itself where the model has one input.
+func (m *Model) readColumns(r *reader, columns []*values) error {
+	if r.peek() != '{' {
+		return m.readOnly(r, columns, 0)
+	}
+	return m.readNamed(r, columns, 0, 1)
+}
+
+func (m *Model) readOnly(r *reader, columns []*values, depth int) error {
+	if len(m.Inputs) != 1 {
+		return fmt.Errorf("the model has %d inputs, so they need their names: %s", len(m.Inputs), describeAll(m.Inputs))
+	}
+	return m.readInto(r, columns, 0, depth)
+}
+
+// readNamed reads an object of inputs by name; it is the so-manieth object.
+func (m *Model) readNamed(r *reader, columns []*values, depth int, nth int64) error {
+	seen := make([]bool, len(columns))
+	err := r.object(func(name string) error {
+		at := m.input(name)
+		if at < 0 {
+			return fmt.Errorf("the model has no input %q; it takes %s", name, describeAll(m.Inputs))
+		}
+		if seen[at] {
+			return fmt.Errorf("input %q is given twice", name)
+		}
+		seen[at] = true
+		if columns[at] == nil && nth > 1 {
+			return fmt.Errorf("input %q is missing in the instances before", name)
+		}
+		return m.readInto(r, columns, at, depth)
+	})
+	if err != nil {
+		return err
+	}
+	for at := range seen {
+		if !seen[at] {
+			return fmt.Errorf("input %q is missing; the model takes %s", m.Inputs[at].Name, describeAll(m.Inputs))
+		}
+	}
+	return nil
+}
+
+func (m *Model) readInto(r *reader, columns []*values, at, depth int) error {
+	if columns[at] == nil {
+		columns[at] = newValues(m.Inputs[at].Type)
+	}
+	if err := columns[at].read(r, depth); err != nil {
+		return fmt.Errorf("input %q: %w; the model takes %s", m.Inputs[at].Name, err, describe(m.Inputs[at]))
+	}
+	return nil
+}
+
+// encodeRows writes {"predictions": [one per row]}.
+func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
+	body := append(make([]byte, 0, sizeOf(outputs)), `{"predictions":[`...)
+	var err error
+	rows := outputs[0].Shape[0]
+	for row := range rows {
+		if row > 0 {
+			body = append(body, ',')
+		}
+		if len(outputs) > 1 {
+			body = append(body, '{')
+		}
+		for i, t := range outputs {
+			if len(outputs) > 1 {
+				if i > 0 {
+					body = append(body, ',')
+				}
+				body = append(appendString(body, t.Name), ':')
+			}
+			size := int64(len(t.Data)) / rows
+			one := tensor.Tensor{Type: t.Type, Shape: t.Shape[1:], Data: t.Data[row*size : (row+1)*size]}
+			if body, err = appendNested(body, one); err != nil {
+				return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
+			}
+		}
+		if len(outputs) > 1 {
+			body = append(body, '}')
+		}
+	}
+	return answer(http.StatusOK, append(body, "]}"...)), nil
+}
+
+// encodeColumns writes {"outputs": the tensor, or an object of them}.
+func encodeColumns(outputs []tensor.Tensor) (frame.Response, error) {
+	body := append(make([]byte, 0, sizeOf(outputs)), `{"outputs":`...)
+	if len(outputs) > 1 {
+		body = append(body, '{')
+	}
+	var err error
+	for i, t := range outputs {
+		if len(outputs) > 1 {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = append(appendString(body, t.Name), ':')
+		}
+		if body, err = appendNested(body, t); err != nil {
+			return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
+		}
+	}
+	if len(outputs) > 1 {
+		body = append(body, '}')
+	}
+	return answer(http.StatusOK, append(body, '}')), nil
+}
+
+func sizeOf(outputs []tensor.Tensor) int {
+	n := 32
+	for _, t := range outputs {
+		n += len(t.Name) + len(t.Data)/t.Type.Size()*13 + int(t.Shape[0])*8
+	}
+	return n
+}
+
+// modelStatus answers GET /v1/models/NAME.
+func modelStatus() frame.Response {
+	return answer(http.StatusOK, []byte(`{"model_version_status":[{"version":"`+modelVersion+
+		`","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}`))
+}
+
+// signatureDef answers GET /v1/models/NAME/metadata.
+func (m *Model) signatureDef() frame.Response {
+	type object = map[string]any
+	tensors := func(infos []tensor.Info) object {
+		out := object{}
+		for _, info := range infos {
+			dims := make([]object, len(info.Shape))
+			for i, d := range info.Shape {
+				dims[i] = object{"size": strconv.FormatInt(d, 10), "name": ""}
+			}
+			out[info.Name] = object{
+				"name": info.Name, "dtype": dtypes[info.Type],
+				"tensor_shape": object{"dim": dims, "unknown_rank": false},
+			}
+		}
+		return out
+	}
+	return answerJSON(object{
+		"model_spec": object{"name": m.Name, "signature_name": "", "version": modelVersion},
+		"metadata": object{"signature_def": object{"signature_def": object{signatureName: object{
+			"inputs": tensors(m.Inputs), "outputs": tensors(m.Outputs),
+			"method_name": "tensorflow/serving/predict",
+		}}}},
+	})
+}
+
+// dtypes are TensorFlow's names of the element types.
+var dtypes = map[tensor.Type]string{
+	tensor.Bool: "DT_BOOL", tensor.Uint8: "DT_UINT8", tensor.Int8: "DT_INT8",
+	tensor.Int16: "DT_INT16", tensor.Uint16: "DT_UINT16", tensor.Int32: "DT_INT32",
+	tensor.Uint32: "DT_UINT32", tensor.Int64: "DT_INT64", tensor.Uint64: "DT_UINT64",
+	tensor.FP16: "DT_HALF", tensor.FP32: "DT_FLOAT", tensor.FP64: "DT_DOUBLE",
+}

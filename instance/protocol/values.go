@@ -1,0 +1,225 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// values collects the elements of one input from nested JSON arrays and finds
+// out their shape.
+type values struct {
+	kind tensor.Type
+	data []byte
+	// dims[d] is the length of the arrays at depth d, -1 before the first of
+	// them ended.
+	dims []int64
+	// leaf is the depth at which the elements stand, -1 before the first.
+	leaf int
+}
+
+func newValues(kind tensor.Type) *values { return &values{kind: kind, leaf: -1} }
+
+var errRagged = errors.New("the arrays are not of one length and depth")
+
+// reserve makes room for so many elements.
+func (v *values) reserve(elements int64, most int) {
+	// A number takes two bytes of the body at least, so a shape that claims
+	// more than the body holds gets no memory for it.
+	if elements > 0 && elements <= int64(most) {
+		v.data = make([]byte, 0, int(elements)*v.kind.Size())
+	}
+}
+
+// read consumes an element or nested arrays of them, which stand at the given
+// depth of the whole input.
+func (v *values) read(r *reader, depth int) error {
+	if r.peek() != '[' {
+		if v.leaf < 0 {
+			v.leaf = depth
+		}
+		if v.leaf != depth {
+			return errRagged
+		}
+		return v.element(r)
+	}
+	if v.leaf >= 0 && depth >= v.leaf {
+		return errRagged
+	}
+	for len(v.dims) <= depth {
+		v.dims = append(v.dims, -1)
+	}
+	var n int64
+	err := r.array(func() error {
+		n++
+		return v.read(r, depth+1)
+	})
+	if err != nil {
+		return err
+	}
+	return v.length(depth, n)
+}
+
+// length records that an array at this depth has n elements.
+func (v *values) length(depth int, n int64) error {
+	for len(v.dims) <= depth {
+		v.dims = append(v.dims, -1)
+	}
+	if v.dims[depth] >= 0 && v.dims[depth] != n {
+		return errRagged
+	}
+	v.dims[depth] = n
+	return nil
+}
+
+// element consumes one number, or true or false where they are expected.
+func (v *values) element(r *reader) error {
+	if v.kind == tensor.Bool {
+		return v.boolean(r)
+	}
+	if c := r.peek(); c != '-' && c-'0' > 9 {
+		text, err := r.raw()
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%.40q is not a number", text)
+	}
+	text, err := r.number()
+	if err != nil {
+		return err
+	}
+	bits := v.kind.Size() * 8
+	switch v.kind {
+	case tensor.FP32, tensor.FP64:
+		f, err := strconv.ParseFloat(text, bits)
+		if err != nil {
+			return outside(text, v.kind)
+		}
+		if bits == 32 {
+			v.data = binary.LittleEndian.AppendUint32(v.data, math.Float32bits(float32(f)))
+		} else {
+			v.data = binary.LittleEndian.AppendUint64(v.data, math.Float64bits(f))
+		}
+		return nil
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		u, err := strconv.ParseUint(text, 10, bits)
+		if err != nil {
+			return outside(text, v.kind)
+		}
+		v.integer(u)
+		return nil
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+		i, err := strconv.ParseInt(text, 10, bits)
+		if err != nil {
+			return outside(text, v.kind)
+		}
+		v.integer(uint64(i))
+		return nil
+	}
+	return fmt.Errorf("%s travels in the binary extension of the Open Inference Protocol only", v.kind)
+}
+
+func outside(text string, kind tensor.Type) error {
+	return fmt.Errorf("%.40s is not in the range of %s", text, kind)
+}
+
+func (v *values) boolean(r *reader) error {
+	switch {
+	case r.literal("true"):
+		v.data = append(v.data, 1)
+	case r.literal("false"):
+		v.data = append(v.data, 0)
+	default:
+		text, err := r.raw()
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%.40q is neither true nor false", text)
+	}
+	return nil
+}
+
+func (v *values) integer(u uint64) {
+	switch v.kind.Size() {
+	case 1:
+		v.data = append(v.data, byte(u))
+	case 2:
+		v.data = binary.LittleEndian.AppendUint16(v.data, uint16(u))
+	case 4:
+		v.data = binary.LittleEndian.AppendUint32(v.data, uint32(u))
+	case 8:
+		v.data = binary.LittleEndian.AppendUint64(v.data, u)
+	}
+}
+
+// errNotJSON is for outputs that JSON has no way to write.
+var errNotJSON = errors.New("JSON cannot carry it; ask for binary data")
+
+// appendElement writes one element as JSON.
+func appendElement(to []byte, kind tensor.Type, from []byte) ([]byte, error) {
+	switch kind {
+	case tensor.FP32:
+		return appendFloat(to, float64(math.Float32frombits(binary.LittleEndian.Uint32(from))), 32)
+	case tensor.FP64:
+		return appendFloat(to, math.Float64frombits(binary.LittleEndian.Uint64(from)), 64)
+	case tensor.Bool:
+		return strconv.AppendBool(to, from[0] != 0), nil
+	case tensor.Uint8:
+		return strconv.AppendUint(to, uint64(from[0]), 10), nil
+	case tensor.Uint16:
+		return strconv.AppendUint(to, uint64(binary.LittleEndian.Uint16(from)), 10), nil
+	case tensor.Uint32:
+		return strconv.AppendUint(to, uint64(binary.LittleEndian.Uint32(from)), 10), nil
+	case tensor.Uint64:
+		return strconv.AppendUint(to, binary.LittleEndian.Uint64(from), 10), nil
+	case tensor.Int8:
+		return strconv.AppendInt(to, int64(int8(from[0])), 10), nil
+	case tensor.Int16:
+		return strconv.AppendInt(to, int64(int16(binary.LittleEndian.Uint16(from))), 10), nil
+	case tensor.Int32:
+		return strconv.AppendInt(to, int64(int32(binary.LittleEndian.Uint32(from))), 10), nil
+	case tensor.Int64:
+		return strconv.AppendInt(to, int64(binary.LittleEndian.Uint64(from)), 10), nil
+	}
+	return to, fmt.Errorf("it is %s: %w", kind, errNotJSON)
+}
+
+func appendFloat(to []byte, f float64, bits int) ([]byte, error) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return to, fmt.Errorf("it holds %g: %w", f, errNotJSON)
+	}
+	return strconv.AppendFloat(to, f, 'g', -1, bits), nil
+}
+
+// appendFlat writes a tensor's elements as one JSON array.
+func appendFlat(to []byte, t tensor.Tensor) ([]byte, error) {
+	flat := t
+	flat.Shape = []int64{int64(len(t.Data) / t.Type.Size())}
+	return appendNested(to, flat)
+}
+
+// appendNested writes a tensor's elements as arrays nested like its shape.
+func appendNested(to []byte, t tensor.Tensor) ([]byte, error) {
+	if len(t.Shape) == 0 {
+		return appendElement(to, t.Type, t.Data)
+	}
+	to = append(to, '[')
+	inner := t
+	inner.Shape = t.Shape[1:]
+	for i := range t.Shape[0] {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		size := int64(len(t.Data)) / t.Shape[0]
+		inner.Data = t.Data[i*size : (i+1)*size]
+		var err error
+		if to, err = appendNested(to, inner); err != nil {
+			return to, err
+		}
+	}
+	return append(to, ']'), nil
+}

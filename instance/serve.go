@@ -1,0 +1,106 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// ReadyEnv is the environment variable that names the file descriptor on which
+// an instance writes "ready\n" once it serves.
+const ReadyEnv = "FAAS_INFER_READY_FD"
+
+// drainTime is how long Serve waits for requests in flight.
+const drainTime = time.Minute
+
+// Listen opens the address to serve at: unix:///path or tcp://host:port. A
+// socket file that a killed instance left is replaced, one that somebody still
+// answers at is not.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", address, err)
+	}
+	var config net.ListenConfig
+	switch {
+	case u.Scheme == "tcp" && u.Host != "" && u.Path == "":
+		return config.Listen(ctx, "tcp", u.Host)
+	case u.Scheme == "unix" && u.Host == "" && u.Path != "":
+		l, err := config.Listen(ctx, "unix", u.Path)
+		if errors.Is(err, syscall.EADDRINUSE) && abandoned(u.Path) {
+			if err := os.Remove(u.Path); err != nil {
+				return nil, err
+			}
+			return config.Listen(ctx, "unix", u.Path)
+		}
+		return l, err
+	}
+	return nil, fmt.Errorf("address %q is neither unix:///path nor tcp://host:port", address)
+}
+
+// abandoned reports whether nobody listens at a socket file any more.
+func abandoned(path string) bool {
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+	c.Close()
+	return false
+}
+
+// Serve answers requests at all the listeners until ctx ends, then finishes
+// what is in flight and returns nil. It closes the listeners. ready is called
+// as soon as requests are answered.
+func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, logger zerolog.Logger, ready func() error) error {
+	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { failed <- server.Serve(l) }()
+	}
+	err := ready()
+	running := len(listeners)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+			logger.Info().Msg("finishing the requests in flight")
+		case err = <-failed:
+			running--
+		}
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	if shutdownErr := server.Shutdown(drain); shutdownErr != nil {
+		err = errors.Join(err, fmt.Errorf("requests were still in flight after %v: %w", drainTime, shutdownErr), server.Close())
+	}
+	for range running {
+		<-failed
+	}
+	return err
+}
+
+// AnnounceReady writes "ready\n" to the file descriptor that ReadyEnv names,
+// if it names one, and closes it.
+func AnnounceReady() error {
+	value := os.Getenv(ReadyEnv)
+	if value == "" {
+		return nil
+	}
+	fd, err := strconv.Atoi(value)
+	if err != nil || fd < 0 {
+		return fmt.Errorf("%s=%q is not a file descriptor", ReadyEnv, value)
+	}
+	file := os.NewFile(uintptr(fd), "ready")
+	if _, err := file.WriteString("ready\n"); err != nil {
+		return fmt.Errorf("%s=%s: %w", ReadyEnv, value, err)
+	}
+	return file.Close()
+}

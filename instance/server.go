@@ -1,0 +1,181 @@
+package instance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/gorilla/mux"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/protocol"
+)
+
+// DefaultBodyLimit is the largest request body in bytes where Options says
+// nothing.
+const DefaultBodyLimit = 32 << 20
+
+// Options configure a Server.
+type Options struct {
+	// Name is the model's name in the protocols' paths and responses.
+	Name string
+	// MaxBatch is the most rows that run at once, at least 1.
+	MaxBatch int
+	// BodyLimit is the largest body of one request in bytes; a batch may have
+	// MaxBatch times as much. 0 is DefaultBodyLimit.
+	BodyLimit int64
+	// Startup is what the metrics tell of how the instance started.
+	Startup Startup
+	Logger  zerolog.Logger
+}
+
+// Server answers inference requests, one by one and in batches, with an engine
+// that runs one batch at a time. It is safe for concurrent use.
+type Server struct {
+	engine  Engine
+	model   protocol.Model
+	options Options
+	dynamic bool
+	turn    chan struct{} // holds one element while the engine runs
+	buffers buffers
+	metrics *metrics
+	router  *mux.Router
+}
+
+// NewServer returns a server over an engine that is ready to run. The engine
+// stays the caller's to close.
+func NewServer(engine Engine, options Options) (*Server, error) {
+	if options.MaxBatch < 1 {
+		return nil, fmt.Errorf("the largest batch must be at least 1, not %d", options.MaxBatch)
+	}
+	if options.Name == "" {
+		return nil, errors.New("a model needs a name")
+	}
+	if options.BodyLimit == 0 {
+		options.BodyLimit = DefaultBodyLimit
+	}
+	s := &Server{
+		engine:  engine,
+		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs()},
+		options: options,
+		turn:    make(chan struct{}, 1),
+		metrics: newMetrics(options.Startup),
+	}
+	for _, in := range s.model.Inputs {
+		for _, d := range in.Shape[1:] {
+			s.dynamic = s.dynamic || d < 0
+		}
+	}
+	s.routes()
+	return s, nil
+}
+
+func (s *Server) routes() {
+	s.router = mux.NewRouter()
+	s.router.HandleFunc(frame.Path, s.serveBatch).Methods(http.MethodPost)
+	s.router.HandleFunc("/_/health", serveOK).Methods(http.MethodGet)
+	s.router.HandleFunc("/_/ready", serveOK).Methods(http.MethodGet)
+	s.router.Handle("/metrics", s.metrics.handler()).Methods(http.MethodGet)
+	s.router.PathPrefix("/").HandlerFunc(s.serveOne)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
+
+func serveOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") }
+
+// serveBatch answers POST /v1/batch.
+func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
+	if got := r.Header.Get("Content-Type"); got != frame.ContentType {
+		write(w, protocol.Failure(http.StatusUnsupportedMediaType,
+			fmt.Errorf("%s takes %q, not %q", frame.Path, frame.ContentType, got)))
+		return
+	}
+	body, failure := s.read(r, s.options.BodyLimit*int64(s.options.MaxBatch))
+	if failure != nil {
+		write(w, *failure)
+		return
+	}
+	defer s.buffers.put(body)
+	requests, err := frame.DecodeRequests(*body)
+	if err != nil {
+		write(w, protocol.Failure(http.StatusBadRequest, err))
+		return
+	}
+	responses, exec := s.HandleBatch(r.Context(), requests)
+	out, length := frame.EncodeResponses(responses)
+	h := w.Header()
+	h["Content-Type"] = []string{frame.ContentType}
+	h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
+	h[frame.ExecHeader] = []string{strconv.FormatInt(exec.Microseconds(), 10)}
+	if _, err := out.WriteTo(w); err != nil {
+		s.options.Logger.Debug().Err(err).Msg("the dispatcher went away before its batch was answered")
+	}
+}
+
+// serveOne answers a request that comes on its own.
+func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
+	body, failure := s.read(r, s.options.BodyLimit)
+	if failure != nil {
+		s.metrics.request(failure.Status)
+		write(w, *failure)
+		return
+	}
+	defer s.buffers.put(body)
+	responses, exec := s.HandleBatch(r.Context(), []frame.Request{{
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header, Body: *body,
+	}})
+	w.Header()[frame.ExecHeader] = []string{strconv.FormatInt(exec.Microseconds(), 10)}
+	write(w, responses[0])
+}
+
+func write(w http.ResponseWriter, r frame.Response) {
+	h := w.Header()
+	for name, values := range r.Header {
+		h[name] = values
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(r.Body))}
+	w.WriteHeader(r.Status)
+	w.Write(r.Body)
+}
+
+// read reads a body of at most limit bytes into a lent buffer.
+func (s *Server) read(r *http.Request, limit int64) (*[]byte, *frame.Response) {
+	if r.ContentLength > limit {
+		failure := s.tooLarge()
+		return nil, &failure
+	}
+	if r.ContentLength >= 0 {
+		body := s.buffers.get(int(r.ContentLength))
+		if _, err := io.ReadFull(r.Body, *body); err != nil {
+			s.buffers.put(body)
+			return nil, unreadable(err)
+		}
+		return body, nil
+	}
+	var body bytes.Buffer
+	n, err := body.ReadFrom(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if n > limit {
+		failure := s.tooLarge()
+		return nil, &failure
+	}
+	read := body.Bytes()
+	return &read, nil
+}
+
+func unreadable(err error) *frame.Response {
+	failure := protocol.Failure(http.StatusBadRequest, fmt.Errorf("reading the body: %w", err))
+	return &failure
+}
+
+func (s *Server) tooLarge() frame.Response {
+	return protocol.Failure(http.StatusRequestEntityTooLarge,
+		fmt.Errorf("the body is larger than the limit of %d bytes", s.options.BodyLimit))
+}
