@@ -41,3 +41,22 @@ func lstm(n *network) {
 	last := n.op("Squeeze", []string{states[1], n.integers(0)})
 	n.output("answers", n.softmax(n.dense(last, cells, answers, 1)), answers)
 }
+
+// textCNN is Kim's network: convolutions over 3, 4 and 5 words at a time, the
+// largest answer of each filter over the sentence, one dense layer.
+func textCNN(n *network) {
+	const vocabulary, words, width, filters, classes = 6500, 69, 300, 256, 69
+	ids := n.input("words", onnxpb.TensorProto_INT64, words)
+	x := n.op("Transpose", []string{n.embedding(ids, vocabulary, width)}, attrInts("perm", 0, 2, 1))
+	var found []string
+	for _, span := range []int64{3, 4, 5} {
+		name := n.next("Conv")
+		y := n.relu(n.op("Conv", []string{x,
+			n.weight(name+".weight", 2, width*span, filters, width, span),
+			n.around(name+".bias", 0, 0.05, filters),
+		}, attrInts("kernel_shape", span), attrInts("strides", 1), attrInts("pads", (span-1)/2, span/2)))
+		found = append(found, n.flatten(n.op("GlobalMaxPool", []string{y})))
+	}
+	all := n.op("Concat", found, attrInt("axis", 1))
+	n.output("classes", n.softmax(n.dense(all, 3*filters, classes, 1)), classes)
+}

@@ -38,7 +38,7 @@ type Architecture struct {
 	build func(*network)
 }
 
-// All lists the zoo in the order of INFless Table 1, smallest first.
+// All lists the zoo, smallest first.
 func All() []Architecture { return slices.Clone(architectures) }
 
 // Names lists the names that [Make] takes, without aliases.
@@ -76,39 +76,4 @@ func Make(name string, seed uint64) (*model.Model, error) {
 		return nil, fmt.Errorf("make %s: %w", a.Name, err)
 	}
 	return m, nil
-}
-
-var architectures = []Architecture{
-	{
-		Name:        "identity",
-		Description: "One Identity operator on a float vector of any width, to measure what everything around a model costs",
-		build:       identity,
-	},
-	{
-		Name:        "mnist",
-		Description: "Number recognition: two strided 5×5 convolutions and a dense layer of 2048 on 28×28 grey images",
-		TableSize:   "72k", TableGFLOPs: 0.01,
-		Note:  "The table's 72k and 0.01 GFLOPs do not fit together: no usual network of 18 thousand weights takes 10 million multiply-adds. Ours has the wide dense layer of the common tutorial networks, 13 MB, and so gains from batching as they do.",
-		build: mnist,
-	},
-	{
-		Name: "dssm-2365", Aliases: []string{"dssm"},
-		Description: "Question answering by a Deep Structured Semantic Model: two dense towers over vectors of 2365 term weights, compared by their cosine",
-		TableSize:   "25M", TableGFLOPs: 0.13,
-		Note:  "25M of dense weights, each used once a request, are 0.007 GFLOPs; the table's 0.13 cannot be met at its size.",
-		build: dssm,
-	},
-	{
-		Name: "lstm-2365", Aliases: []string{"lstm"},
-		Description: "Question answering: 16 words embedded, read by an LSTM of 1024 cells, sorted into 2365 answers",
-		TableSize:   "39M", TableGFLOPs: 0.10,
-		build: lstm,
-	},
-	{
-		Name: "resnet-50", Aliases: []string{"resnet50"},
-		Description: "Image classification: 50 layers in residual bottleneck blocks on 224×224 images",
-		TableSize:   "98M", TableGFLOPs: 3.89,
-		Note:  "The stride is in a block's first 1×1 convolution, as in the original paper and as the table's GFLOPs say.",
-		build: resnet50,
-	},
 }

@@ -1,0 +1,77 @@
+package zoo
+
+import (
+	"math"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// BERT-base (Devlin et al.).
+const (
+	bertLayers = 12
+	bertHeads  = 12
+	bertWidth  = 768
+	bertWords  = 128
+)
+
+// bert is the encoder and the pooler, as exporters write them.
+func bert(n *network) {
+	const vocabulary, positions = 21128, 512
+	ids := n.input("input_ids", onnxpb.TensorProto_INT64, bertWords)
+	mask := n.input("attention_mask", onnxpb.TensorProto_INT64, bertWords)
+	table := n.around("positions", 0, 1, positions, bertWidth)
+	x := n.op("Add", []string{n.embedding(ids, vocabulary, bertWidth),
+		n.op("Slice", []string{table, n.integers(0), n.integers(bertWords), n.integers(0)})})
+	x = n.layerNorm(x, bertWidth)
+	hidden := n.hiddenBy(mask)
+	for range bertLayers {
+		x = n.layerNorm(n.op("Add", []string{x, n.attention(x, hidden)}), bertWidth)
+		y := n.linear(n.gelu(n.linear(x, bertWidth, 4*bertWidth)), 4*bertWidth, bertWidth)
+		x = n.layerNorm(n.op("Add", []string{x, y}), bertWidth)
+	}
+	first := n.op("Squeeze", []string{
+		n.op("Slice", []string{x, n.integers(0), n.integers(1), n.integers(1)}), n.integers(1)})
+	n.output("pooled", n.op("Tanh", []string{n.dense(first, bertWidth, bertWidth, 1)}), bertWidth)
+}
+
+// hiddenBy makes of a mask what is added to attention scores: 0 where there is
+// a word and a large negative number where there is none.
+func (n *network) hiddenBy(mask string) string {
+	m := n.op("Cast", []string{n.op("Unsqueeze", []string{mask, n.integers(1, 2)})}, attrInt("to", int64(onnxpb.TensorProto_FLOAT)))
+	return n.op("Mul", []string{n.op("Sub", []string{n.scalar(1), m}), n.scalar(-10000)})
+}
+
+// attention is self-attention with all heads and its output projection.
+func (n *network) attention(x, hidden string) string {
+	const size = bertWidth / bertHeads
+	heads := func(perm ...int64) string {
+		y := n.op("Reshape", []string{n.linear(x, bertWidth, bertWidth), n.integers(0, 0, bertHeads, size)})
+		return n.op("Transpose", []string{y}, attrInts("perm", perm...))
+	}
+	query, key, value := heads(0, 2, 1, 3), heads(0, 2, 3, 1), heads(0, 2, 1, 3)
+	scores := n.op("Div", []string{n.op("MatMul", []string{query, key}), n.scalar(float32(math.Sqrt(size)))})
+	weights := n.softmax(n.op("Add", []string{scores, hidden}))
+	y := n.op("Transpose", []string{n.op("MatMul", []string{weights, value})}, attrInts("perm", 0, 2, 1, 3))
+	return n.linear(n.op("Reshape", []string{y, n.integers(0, 0, bertWidth)}), bertWidth, bertWidth)
+}
+
+// linear is a dense layer on the last dimension, as MatMul and Add.
+func (n *network) linear(x string, in, out int64) string {
+	name := n.next("MatMul")
+	y := n.op("MatMul", []string{x, n.weight(name+".weight", 1, in, in, out)})
+	return n.op("Add", []string{y, n.around(name+".bias", 0, 0.05, out)})
+}
+
+func (n *network) layerNorm(x string, width int64) string {
+	name := n.next("LayerNormalization")
+	return n.op("LayerNormalization", []string{x,
+		n.around(name+".scale", 1, 0.1, width), n.around(name+".bias", 0, 0.1, width),
+	}, attrInt("axis", -1), attrFloat("epsilon", 1e-12))
+}
+
+// gelu is x/2 · (1 + erf(x/√2)), which engines put back together.
+func (n *network) gelu(x string) string {
+	y := n.op("Erf", []string{n.op("Div", []string{x, n.scalar(math.Sqrt2)})})
+	y = n.op("Mul", []string{x, n.op("Add", []string{y, n.scalar(1)})})
+	return n.op("Mul", []string{y, n.scalar(0.5)})
+}
