@@ -361,3 +361,24 @@ func BenchmarkInvoke(b *testing.B) {
 		}
 	}
 }
+
+func TestReconfigureCarriesOverWhatWaits(t *testing.T) {
+	d, _ := newDispatcher(t, batching.InFlessName, Options{SLO: 20 * time.Second})
+	e := newEcho(t, nil)
+	d.Up(instance("a", 8), "unix", e.address)
+	answered := make(chan error, 3)
+	for range 3 {
+		go func() {
+			_, err := d.Invoke(t.Context(), request("x"))
+			answered <- err
+		}()
+	}
+	// INFless' batch would wait for 20 s to fill; the shared queue's does not.
+	waitFor(t, func() bool { return d.Stats().Waiting == 3 })
+	d.Reconfigure(batching.NewShared(batching.Options{SLO: time.Second}), time.Second)
+	for range 3 {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -76,6 +76,7 @@ type Dispatcher struct {
 
 // peer is an instance as the dispatcher sees it.
 type peer struct {
+	batching.Instance
 	link *link
 	// up is false once the instance takes no new batch.
 	up        bool
@@ -91,6 +92,7 @@ type call struct {
 	request  *frame.Request
 	arrived  time.Time
 	deadline time.Time
+	slo      time.Duration
 	cold     bool
 	retried  bool
 	// signal carries the answer, or before it a batch to lead.
@@ -154,7 +156,8 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		d.options.Recorder.ObserveDrop("queue_full")
 		return nil, ErrQueueFull
 	}
-	c.deadline = c.arrived.Add(d.options.SLO)
+	c.slo = d.options.SLO
+	c.deadline = c.arrived.Add(c.slo)
 	if c.cold = d.ready() == 0; c.cold {
 		c.deadline = c.deadline.Add(d.options.ColdWait)
 		d.cold.Add(1)
@@ -171,7 +174,7 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	for s.lead != nil {
 		s = d.lead(s.lead, c)
 	}
-	if s.err == nil && time.Since(c.arrived) > d.options.SLO {
+	if s.err == nil && time.Since(c.arrived) > c.slo {
 		d.options.Recorder.ObserveMiss()
 	}
 	return s.response, s.err

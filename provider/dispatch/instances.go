@@ -23,8 +23,10 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 		if timeout == 0 {
 			timeout = time.Minute
 		}
-		d.instances[in.ID] = &peer{link: &link{network: network, address: address, timeout: timeout}, up: true, idleSince: now}
+		m = &peer{link: &link{network: network, address: address, timeout: timeout}, up: true, idleSince: now}
+		d.instances[in.ID] = m
 	}
+	m.Instance = in
 	d.policy.Up(now, in)
 	batches := d.act(now)
 	d.mu.Unlock()
@@ -59,6 +61,25 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Reconfigure changes the policy and the objective of a running dispatcher.
+// What waits keeps its deadline and goes over to the new policy.
+func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration) {
+	now := time.Now()
+	d.mu.Lock()
+	d.policy, d.options.SLO = policy, slo
+	for _, m := range d.instances {
+		if m.up {
+			policy.Up(now, m.Instance)
+		}
+	}
+	for id, c := range d.calls {
+		policy.Add(now, batching.Request{ID: id, Deadline: c.deadline})
+	}
+	batches := d.act(now)
+	d.mu.Unlock()
+	d.delegate(batches, nil)
 }
 
 // Forget removes an instance that is gone.
