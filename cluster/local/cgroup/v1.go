@@ -1,0 +1,272 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/cluster/local/thread"
+)
+
+// treeV1 is the same path in every version 1 hierarchy that we use.
+type treeV1 struct {
+	path    string
+	missing []string
+	// used are the controllers that new groups are made in, all those where
+	// an earlier provider may have left some.
+	used, all []cgroup1.Subsystem
+	// home is where the provider's own threads belong.
+	home cgroup1.Cgroup
+}
+
+// placed is a controller that has a directory.
+type placed interface {
+	cgroup1.Subsystem
+	Path(path string) string
+}
+
+func openV1(name string, wanted []string) (*treeV1, error) {
+	mounted, err := cgroup1.Default()
+	if err != nil {
+		return nil, fmt.Errorf("find version 1 controllers: %w", err)
+	}
+	t := &treeV1{path: filepath.Join("/", name), missing: slices.Clone(wanted)}
+	for _, subsystem := range mounted {
+		controller := string(subsystem.Name())
+		if !slices.Contains([]string{"cpu", "cpuacct", "memory", "cpuset"}, controller) {
+			continue
+		}
+		if controller == "memory" {
+			root := filepath.Dir(subsystem.(placed).Path(""))
+			subsystem = cgroup1.NewMemory(root, cgroup1.OptionalSwap())
+		}
+		t.all = append(t.all, subsystem)
+		if controller == "cpuacct" || slices.Contains(wanted, controller) {
+			t.used = append(t.used, subsystem)
+		}
+		t.missing = slices.DeleteFunc(t.missing, func(w string) bool { return w == controller })
+	}
+	if len(t.missing) == len(wanted) {
+		return nil, errors.New("neither version has a cpu or memory controller here")
+	}
+	t.home, err = cgroup1.Load(cgroup1.NestedPath(""), t.in(t.used))
+	if err != nil {
+		return nil, fmt.Errorf("find own cgroup: %w", err)
+	}
+	if err := t.probe(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// probe makes and removes a group, which is the only sure way to know that it
+// can be done.
+func (t *treeV1) probe() error {
+	const name = "probe"
+	_, err := t.Create(name, Limits{CPU: 1000})
+	return errors.Join(err, t.Load(name).Delete())
+}
+
+// in makes the library work with just these controllers.
+func (t *treeV1) in(subsystems []cgroup1.Subsystem) cgroup1.InitOpts {
+	return func(config *cgroup1.InitConfig) error {
+		config.InitCheck = cgroup1.AllowAny
+		return cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) { return subsystems, nil })(config)
+	}
+}
+
+func (t *treeV1) String() string    { return "cgroup v1 " + t.path }
+func (t *treeV1) Missing() []string { return t.missing }
+
+func (t *treeV1) Create(name string, limits Limits) (Group, error) {
+	g := &groupV1{tree: t, path: filepath.Join(t.path, name), limits: limits}
+	// The CPU quota comes last, see Spawn.
+	early := limits
+	early.CPU = 0
+	if _, err := cgroup1.New(cgroup1.StaticPath(g.path), t.resources(early), t.in(t.used)); err != nil {
+		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", g.path, err), g.Delete())
+	}
+	return g, nil
+}
+
+func (t *treeV1) Load(name string) Group {
+	return &groupV1{tree: t, path: filepath.Join(t.path, name)}
+}
+
+func (t *treeV1) Names() ([]string, error) {
+	var names []string
+	for _, subsystem := range t.all {
+		found, err := childGroups(subsystem.(placed).Path(t.path))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+func (t *treeV1) Remove() error {
+	var errs []error
+	for _, subsystem := range t.all {
+		errs = append(errs, removeDir(subsystem.(placed).Path(t.path)))
+	}
+	return errors.Join(errs...)
+}
+
+// resources translates limits. Swap counts into memory+swap in version 1.
+func (t *treeV1) resources(limits Limits) *specs.LinuxResources {
+	resources := &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: formatCores(limits.Cores)}}
+	if limits.CPU > 0 {
+		quota, period := Quota(limits.CPU)
+		resources.CPU.Quota, resources.CPU.Period = &quota, &period
+	}
+	if limits.Memory > 0 {
+		resources.Memory = &specs.LinuxMemory{Limit: &limits.Memory}
+		if t.countsSwap() {
+			resources.Memory.Swap = &limits.Memory
+		}
+	}
+	return resources
+}
+
+func (t *treeV1) countsSwap() bool {
+	for _, subsystem := range t.used {
+		if subsystem.Name() == cgroup1.Memory {
+			_, err := os.Stat(filepath.Join(subsystem.(placed).Path("/"), "memory.memsw.limit_in_bytes"))
+			return err == nil
+		}
+	}
+	return false
+}
+
+// groupV1 is one group in all hierarchies of its tree.
+type groupV1 struct {
+	tree *treeV1
+	path string
+	// limits are those that it was made with; their quota is set by Spawn.
+	limits Limits
+}
+
+func (g *groupV1) load(subsystems []cgroup1.Subsystem) (cgroup1.Cgroup, error) {
+	return cgroup1.Load(cgroup1.StaticPath(g.path), g.tree.in(subsystems))
+}
+
+// Spawn moves one of our own threads into the group, forks on it and moves it
+// back: a fork begins in its parent thread's groups. Moving a single thread
+// costs some 30 µs a controller, moving a whole process waits for every CPU to
+// pass through the scheduler, often 12 ms. The quota is set afterwards, or a
+// small one would throttle our own thread in the middle of the fork.
+func (g *groupV1) Spawn(_ *syscall.SysProcAttr, start func() (int, error)) error {
+	control, err := g.load(g.tree.used)
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", g.path, err)
+	}
+	var failed error
+	thread.Apart(func() (clean bool) {
+		self := cgroup1.Process{Pid: unix.Gettid()}
+		if failed = control.AddTask(self); failed != nil {
+			failed = fmt.Errorf("enter cgroup %s: %w", g.path, failed)
+		} else {
+			_, failed = start()
+		}
+		return g.tree.home.AddTask(self) == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return g.Update(Limits{CPU: g.limits.CPU})
+}
+
+func (g *groupV1) Update(limits Limits) error {
+	control, err := g.load(g.tree.used)
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", g.path, err)
+	}
+	if err := control.Update(g.tree.resources(limits)); err != nil {
+		return fmt.Errorf("limit cgroup %s: %w", g.path, err)
+	}
+	return nil
+}
+
+func (g *groupV1) Usage() (Usage, error) {
+	control, err := g.load(g.tree.used)
+	if err != nil {
+		return Usage{}, fmt.Errorf("open cgroup %s: %w", g.path, err)
+	}
+	stat, err := control.Stat(cgroup1.IgnoreNotExist)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read cgroup %s: %w", g.path, err)
+	}
+	usage := Usage{CPU: time.Duration(stat.GetCPU().GetUsage().GetTotal())}
+	if memory := stat.GetMemory(); memory != nil {
+		usage.Memory = int64(memory.GetUsage().GetUsage()) - int64(memory.GetTotalInactiveFile())
+		usage.OutOfMemory = stat.GetMemoryOomControl().GetOomKill()
+	}
+	return usage, nil
+}
+
+func (g *groupV1) Processes() ([]int, error) {
+	var pids []int
+	for _, subsystem := range g.tree.all {
+		raw, err := os.ReadFile(filepath.Join(subsystem.(placed).Path(g.path), "cgroup.procs"))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("members of cgroup %s: %w", g.path, err)
+		}
+		found, err := parsePids(raw)
+		if err != nil {
+			return nil, fmt.Errorf("members of cgroup %s: %w", g.path, err)
+		}
+		pids = append(pids, found...)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+func (g *groupV1) Kill() error {
+	return process.KillAll(g.Processes, killPatience)
+}
+
+func (g *groupV1) Delete() error {
+	control, err := g.load(g.tree.all)
+	if errors.Is(err, cgroup1.ErrCgroupDeleted) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", g.path, err)
+	}
+	if err := control.Delete(); err != nil {
+		return fmt.Errorf("remove cgroup %s: %w", g.path, err)
+	}
+	return nil
+}
+
+// parsePids reads a cgroup.procs file. A 0 stands for a process outside this
+// PID namespace.
+func parsePids(raw []byte) ([]int, error) {
+	var pids []int
+	for _, field := range strings.Fields(string(raw)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("pid %q: %w", field, err)
+		}
+		if pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}

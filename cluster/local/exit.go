@@ -1,0 +1,185 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local/process"
+)
+
+// killPatience is how long killed processes may take to go.
+const killPatience = 5 * time.Second
+
+// logAge is how long logs of gone instances are kept at most.
+const logAge = 7 * 24 * time.Hour
+
+// follow waits for an instance's exit and clears up after it.
+func (b *Backend) follow(e *entry) {
+	if e.watch.Wait(b.ctx) != nil {
+		e.cancel()
+		e.readiness.Wait()
+		return
+	}
+	e.cancel()
+	e.readiness.Wait()
+	b.bury(e)
+}
+
+// bury removes all that is left of an instance whose process has exited, and
+// tells why it did.
+func (b *Backend) bury(e *entry) {
+	id := e.record.Spec.ID
+	outOfMemory := b.outOfMemory(e)
+	err := b.killRest(e)
+	// Until it is reaped its pid cannot be anybody else's.
+	exit := e.watch.Reap()
+	e.watch.Close()
+	line := b.logs.LastLine(e.record.Spec.Function, string(id))
+	err = errors.Join(err, b.remove(e))
+
+	b.emit(e, func(i *cluster.Instance) bool {
+		i.Reason = reason(e, exit, outOfMemory, i.State == cluster.Stopping, line)
+		i.State = cluster.Exited
+		delete(b.entries, id)
+		return true
+	})
+	b.pruneLogs(e.record.Spec.Function)
+	close(e.gone)
+	if err != nil {
+		b.log.Error().Err(err).Str("instance", string(id)).Msg("something of an exited instance is left; the next start of the provider removes it")
+	}
+}
+
+// reason says for people why an instance exited. It is called with mu held.
+func reason(e *entry, exit process.Exit, outOfMemory, stopping bool, line string) string {
+	unclean := exit.Known && (exit.Signal != 0 || exit.Code != 0)
+	switch {
+	case outOfMemory && (!exit.Known || exit.Signal == unix.SIGKILL):
+		if limit := e.record.Spec.Config.Memory; limit > 0 {
+			return fmt.Sprintf("out of memory (limit %d MiB)", limit>>20)
+		}
+		return "out of memory"
+	case e.failure != "":
+		return withLine(e.failure, line)
+	case stopping && (!unclean || exit.Signal == unix.SIGTERM):
+		return "stopped"
+	case exit.Signal != 0:
+		return exit.String()
+	}
+	return withLine(exit.String(), line)
+}
+
+func withLine(text, line string) string {
+	if line == "" {
+		return text
+	}
+	return text + ": " + line
+}
+
+func (b *Backend) outOfMemory(e *entry) bool {
+	if e.group == nil {
+		return false
+	}
+	usage, err := e.group.Usage()
+	return err == nil && usage.OutOfMemory > 0
+}
+
+// kill kills an instance at once, whatever it consists of.
+func (b *Backend) kill(e *entry) {
+	if e.group != nil {
+		_ = e.group.Kill()
+	}
+	e.watch.KillGroup()
+	_ = e.watch.Signal(syscall.SIGKILL)
+}
+
+// killRest kills what an instance's process has started and left behind.
+func (b *Backend) killRest(e *entry) error {
+	if e.group != nil {
+		return e.group.Kill()
+	}
+	e.watch.KillGroup()
+	return b.killMarked(e.record.Spec.ID)
+}
+
+// killMarked kills the processes that carry an instance's mark.
+func (b *Backend) killMarked(id cluster.InstanceID) error {
+	mark := b.layout.mark(id)
+	return process.KillAll(func() ([]int, error) { return process.Marked(mark) }, killPatience)
+}
+
+// remove deletes an instance's cgroup, cores, socket and directory. The
+// directory comes last: as long as something is left, it tells so.
+func (b *Backend) remove(e *entry) error {
+	err := b.release(e)
+	if e.group != nil {
+		err = errors.Join(err, e.group.Delete())
+	}
+	if err != nil {
+		return err
+	}
+	return b.layout.remove(e.record.Spec.ID)
+}
+
+// discard undoes a start that failed halfway.
+func (b *Backend) discard(e *entry) error {
+	var err error
+	if e.group != nil {
+		err = e.group.Kill()
+	}
+	if e.pid != 0 {
+		// Our own child, not waited for yet: the pid is its.
+		_ = unix.Kill(-e.pid, unix.SIGKILL)
+		_ = unix.Kill(e.pid, unix.SIGKILL)
+		_, _ = unix.Wait4(e.pid, nil, 0, nil)
+	}
+	if e.watch != nil {
+		e.watch.Close()
+	}
+	return errors.Join(err, b.remove(e))
+}
+
+// keepLogs rotates logs and forgets old ones as time passes.
+func (b *Backend) keepLogs() {
+	const interval = 2 * time.Second
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-ticker.C:
+			b.rotateLogs()
+		}
+	}
+}
+
+func (b *Backend) rotateLogs() {
+	b.mu.Lock()
+	functions := map[string]string{}
+	for id, e := range b.entries {
+		functions[string(id)] = e.record.Spec.Function
+	}
+	b.mu.Unlock()
+	for id, function := range functions {
+		if err := b.logs.Rotate(function, id); err != nil {
+			b.log.Error().Err(err).Str("instance", id).Msg("log grows beyond its bound")
+		}
+	}
+}
+
+func (b *Backend) pruneLogs(function string) {
+	err := b.logs.Prune(function, func(id string) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.entries[cluster.InstanceID(id)] != nil
+	}, b.options.Now().Add(-logAge))
+	if err != nil {
+		b.log.Error().Err(err).Str("function", function).Msg("old logs stay")
+	}
+}

@@ -1,0 +1,119 @@
+package logs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func store(t *testing.T) Store {
+	t.Helper()
+	return Store{Dir: t.TempDir(), MaxBytes: 10, Keep: 2}
+}
+
+func TestAWriterNeverNoticesThatItsLogIsRotated(t *testing.T) {
+	s := store(t)
+	file, err := s.Open("f.ns", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, line := range []string{"first line is long", "second line is long", "third line is long", "short"} {
+		if _, err := file.WriteString(line + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rotate("f.ns", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := s.Path("f.ns", "a")
+	for name, want := range map[string]string{
+		path:        "short\n",
+		path + ".1": "third line is long\n",
+		path + ".2": "second line is long\n",
+	} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v, want %q", filepath.Base(name), got, err, want)
+		}
+	}
+	if _, err := os.Stat(path + ".3"); err == nil {
+		t.Error("more rotated files were kept than asked for")
+	}
+	if err := s.Rotate("f.ns", "unknown"); err != nil {
+		t.Errorf("a log that does not exist: %v", err)
+	}
+}
+
+func TestLogsOfGoneInstancesAreKeptUpToABound(t *testing.T) {
+	s := store(t)
+	now := time.Now()
+	for i, id := range []string{"oldest", "older", "young", "youngest", "live"} {
+		file, err := s.Open("f.ns", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
+		if err := os.Chtimes(s.Path("f.ns", id), time.Time{}, now.Add(time.Duration(i-10)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := func(id string) bool { return id == "live" }
+	if err := s.Prune("f.ns", live, now.Add(-100*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, s, "f.ns"); !slices.Equal(got, []string{"live.log", "young.log", "youngest.log"}) {
+		t.Errorf("kept %v", got)
+	}
+	if err := s.Prune("f.ns", func(string) bool { return false }, now); err != nil {
+		t.Fatal(err)
+	}
+	if functions, err := s.Functions(); err != nil || len(functions) != 0 {
+		t.Errorf("functions that still have logs: %v, %v", functions, err)
+	}
+	if err := s.Prune("unknown", live, now); err != nil {
+		t.Errorf("a function without logs: %v", err)
+	}
+}
+
+func names(t *testing.T, s Store, function string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(s.Dir, function))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, entry := range entries {
+		found = append(found, entry.Name())
+	}
+	return found
+}
+
+func TestLastLine(t *testing.T) {
+	s := store(t)
+	for text, want := range map[string]string{
+		"":                                  "",
+		"\n\n":                              "",
+		"only":                              "only",
+		"one\ntwo\n\n":                      "two",
+		"one\r\ntwo\r\n":                    "two",
+		strings.Repeat("long ", 2000):       strings.Repeat("long ", 2000)[:200],
+		strings.Repeat("x\n", 5000) + "end": "end",
+	} {
+		file, err := s.Open("f", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.WriteString(text)
+		file.Close()
+		if got := s.LastLine("f", "a"); got != want {
+			t.Errorf("%.20q…: %q, want %q", text, got, want)
+		}
+		os.Remove(s.Path("f", "a"))
+	}
+	if got := s.LastLine("f", "none"); got != "" {
+		t.Errorf("a log that does not exist: %q", got)
+	}
+}

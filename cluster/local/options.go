@@ -1,0 +1,139 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+)
+
+// Options says how instances are run.
+type Options struct {
+	// Dir holds the state that a next provider takes over: one directory per
+	// instance, and the logs. Only one Backend can use it at a time.
+	Dir string
+	// NodeName is this machine's name, the host name if empty.
+	NodeName string
+	// Total is what instances may take altogether. If nil, it is what this
+	// process may use: its cores × 1000 millicores and the machine's memory, or
+	// its own cgroup's limits where those are less.
+	Total *cluster.Resources
+	// Command returns how to start an instance that is to listen on socket: its
+	// arguments, the program first, and its environment as "NAME=value". The
+	// process gets in addition the provider's PATH and HOME, spec.Env, and
+	// FAAS_INFER_READY_FD: it writes "ready\n" to that descriptor once it
+	// answers on the socket, and does not mind if nobody reads it. Nothing else
+	// of the provider's environment reaches it.
+	Command func(spec cluster.InstanceSpec, socket string) (argv, env []string)
+
+	// CgroupParent names the control group that holds those of the instances.
+	// If empty, it is "faas-infer-" and a hash of Dir.
+	CgroupParent string
+	// Cores are those that instances may run on; all that this process may use
+	// if empty.
+	Cores []int
+	// PinCPUs gives an instance that asks for whole cores these cores for
+	// itself; the others share the rest. It needs cgroups.
+	PinCPUs bool
+	// NoCgroups and NoSandbox do without even where there are the rights.
+	NoCgroups, NoSandbox bool
+
+	// LogBytes is the size over which an instance's log is rotated, 10 MiB if
+	// 0. LogFiles is how many rotated files an instance keeps and how many gone
+	// instances a function keeps the logs of, 3 if 0.
+	LogBytes int64
+	LogFiles int
+	// StartTimeout is how long an instance may take to become ready before it
+	// is given up, 2 minutes if 0.
+	StartTimeout time.Duration
+
+	Logger zerolog.Logger
+	// Now is the clock, time.Now if nil.
+	Now func() time.Time
+}
+
+const (
+	defaultLogBytes     = 10 << 20
+	defaultLogFiles     = 3
+	defaultStartTimeout = 2 * time.Minute
+)
+
+// complete fills in defaults.
+func (o Options) complete() (Options, error) {
+	if o.Dir == "" || o.Command == nil {
+		return o, errors.New("a local backend needs Options.Dir and Options.Command")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("state directory: %w", err)
+	}
+	o.Dir = dir
+	if o.NodeName == "" {
+		if o.NodeName, err = os.Hostname(); err != nil {
+			return o, fmt.Errorf("name of this node: %w", err)
+		}
+	}
+	if o.CgroupParent == "" {
+		o.CgroupParent = "faas-infer-" + shortHash(o.Dir)
+	}
+	if o.LogBytes <= 0 {
+		o.LogBytes = defaultLogBytes
+	}
+	if o.LogFiles <= 0 {
+		o.LogFiles = defaultLogFiles
+	}
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = defaultStartTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}
+
+// shortHash tells directories apart in names.
+func shortHash(text string) string {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(text))
+	return fmt.Sprintf("%08x", uint32(hash.Sum64())^uint32(hash.Sum64()>>32))
+}
+
+// ownCores lists the cores that this process may run on.
+func ownCores() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("cores of this process: %w", err)
+	}
+	var cores []int
+	for core := 0; len(cores) < set.Count(); core++ {
+		if set.IsSet(core) {
+			cores = append(cores, core)
+		}
+	}
+	return cores, nil
+}
+
+// measure returns what instances may use of this machine on so many cores.
+func measure(cores int) (cluster.Resources, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return cluster.Resources{}, fmt.Errorf("memory of this machine: %w", err)
+	}
+	total := cluster.Resources{CPU: cores * 1000, Memory: int64(info.Totalram) * int64(info.Unit)}
+	own := cgroup.Own()
+	if own.CPU > 0 {
+		total.CPU = min(total.CPU, own.CPU)
+	}
+	if own.Memory > 0 {
+		total.Memory = min(total.Memory, own.Memory)
+	}
+	return total, nil
+}

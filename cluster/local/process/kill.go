@@ -1,0 +1,106 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// KillAll sends SIGKILL to all that list returns, again and again, until it
+// returns nothing: what is killed may have forked meanwhile. Whether a process
+// is meant is asked again once it is held by a pidfd, so that one that got a
+// dead member's pid is left alone. This process itself is never killed. The
+// error tells how many were left when patience ended.
+func KillAll(list func() ([]int, error), patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		pids, err := others(list)
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes are still there %v after SIGKILL", len(pids), patience)
+		}
+		if err := killListed(pids, list); err != nil {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func others(list func() ([]int, error)) ([]int, error) {
+	pids, err := list()
+	self := os.Getpid()
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == self }), err
+}
+
+func killListed(pids []int, list func() ([]int, error)) error {
+	held := map[int]int{}
+	defer func() {
+		for _, fd := range held {
+			_ = unix.Close(fd)
+		}
+	}()
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		switch {
+		case err == nil:
+			held[pid] = fd
+		case !errors.Is(err, unix.ESRCH):
+			// No pidfds here: the window between list and kill is all the
+			// safety there is.
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	again, err := others(list)
+	if err != nil {
+		return err
+	}
+	for _, pid := range again {
+		if fd, ok := held[pid]; ok {
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+	}
+	return nil
+}
+
+// Marked lists the processes that were started with the environment entry mark
+// ("NAME=value") or inherited it. It finds what no cgroup holds and whose pid
+// nobody wrote down. Processes of other users cannot be seen and are left out.
+func Marked(mark string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		environ, err := os.ReadFile("/proc/" + entry.Name() + "/environ")
+		if err == nil && hasEntry(environ, mark) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// hasEntry reports whether a block of NUL-terminated entries holds one.
+func hasEntry(environ []byte, entry string) bool {
+	for item := range bytes.SplitSeq(environ, []byte{0}) {
+		if string(item) == entry {
+			return true
+		}
+	}
+	return false
+}

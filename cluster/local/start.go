@@ -1,0 +1,289 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/cluster/local/thread"
+)
+
+// readyFD is the descriptor on which a process says that it is ready.
+const readyFD = 3
+
+// Start begins an instance. Its error wraps [ErrNoCapacity] if less is free
+// than the instance asks for.
+func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
+	if err := errors.Join(ctx.Err(), b.check(spec)); err != nil {
+		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
+	}
+	e, err := b.reserve(spec)
+	if err != nil {
+		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
+	}
+	defer b.work.Done()
+	ready, err := b.launch(e)
+	if err != nil {
+		err = errors.Join(err, b.discard(e))
+		b.forget(e)
+		close(e.launched)
+		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
+	}
+	b.mu.Lock()
+	instance := e.instance
+	close(e.launched)
+	b.mu.Unlock()
+	e.readiness.Go(func() { b.awaitReady(e, ready) })
+	b.work.Go(func() { b.follow(e) })
+	return instance, nil
+}
+
+// check refuses what cannot be run here and names that would leave their
+// directories.
+func (b *Backend) check(spec cluster.InstanceSpec) error {
+	switch {
+	case !isLabel(string(spec.ID)):
+		return fmt.Errorf("id %q is not a DNS label", spec.ID)
+	case spec.Function == "" || spec.Function[0] == '.' || strings.ContainsAny(spec.Function, "/\x00"):
+		return fmt.Errorf("function name %q", spec.Function)
+	case spec.Node != "" && spec.Node != b.options.NodeName:
+		return fmt.Errorf("node %q is not this one, %q", spec.Node, b.options.NodeName)
+	case spec.Config.CPU <= 0 || spec.Config.GPU < 0 || spec.Config.Memory < 0:
+		return fmt.Errorf("config %v with %d bytes of memory", spec.Config, spec.Config.Memory)
+	}
+	return nil
+}
+
+// isLabel reports whether s is a DNS label (RFC 1123).
+func isLabel(s string) bool {
+	for i, c := range []byte(s) {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alphanumeric && (c != '-' || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63
+}
+
+// reserve takes the instance's name and resources.
+func (b *Backend) reserve(spec cluster.InstanceSpec) (*entry, error) {
+	socket := b.layout.socket(spec.ID)
+	e := b.newEntry(record{Spec: spec, Socket: socket, Cgroup: b.tree != nil, StartedAt: b.options.Now()})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, ErrClosed
+	}
+	if _, exists := b.entries[spec.ID]; exists {
+		return nil, errors.New("an instance of that name exists")
+	}
+	if free := b.free(); !spec.Config.Resources.Fits(free) {
+		return nil, fmt.Errorf("%w: it asks for %+v, free is %+v", ErrNoCapacity, spec.Config.Resources, free)
+	}
+	b.entries[spec.ID] = e
+	b.work.Add(1)
+	return e, nil
+}
+
+func (b *Backend) newEntry(r record) *entry {
+	state := cluster.Starting
+	if !r.ReadyAt.IsZero() {
+		state = cluster.Ready
+	}
+	e := &entry{
+		record: r,
+		instance: cluster.Instance{
+			InstanceSpec: r.Spec, State: state,
+			Network: "unix", Address: r.Socket,
+			StartedAt: r.StartedAt, ReadyAt: r.ReadyAt,
+		},
+		launched: make(chan struct{}),
+		gone:     make(chan struct{}),
+	}
+	e.ctx, e.cancel = context.WithCancel(b.ctx)
+	return e
+}
+
+func (b *Backend) forget(e *entry) {
+	e.cancel()
+	b.mu.Lock()
+	delete(b.entries, e.record.Spec.ID)
+	b.mu.Unlock()
+}
+
+// launch makes everything that an instance consists of, what is needed to find
+// the rest first. It returns the pipe on which the process says that it is
+// ready. On an error, discard removes what was made.
+func (b *Backend) launch(e *entry) (ready *os.File, err error) {
+	spec := e.record.Spec
+	if err := os.Mkdir(b.layout.instance(spec.ID), 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := b.layout.write(e.record); err != nil {
+		return nil, err
+	}
+	cores, err := b.enclose(e)
+	if err != nil {
+		return nil, err
+	}
+	if ready, err = b.run(e, cores); err != nil {
+		return nil, err
+	}
+	if err := b.hold(e); err != nil {
+		_ = ready.Close()
+		return nil, err
+	}
+	return ready, nil
+}
+
+// run starts the process.
+func (b *Backend) run(e *entry, cores []int) (ready *os.File, err error) {
+	spec := e.record.Spec
+	argv, env := b.options.Command(spec, e.record.Socket)
+	if len(argv) == 0 {
+		return nil, errors.New("no command")
+	}
+	program, err := lookUp(argv[0])
+	if err != nil {
+		return nil, err
+	}
+	// A session of its own: what is typed at the provider's terminal is not
+	// meant for instances. They are not to die with the provider either.
+	attr := &syscall.SysProcAttr{Setsid: true}
+	secrets, err := b.secrets(spec, attr)
+	if err != nil {
+		return nil, err
+	}
+	log, err := b.logs.Open(spec.Function, string(spec.ID))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	ready, readyWriter, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer readyWriter.Close()
+	start := func() (int, error) {
+		child, err := os.StartProcess(program, argv, &os.ProcAttr{
+			Dir:   b.layout.instance(spec.ID),
+			Env:   b.environment(spec, env, secrets),
+			Files: []*os.File{null, log, log, readyWriter},
+			Sys:   attr,
+		})
+		if err != nil {
+			return 0, err
+		}
+		e.pid = child.Pid
+		// We wait for it ourselves, as for those that we take over.
+		return e.pid, child.Release()
+	}
+	if err := spawn(e.group, cores, attr, start); err != nil {
+		_ = ready.Close()
+		return nil, err
+	}
+	return ready, nil
+}
+
+// lookUp finds a program's file; the process starts in another directory.
+func lookUp(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// spawn starts a process in its cgroup, or at least on its cores.
+func spawn(group cgroup.Group, cores []int, attr *syscall.SysProcAttr, start func() (int, error)) (err error) {
+	if group != nil {
+		return group.Spawn(attr, start)
+	}
+	if len(cores) == 0 {
+		_, err = start()
+		return err
+	}
+	// A fork inherits its thread's affinity.
+	thread.Apart(func() (clean bool) {
+		var set unix.CPUSet
+		for _, core := range cores {
+			set.Set(core)
+		}
+		if err = unix.SchedSetaffinity(0, &set); err == nil {
+			_, err = start()
+		}
+		return false
+	})
+	return err
+}
+
+// secrets returns the environment entry that tells the process where its
+// secrets are.
+func (b *Backend) secrets(spec cluster.InstanceSpec, attr *syscall.SysProcAttr) (entry string, err error) {
+	if b.sandboxed {
+		return sandbox.Prepare(attr, spec.Secrets)
+	}
+	dir := filepath.Join(b.layout.instance(spec.ID), "secrets")
+	return sandbox.EnvSecretsDir + "=" + dir, sandbox.CopySecrets(dir, spec.Secrets)
+}
+
+// environment puts a process's environment together; of two entries of one
+// name the later counts.
+func (b *Backend) environment(spec cluster.InstanceSpec, command []string, secrets string) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	for name, value := range spec.Env {
+		env = append(env, name+"="+value)
+	}
+	env = append(env, command...)
+	env = append(env, secrets, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD))
+	return lastOfEach(env)
+}
+
+func lastOfEach(env []string) []string {
+	position := map[string]int{}
+	var kept []string
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		if at, ok := position[name]; ok {
+			kept[at] = entry
+			continue
+		}
+		position[name] = len(kept)
+		kept = append(kept, entry)
+	}
+	return kept
+}
+
+// hold writes down who the process is, so that it is found again.
+func (b *Backend) hold(e *entry) error {
+	identity, err := process.Identify(e.pid)
+	if err != nil {
+		return err
+	}
+	if e.watch, err = process.Open(identity); err != nil {
+		return err
+	}
+	e.record.Process = &identity
+	return b.layout.write(e.record)
+}

@@ -1,0 +1,69 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Stop sends SIGTERM and waits until the instance and all that it was made of
+// are gone; when ctx ends first, everything in it is killed.
+func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
+	e, err := b.find(id)
+	if e == nil {
+		return err
+	}
+	select {
+	case <-e.launched:
+	case <-b.ctx.Done():
+		return ErrClosed
+	}
+	if e.watch == nil {
+		// Its start failed.
+		return nil
+	}
+	b.emit(e, func(i *cluster.Instance) bool {
+		if i.State != cluster.Starting && i.State != cluster.Ready {
+			return false
+		}
+		i.State = cluster.Stopping
+		return true
+	})
+	if err := e.watch.Signal(syscall.SIGTERM); err != nil && e.record.Process.Alive() {
+		return fmt.Errorf("stop %s: %w", id, err)
+	}
+	select {
+	case <-e.gone:
+		return nil
+	case <-b.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+	}
+	return b.force(e)
+}
+
+// force kills an instance that did not stop in time.
+func (b *Backend) force(e *entry) error {
+	b.abandon(e, "killed because it did not stop in time")
+	select {
+	case <-e.gone:
+		return nil
+	case <-b.ctx.Done():
+		return ErrClosed
+	case <-time.After(2 * killPatience):
+		return fmt.Errorf("stop %s: it is still there %v after it was killed", e.record.Spec.ID, 2*killPatience)
+	}
+}
+
+// find returns an instance's entry, nil if there is none.
+func (b *Backend) find(id cluster.InstanceID) (*entry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, ErrClosed
+	}
+	return b.entries[id], nil
+}
