@@ -11,7 +11,7 @@ var architectures = []Architecture{
 		Name:        "mnist",
 		Description: "Number recognition: two strided 5×5 convolutions and a dense layer of 2048 on 28×28 grey images",
 		TableSize:   "72k", TableGFLOPs: 0.01,
-		Note:  "The table's 72k and 0.01 GFLOPs do not fit together: no usual network of 18 thousand weights takes 10 million multiply-adds. Ours has the wide dense layer of the common tutorial networks, 13 MB, and so gains from batching as they do.",
+		Note:  "The table's 72k are 18 thousand weights; the common tutorial networks near its 0.01 GFLOPs have 13 MB, most of it in a wide dense layer. Ours is of that kind, and so gains from batching as they do.",
 		build: mnist,
 	},
 	{

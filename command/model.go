@@ -1,0 +1,227 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+// NewModelCommand is `faas-infer model`: make a model of the zoo, look into an
+// ONNX file, put either into a bundle.
+func NewModelCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "model",
+		Short: "Make, show and bundle ONNX models",
+		Long: `A function's image names a bundle: a directory with an ONNX model and a small
+manifest. These commands make models to try things out with, show what is in an
+ONNX file, and write bundles.`,
+		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
+  faas-infer model show resnet-50.onnx --batch 8
+  faas-infer model bundle mnist --root bundles --image mnist:latest`,
+	}
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelBundleCommand())
+	return c
+}
+
+func newModelMakeCommand() *cobra.Command {
+	var (
+		out  string
+		seed uint64
+		list bool
+	)
+	c := &cobra.Command{
+		Use:   "make NAME",
+		Short: "Write an architecture of INFless Table 1 with random weights",
+		Long: `Writes an ONNX model with the architecture of that name, random weights and a
+dynamic batch dimension. Latency depends on the architecture and not on what the
+weights are, so the model serves for benchmarks and demonstrations. The same seed
+gives the same file.`,
+		Example: `  faas-infer model make --list
+  faas-infer model make mnist
+  faas-infer model make bert --out bert.onnx --seed 7`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if list {
+				return listZoo(c.OutOrStdout())
+			}
+			if len(args) == 0 {
+				return fmt.Errorf("which model? Give one of %s, or --list", strings.Join(zoo.Names(), ", "))
+			}
+			m, err := zoo.Make(args[0], seed)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = m.Name() + ".onnx"
+			}
+			if err := m.WriteFile(out); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Look into it with `faas-infer model show %s`.\n", out, out)
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default NAME.onnx)")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random weights")
+	c.Flags().BoolVar(&list, "list", false, "list the models with their sizes beside those of the paper's table")
+	return c
+}
+
+// listZoo makes every model to tell its figures; the largest takes a second.
+func listZoo(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tSIZE\tTABLE 1\tGFLOPS\tTABLE 1\tDESCRIPTION")
+	for _, a := range zoo.All() {
+		m, err := zoo.Make(a.Name, 1)
+		if err != nil {
+			return err
+		}
+		g, err := m.Graph(1)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, mebibytes(g.ParameterBytes), dash(a.TableSize),
+			giga(g.FLOPs), dash(tableGFLOPs(a)), a.Description)
+	}
+	return t.Flush()
+}
+
+func newModelShowCommand() *cobra.Command {
+	var (
+		batch  int
+		asJSON bool
+	)
+	c := &cobra.Command{
+		Use:   "show FILE",
+		Short: "Print a model's operators, shapes, parameters and GFLOPs",
+		Long: `Prints the operators of an ONNX model in the order in which they run, with the
+shapes that they compute at a batch size, their parameters and their GFLOPs. A
+multiply-add counts once, as in INFless Table 1 for ResNet-50.`,
+		Example: `  faas-infer model show mnist.onnx
+  faas-infer model show mnist.onnx --batch 32 --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := readModel(args[0])
+			if err != nil {
+				return err
+			}
+			g, err := m.Graph(batch)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if asJSON {
+				e := json.NewEncoder(c.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(g)
+			}
+			return showGraph(c.OutOrStdout(), m, g)
+		},
+	}
+	c.Flags().IntVarP(&batch, "batch", "b", 1, "batch size to infer the shapes for")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the graph as one JSON object")
+	return c
+}
+
+func readModel(path string) (*model.Model, error) {
+	m, err := model.ReadFile(path)
+	if _, known := zoo.Find(path); err != nil && known && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s; write the model of that name with `faas-infer model make %s`", path, path)
+	}
+	return m, err
+}
+
+func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "OPERATOR\tTYPE\tOUTPUT\tPARAMETERS\tMFLOPS")
+	for _, op := range g.Operators {
+		var outputs []string
+		for _, o := range op.Outputs {
+			outputs = append(outputs, dimensions(o.Shape))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.3f\n", op.Name, op.Type, strings.Join(outputs, " "), op.Parameters, float64(op.FLOPs)/1e6)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%s: %d operators at a batch of %d\n", m.Name(), len(g.Operators), g.Batch)
+	for _, v := range g.Inputs {
+		fmt.Fprintf(w, "input       %s %s %s\n", v.Name, v.Type, dimensions(v.Shape))
+	}
+	for _, v := range g.Outputs {
+		fmt.Fprintf(w, "output      %s %s %s\n", v.Name, v.Type, dimensions(v.Shape))
+	}
+	fmt.Fprintf(w, "parameters  %d, %s\n", g.Parameters, mebibytes(g.ParameterBytes))
+	fmt.Fprintf(w, "GFLOPs      %s, %s an item (a multiply-add counted once)\n", giga(g.FLOPs), giga(g.FLOPs/int64(g.Batch)))
+	if a, ok := zoo.Find(m.Name()); ok && a.TableSize != "" {
+		fmt.Fprintf(w, "Table 1     %s, %s GFLOPs (INFless). %s\n", a.TableSize, tableGFLOPs(a), a.Note)
+	}
+	if len(g.Unknown) > 0 {
+		fmt.Fprintf(w, "not known   the shapes or GFLOPs of %s\n", strings.Join(g.Unknown, ", "))
+	}
+	return nil
+}
+
+func newModelBundleCommand() *cobra.Command {
+	var (
+		root, image, name, description string
+		seed                           uint64
+	)
+	c := &cobra.Command{
+		Use:   "bundle NAME|FILE",
+		Short: "Write a bundle from a model of the zoo or an ONNX file",
+		Long: `Writes the directory that a function's image stands for: the model and a
+manifest, bundle.yaml. The image mnist:latest is ROOT/mnist/latest. A bundle that
+is there already is replaced.`,
+		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
+  faas-infer model bundle ./my-model.onnx --root bundles --image team/my-model:v2`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			manifest := bundle.Manifest{Name: name, Description: description}
+			b, err := writeBundle(root, image, manifest, args[0], seed)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Deploy it with `image: %s` in stack.yml.\n", b.Dir, image)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&root, "root", "bundles", "directory of bundles, that of the provider")
+	c.Flags().StringVar(&image, "image", "", "image that the bundle is for, as mnist:latest (required)")
+	c.Flags().StringVar(&name, "name", "", "name in the manifest (default the model's)")
+	c.Flags().StringVar(&description, "description", "", "description in the manifest (default the model's)")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random weights")
+	if err := c.MarkFlagRequired("image"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return c
+}
+
+// writeBundle takes a source that is a path for a file, and else for a name.
+func writeBundle(root, image string, manifest bundle.Manifest, source string, seed uint64) (*bundle.Bundle, error) {
+	if _, known := zoo.Find(source); !known {
+		if _, err := os.Stat(source); err != nil && !strings.ContainsAny(source, "/.") {
+			return nil, fmt.Errorf("%q is neither a file nor a model of the zoo, which has %s", source, strings.Join(zoo.Names(), ", "))
+		}
+		if manifest.Name == "" {
+			manifest.Name = strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
+		}
+		return bundle.WriteFile(root, image, manifest, source)
+	}
+	m, err := zoo.Make(source, seed)
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Write(root, image, manifest, m)
+}
