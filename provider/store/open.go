@@ -55,7 +55,7 @@ func Open(path string) (s *Store, err error) {
 		return nil, &CorruptError{Path: path, Err: err}
 	}
 	if err := guard(func() error { return check(db) }); err != nil {
-		err = errors.Join(err, db.Close())
+		_ = db.Close() // what was found matters more
 		if errors.Is(err, errFormat) || isSystem(err) {
 			return nil, fmt.Errorf("store %s: %w", path, err)
 		}

@@ -1,0 +1,95 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// internalHeader tells an error of the provider from one of the function.
+const (
+	internalHeader = "X-Openfaas-Internal"
+	internalValue  = "provider"
+)
+
+// statusHungUp is for requests whose client left before the answer; nginx made
+// the number up.
+const statusHungUp = 499
+
+// statusOf is the status code for an error.
+func statusOf(err error) int {
+	var known HTTPError
+	switch {
+	case errors.As(err, &known) && known.HTTPStatus() >= 400 && known.HTTPStatus() <= 599:
+		return known.HTTPStatus()
+	case errors.Is(err, context.Canceled):
+		return statusHungUp
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
+
+// writeError answers with an error's sentence and returns the status code.
+func writeError(w http.ResponseWriter, err error) int {
+	status := statusOf(err)
+	h := w.Header()
+	h[internalHeader] = []string{internalValue}
+	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	var again Retryable
+	if errors.As(err, &again) {
+		h["Retry-After"] = []string{retrySeconds(again.RetryAfter())}
+	} else if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		h["Retry-After"] = []string{"1"}
+	}
+	text := err.Error() + "\n"
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.WriteHeader(status)
+	// A client that is gone cannot be told.
+	_, _ = io.WriteString(w, text)
+	return status
+}
+
+// retrySeconds is d in whole seconds, at least one: a 0 would invite a storm.
+func retrySeconds(d time.Duration) string {
+	return strconv.Itoa(int(max(1, math.Ceil(d.Seconds()))))
+}
+
+// writeJSON answers 200 with value.
+func writeJSON(w http.ResponseWriter, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		writeError(w, refuse(http.StatusInternalServerError, "the answer cannot be written as JSON: %v", err))
+		return
+	}
+	text = append(text, '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text)
+}
+
+// readJSON reads a request's JSON object into value; what is the object that
+// the route expects, for the error.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, what string, value any) error {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return tooLarge(limit)
+	}
+	if err != nil {
+		return refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
+	}
+	if len(text) == 0 {
+		return refuse(http.StatusBadRequest, "the request body is empty; it must be %s as JSON", what)
+	}
+	if err := json.Unmarshal(text, value); err != nil {
+		return refuse(http.StatusBadRequest, "the request body must be %s as JSON: %v", what, err)
+	}
+	return nil
+}

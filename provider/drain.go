@@ -1,0 +1,64 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// errDraining answers what comes while the provider shuts down.
+var errDraining = refuse(http.StatusServiceUnavailable, "the provider is shutting down; try again in a moment")
+
+// gate counts requests in flight and can be closed: then it lets no more in,
+// and tells when the last has left.
+type gate struct {
+	inside atomic.Int64
+	closed atomic.Bool
+	once   sync.Once
+	empty  chan struct{}
+}
+
+// enter reports whether a request may go in; if so, leave must follow.
+func (g *gate) enter() bool {
+	// Counted first: whoever sees the gate open is seen by close.
+	g.inside.Add(1)
+	if g.closed.Load() {
+		g.leave()
+		return false
+	}
+	return true
+}
+
+func (g *gate) leave() {
+	if g.inside.Add(-1) == 0 && g.closed.Load() {
+		g.once.Do(func() { close(g.empty) })
+	}
+}
+
+// close lets nothing more in and returns a channel that is closed once all
+// have left.
+func (g *gate) close() <-chan struct{} {
+	g.closed.Store(true)
+	if g.inside.Load() == 0 {
+		g.once.Do(func() { close(g.empty) })
+	}
+	return g.empty
+}
+
+// Shutdown ends service: from now on /healthz answers 503 and so do invocations
+// and changes, while what is in flight is finished. It returns when nothing is
+// in flight any more, or with ctx's error. The HTTP server that carries the
+// handler is to be shut down after it, the controller after that.
+func (s *Server) Shutdown(ctx context.Context) error {
+	started := time.Now()
+	select {
+	case <-s.inFlight.close():
+		s.log.Info().Dur("took", time.Since(started)).Msg("drained")
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d requests are still in flight: %w", s.inFlight.inside.Load(), ctx.Err())
+	}
+}

@@ -1,0 +1,211 @@
+package provider
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+// functionPrefix is where functions are invoked.
+const functionPrefix = "/function/"
+
+// mostHead is the largest path and header, in bytes, that a request may carry
+// into a batch frame, whose heads are limited; one that is larger must not
+// spoil the batch that it would join.
+const mostHead = 60 << 10
+
+// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1),
+// and those that the next one sets anew from the body.
+var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
+
+// invoke answers /function/NAME and everything below it; escaped is the
+// request's path.
+func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
+	started := time.Now()
+	name, path := splitFunctionPath(escaped)
+	d, err := s.lookUp(name)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	if !s.inFlight.enter() {
+		writeError(w, errDraining)
+		return
+	}
+	defer s.inFlight.leave()
+	d.metrics.Begin()
+	code := http.StatusInternalServerError
+	// Deferred, so that a panic below is counted as well.
+	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
+	code = s.forward(w, r, d, path)
+}
+
+// splitFunctionPath takes "/function/NAME/rest" apart into NAME and "/rest",
+// both still escaped.
+func splitFunctionPath(path string) (name, rest string) {
+	name = path[len(functionPrefix):]
+	if i := strings.IndexByte(name, '/'); i >= 0 {
+		return name[:i], name[i:]
+	}
+	return name, "/"
+}
+
+// lookUp finds a deployed function by its name in a path.
+func (s *Server) lookUp(name string) (*deployed, error) {
+	if d, ok := (*s.functions.Load())[name]; ok {
+		return d, nil
+	}
+	if name == "" {
+		return nil, refuse(http.StatusBadRequest, "the path names no function; it must be /function/NAME or /function/NAME.NAMESPACE")
+	}
+	a, err := resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	return nil, absent(a)
+}
+
+func absent(a address) error {
+	return refuse(http.StatusNotFound, "there is no function %q in namespace %q", clip(a.name), clip(a.namespace))
+}
+
+// forward hands one request to the function's dispatcher and returns the
+// status code that was answered.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string) int {
+	if !methods[r.Method] {
+		return writeError(w, refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", clip(r.Method)))
+	}
+	req := &frame.Request{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header}
+	if err := prepareHeader(req, r); err != nil {
+		return writeError(w, err)
+	}
+	body, err := readBody(r, s.maxBody)
+	if err != nil {
+		w.Header()["Connection"] = []string{"close"}
+		return writeError(w, err)
+	}
+	if body != nil {
+		req.Body = body.bytes
+	}
+	callID := r.Header[callIDHeader]
+	resp, err := d.dispatcher.Invoke(r.Context(), req)
+	if err != nil {
+		code := writeError(w, err)
+		if code == http.StatusInternalServerError {
+			s.unexpected.Error().Err(err).Str("function", d.Name).Msg("invoke")
+		}
+		return code
+	}
+	code := writeResponse(w, resp, callID)
+	body.free()
+	return code
+}
+
+// callIDHeader is the gateway's name for a request; it comes back with the
+// answer.
+const callIDHeader = "X-Call-Id"
+
+var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,
+	http.MethodPatch: true, http.MethodDelete: true, http.MethodOptions: true}
+
+// prepareHeader makes the client's headers those of the batch's member. The
+// map is this request's own, so it is changed in place.
+func prepareHeader(req *frame.Request, r *http.Request) error {
+	h := req.Header
+	dropHopByHop(h)
+	if h["X-Forwarded-Host"] == nil && r.Host != "" {
+		h["X-Forwarded-Host"] = []string{r.Host}
+	}
+	if h["X-Forwarded-For"] == nil {
+		h["X-Forwarded-For"] = []string{r.RemoteAddr}
+	}
+	size := len(req.Path) + len(req.Query)
+	for name, values := range h {
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	if size > mostHead {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, mostHead)
+	}
+	return nil
+}
+
+func dropHopByHop(h http.Header) {
+	// Connection may name further headers that are for this hop only.
+	for _, names := range h["Connection"] {
+		for name := range strings.SplitSeq(names, ",") {
+			delete(h, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	for _, name := range hopByHop {
+		delete(h, name)
+	}
+}
+
+// readBody reads a request's whole body, of at most limit bytes; nil if it has
+// none.
+func readBody(r *http.Request, limit int64) (*buffer, error) {
+	switch n := r.ContentLength; {
+	case n == 0:
+		return nil, nil
+	case n > limit:
+		return nil, tooLarge(limit)
+	case n > 0:
+		b := newBuffer(int(n))
+		if _, err := io.ReadFull(r.Body, b.bytes); err != nil {
+			return nil, unreadable(err)
+		}
+		return b, nil
+	}
+	bytes, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if int64(len(bytes)) > limit {
+		return nil, tooLarge(limit)
+	}
+	return &buffer{bytes: bytes}, nil
+}
+
+func tooLarge(limit int64) error {
+	return refuse(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
+}
+
+func unreadable(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it ended early")
+	}
+	return refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
+}
+
+// writeResponse sends a member's answer and returns its status code.
+func writeResponse(w http.ResponseWriter, resp *frame.Response, callID []string) int {
+	if resp.Status < 200 || resp.Status > 599 {
+		return writeError(w, refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
+	}
+	dropHopByHop(resp.Header)
+	h := w.Header()
+	for name, values := range resp.Header {
+		h[name] = values
+	}
+	if callID != nil && h[callIDHeader] == nil {
+		h[callIDHeader] = callID
+	}
+	if resp.Status == http.StatusNoContent || resp.Status == http.StatusNotModified {
+		w.WriteHeader(resp.Status)
+		return resp.Status
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(resp.Body))}
+	w.WriteHeader(resp.Status)
+	// A client that is gone cannot be told.
+	_, _ = w.Write(resp.Body)
+	return resp.Status
+}

@@ -1,0 +1,217 @@
+// Package provider is the OpenFaaS provider's HTTP interface: the routes of
+// faas-provider v0.25 that deploy, describe, scale and invoke functions, with
+// what Prometheus and the stock gateway's UI ask for. It takes requests apart
+// and puts answers together; what a deployment means is decided behind
+// [Controller], how a request is batched behind [Dispatcher].
+//
+// # The request's way
+//
+// /function/NAME[.NAMESPACE][/path] is served without the router: one look-up
+// in an immutable map behind an atomic pointer, the body read into one buffer,
+// one call of the function's Dispatcher. Nothing there locks, logs or writes
+// to disk.
+//
+// # Errors
+//
+// Every error that this package makes is one sentence of plain text, ends in a
+// newline, and carries the header X-OpenFaaS-Internal: provider, by which a
+// client can tell it from an error that the function itself answered. Answers
+// that invite another try (429, 503) carry Retry-After in seconds.
+//
+// # Decisions where OpenFaaS leaves room
+//
+// POST of a function that exists updates it (202), as "deploy again" is what
+// users mean; PUT of one that does not exist is 404, on which faas-cli falls
+// back to POST. A function that is absent is 404 everywhere. Function names
+// may carry their namespace after a dot; without one, the namespace is the
+// query's, then the body's, then openfaas-fn.
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// DefaultNamespace is the namespace of a function that names none.
+const DefaultNamespace = "openfaas-fn"
+
+// Function is one deployed function. It never changes: an update makes a new
+// one with a higher Revision.
+type Function struct {
+	// Name is the full name, "name.namespace".
+	Name string
+	// Deployment is what the user deployed, with its namespace filled in.
+	Deployment types.FunctionDeployment
+	// Inference is what the deployment asks for, checked.
+	Inference annotation.Inference
+	// Revision is higher with each deployment, also over deletions.
+	Revision uint64
+	// Hash tells deployments apart: equal hashes, equal deployments.
+	Hash string
+	// Replicas is how many instances to keep even without load: the larger
+	// of what the scale route set and the deployment's minimum.
+	Replicas uint64
+	// CreatedAt is the first deployment's time.
+	CreatedAt time.Time
+}
+
+// Status is what runs of a function now.
+type Status struct {
+	// Replicas is how many instances there are to be, AvailableReplicas how
+	// many of them are ready.
+	Replicas, AvailableReplicas uint64
+	// Usage is what the instances use together: CPU in millicores, memory in
+	// bytes.
+	Usage cluster.Resources
+}
+
+// Dispatcher answers the requests of one function. Implementations are safe
+// for concurrent use.
+type Dispatcher interface {
+	// Invoke answers one request; it is called on the request's way. Its
+	// error may implement HTTPError; context.Canceled means that the client
+	// hung up.
+	//
+	// When it returns a response and no error, nothing may refer to req or
+	// its body any more, but for the response's own body, which stays valid
+	// until the caller has written it: the buffer under req.Body is then used
+	// for another request. After an error the buffer is left alone. A header
+	// of the response is the caller's to change.
+	Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error)
+}
+
+// Controller runs functions. Names are full names. Calls for one function never
+// overlap; those for different functions do.
+type Controller interface {
+	// Deploy makes a function, or a later revision of it, run. It returns as
+	// soon as all that can be refused has been checked (the bundle is there,
+	// the model can be read); what takes longer goes on after it. The
+	// Dispatcher takes requests at once. A later revision's Deploy may return
+	// the same one or another; the earlier one is still asked by requests
+	// that had found it, and answers them or refuses them as after Remove. An
+	// error leaves what ran before running; it should be an HTTPError where
+	// the deployment is at fault.
+	Deploy(ctx context.Context, f *Function) (Dispatcher, error)
+	// Remove ends a function: what still waits is answered with an error, and
+	// its instances go away, after Remove returns if need be. To remove an
+	// absent one is no error.
+	Remove(ctx context.Context, name string) error
+	// Scale sets the number of instances that are kept even without load.
+	Scale(name string, replicas uint64) error
+	// Status is false if the controller does not know the function.
+	Status(name string) (Status, bool)
+}
+
+// Store is where functions survive a restart; *store.Store is one.
+type Store interface {
+	NextRevision() (uint64, error)
+	PutFunction(f store.Function) error
+	DeleteFunction(namespace, name string) error
+	Functions(namespace string) ([]store.Function, error)
+}
+
+// HTTPError is an error that knows how it is to be answered.
+type HTTPError interface {
+	error
+	// HTTPStatus is the status code, 400 to 599.
+	HTTPStatus() int
+}
+
+// Retryable is an HTTPError after which another try may succeed.
+type Retryable interface {
+	HTTPError
+	// RetryAfter is how long to wait before it; it is rounded up to seconds.
+	RetryAfter() time.Duration
+}
+
+// FullName is "name.namespace".
+func FullName(name, namespace string) string { return name + "." + namespace }
+
+// record returns what the store keeps of f.
+func (f *Function) record(updatedAt time.Time) store.Function {
+	return store.Function{Deployment: f.Deployment, CreatedAt: f.CreatedAt, UpdatedAt: updatedAt,
+		Revision: f.Revision, Hash: f.Hash, Replicas: f.Replicas}
+}
+
+// restored is the way back from record; the deployment is checked again, since
+// a later version of this program may refuse what an earlier one took.
+func restored(r store.Function) (*Function, error) {
+	f := &Function{
+		Name:       FullName(r.Deployment.Service, r.Deployment.Namespace),
+		Deployment: r.Deployment, Revision: r.Revision, Hash: r.Hash, Replicas: r.Replicas, CreatedAt: r.CreatedAt,
+	}
+	in, err := inference(r.Deployment)
+	f.Inference = in
+	return f, err
+}
+
+// inference parses a deployment and refuses an ordinary function.
+func inference(d types.FunctionDeployment) (annotation.Inference, error) {
+	in, err := annotation.Parse(d)
+	if err == nil && !in.IsInference {
+		err = &annotation.Error{Key: annotation.SLOLatency, Example: "200ms",
+			Why: "this provider serves functions with a latency objective; add the annotation with the time within which a request is to be answered"}
+	}
+	return in, err
+}
+
+// address is a function's name and namespace, taken apart.
+type address struct{ name, namespace string }
+
+func (a address) full() string { return FullName(a.name, a.namespace) }
+
+// resolve takes a name that may carry its namespace apart; namespaces are the
+// other places that may give one, the first that does wins. They must not
+// contradict each other.
+func resolve(name string, namespaces ...string) (address, error) {
+	a := address{name: name}
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		a.name, a.namespace = name[:i], name[i+1:]
+		if a.namespace == "" {
+			return a, refuse(400, "the function name %q ends in a dot; write the name, or name.namespace", clip(name))
+		}
+	}
+	for _, n := range namespaces {
+		switch {
+		case n == "" || n == a.namespace:
+		case a.namespace == "":
+			a.namespace = n
+		default:
+			return a, refuse(400, "the request names two namespaces, %q and %q; name one", clip(a.namespace), clip(n))
+		}
+	}
+	if a.namespace == "" {
+		a.namespace = DefaultNamespace
+	}
+	return a, nil
+}
+
+// clip keeps a hostile name from filling the answer.
+func clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// problem is an error that this package answers with.
+type problem struct {
+	status int
+	text   string
+}
+
+func refuse(status int, format string, args ...any) *problem {
+	return &problem{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+func (p *problem) Error() string   { return p.text }
+func (p *problem) HTTPStatus() int { return p.status }

@@ -1,0 +1,285 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/openfaas/faas-provider/auth"
+	"github.com/openfaas/faas-provider/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// DefaultMaxBody is the largest request body of an invocation, in bytes, where
+// Options say nothing; maxSystemBody is that of the system routes.
+const (
+	DefaultMaxBody = 32 << 20
+	maxSystemBody  = 1 << 20
+)
+
+// Options are what a Server works with.
+type Options struct {
+	// Store, Controller and Metrics are required.
+	Store      Store
+	Controller Controller
+	Metrics    *metrics.Metrics
+	// Gatherer is what /metrics shows: the registry of Metrics.
+	Gatherer prometheus.Gatherer
+	// Credentials guard the /system routes; nil leaves them open. Invocation,
+	// health and metrics are always open, as OpenFaaS has them.
+	Credentials *auth.BasicAuthCredentials
+	// MaxBody is the largest body of an invocation in bytes, DefaultMaxBody
+	// if 0.
+	MaxBody int64
+	// Version is what /system/info tells.
+	Version types.VersionInfo
+	Logger  zerolog.Logger
+	// Now is the clock for CreatedAt, time.Now if nil.
+	Now func() time.Time
+}
+
+// Server serves the provider's routes. Make it with New, call Restore, then
+// serve Handler.
+type Server struct {
+	store       Store
+	controller  Controller
+	metrics     *metrics.Metrics
+	credentials *auth.BasicAuthCredentials
+	maxBody     int64
+	version     types.VersionInfo
+	now         func() time.Time
+	log         zerolog.Logger
+	// unexpected logs what can happen on every request, a few lines a second.
+	unexpected zerolog.Logger
+
+	system, open *mux.Router
+	inFlight     gate
+
+	// functions is what is deployed, by full name and, in the default
+	// namespace, by bare name. The map never changes; change puts another in
+	// its place.
+	functions atomic.Pointer[map[string]*deployed]
+	change    sync.Mutex
+	// busy keeps changes of one function apart.
+	busy keyedMutex
+}
+
+// deployed is a function with what the request's way needs of it.
+type deployed struct {
+	*Function
+	dispatcher Dispatcher
+	metrics    *metrics.FunctionMetrics
+}
+
+// New makes a server that knows no function yet.
+func New(o Options) *Server {
+	s := &Server{
+		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
+		maxBody: o.MaxBody, version: o.Version, now: o.Now, log: o.Logger,
+		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
+		inFlight:   gate{empty: make(chan struct{})},
+	}
+	if s.maxBody <= 0 {
+		s.maxBody = DefaultMaxBody
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.functions.Store(&map[string]*deployed{})
+	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
+	return s
+}
+
+// nameExpression is what faas-provider's routes take for a name; the names of
+// functions are stricter, but a wrong one is to be told so.
+const nameExpression = "{name:[-a-zA-Z_0-9.]+}"
+
+func (s *Server) routes(prometheus http.Handler) {
+	s.system, s.open = mux.NewRouter(), mux.NewRouter()
+	s.system.Handle("/system/functions", s.route(byMethod{
+		http.MethodGet: s.list, http.MethodPost: s.create, http.MethodPut: s.update, http.MethodDelete: s.remove}))
+	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
+	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
+	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: s.info}))
+	s.open.Handle("/healthz", s.route(byMethod{http.MethodGet: s.health, http.MethodHead: s.health}))
+	s.open.Handle("/metrics", prometheus)
+	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
+	nowhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, refuse(http.StatusNotFound, "there is nothing at %q", clip(r.URL.Path)))
+	})
+	s.system.NotFoundHandler, s.open.NotFoundHandler = nowhere, nowhere
+}
+
+// byMethod is one route's handlers. An error that one returns is the answer.
+type byMethod map[string]func(w http.ResponseWriter, r *http.Request) error
+
+// route picks the handler by method.
+func (s *Server) route(m byMethod) http.Handler {
+	allowed := strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handle, ok := m[r.Method]
+		if !ok {
+			w.Header().Set("Allow", allowed)
+			writeError(w, refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", clip(r.URL.Path), allowed, clip(r.Method)))
+			return
+		}
+		err := handle(w, r)
+		if err == nil {
+			return
+		}
+		if writeError(w, err) == http.StatusInternalServerError {
+			s.unexpected.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
+		}
+	})
+}
+
+// Handler serves every route of the provider.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	defer s.recovered(w, r)
+	escaped := r.URL.EscapedPath()
+	switch {
+	case strings.HasPrefix(escaped, functionPrefix):
+		s.invoke(w, r, escaped)
+	case strings.HasPrefix(r.URL.Path, "/system/"):
+		if err := s.authorize(w, r); err != nil {
+			writeError(w, err)
+			return
+		}
+		s.system.ServeHTTP(w, r)
+	default:
+		s.open.ServeHTTP(w, r)
+	}
+}
+
+// recovered, deferred, answers a panic with 500, so that one request's mistake
+// is not the end of the others.
+func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p)
+	default:
+		s.unexpected.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
+		writeError(w, refuse(http.StatusInternalServerError, "the provider failed at this request; its log tells more"))
+	}
+}
+
+// Restore brings the functions in the store back, as after a restart. One that
+// cannot run any more stays listed, and its invocations say why; only a store
+// that cannot be read is an error.
+func (s *Server) Restore(ctx context.Context) error {
+	records, err := s.store.Functions("")
+	if err != nil {
+		return fmt.Errorf("restoring functions: %w", err)
+	}
+	for _, r := range records {
+		f, err := restored(r)
+		d := &deployed{Function: f, metrics: s.metrics.Function(f.Name)}
+		if err == nil {
+			d.dispatcher, err = s.controller.Deploy(ctx, f)
+		}
+		if err != nil {
+			s.log.Error().Err(err).Str("function", f.Name).Msg("a function could not be restored")
+			d.dispatcher = broken{name: f.Name, err: err}
+		}
+		s.publish(d)
+	}
+	return nil
+}
+
+// broken stands in for the dispatcher of a function that could not be
+// restored.
+type broken struct {
+	name string
+	err  error
+}
+
+// Invoke tells what is wrong.
+func (b broken) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
+	return nil, refuse(http.StatusServiceUnavailable, "function %s cannot run since the provider was started again: %v; deploy it again", b.name, b.err)
+}
+
+// publish makes d what requests and look-ups find under its name.
+func (s *Server) publish(d *deployed) {
+	s.replace(func(m map[string]*deployed) {
+		m[d.Name] = d
+		if d.Deployment.Namespace == DefaultNamespace {
+			m[d.Deployment.Service] = d
+		}
+	})
+}
+
+// withdraw makes requests and look-ups find nothing under d's name.
+func (s *Server) withdraw(d *deployed) {
+	s.replace(func(m map[string]*deployed) {
+		delete(m, d.Name)
+		if d.Deployment.Namespace == DefaultNamespace {
+			delete(m, d.Deployment.Service)
+		}
+	})
+}
+
+func (s *Server) replace(edit func(map[string]*deployed)) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	m := maps.Clone(*s.functions.Load())
+	edit(m)
+	s.functions.Store(&m)
+}
+
+// find returns a deployed function by its address.
+func (s *Server) find(a address) (*deployed, error) {
+	if d, ok := (*s.functions.Load())[a.full()]; ok {
+		return d, nil
+	}
+	return nil, absent(a)
+}
+
+// keyedMutex is a lock for each key that is in use.
+type keyedMutex struct {
+	mu    sync.Mutex
+	locks map[string]*countedMutex
+}
+
+type countedMutex struct {
+	sync.Mutex
+	users int
+}
+
+// lock takes the key's lock and returns what lets it go.
+func (k *keyedMutex) lock(key string) (unlock func()) {
+	k.mu.Lock()
+	l, ok := k.locks[key]
+	if !ok {
+		l = &countedMutex{}
+		if k.locks == nil {
+			k.locks = map[string]*countedMutex{}
+		}
+		k.locks[key] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(k.locks, key)
+		}
+	}
+}
