@@ -32,6 +32,9 @@ mix of instances, and batches requests so that each is answered in time.`,
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
+		NewInstanceCommand(),
+		NewModelCommand(),
+		NewProfileCommand(),
 		NewLoadCommand(),
 	)
 	return root
