@@ -42,11 +42,8 @@ func writeError(w http.ResponseWriter, err error) int {
 	h[internalHeader] = []string{internalValue}
 	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
-	var again Retryable
-	if errors.As(err, &again) {
-		h["Retry-After"] = []string{retrySeconds(again.RetryAfter())}
-	} else if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		h["Retry-After"] = []string{"1"}
+	if after := retryAfter(err, status); after > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(after.Seconds())))}
 	}
 	text := err.Error() + "\n"
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
@@ -56,9 +53,17 @@ func writeError(w http.ResponseWriter, err error) int {
 	return status
 }
 
-// retrySeconds is d in whole seconds, at least one: a 0 would invite a storm.
-func retrySeconds(d time.Duration) string {
-	return strconv.Itoa(int(max(1, math.Ceil(d.Seconds()))))
+// retryAfter is how long a client is to wait before another try, 0 where
+// nothing is to be said. A second is the shortest that the header can tell.
+func retryAfter(err error, status int) time.Duration {
+	var again Retryable
+	if errors.As(err, &again) && again.RetryAfter() > 0 {
+		return again.RetryAfter()
+	}
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		return time.Second
+	}
+	return 0
 }
 
 // writeJSON answers 200 with value.

@@ -15,7 +15,7 @@ type buffer struct {
 // Pooled buffers have capacities of powers of two, from smallestBuffer to
 // largestBuffer; larger ones are too rare to keep.
 const (
-	smallestBuffer = 1 << 12
+	smallestBuffer = 1 << 10
 	largestBuffer  = 1 << 23
 	unpooled       = 0
 )

@@ -129,7 +129,8 @@ type HTTPError interface {
 // Retryable is an HTTPError after which another try may succeed.
 type Retryable interface {
 	HTTPError
-	// RetryAfter is how long to wait before it; it is rounded up to seconds.
+	// RetryAfter is how long to wait before it, rounded up to seconds for the
+	// client; 0 says nothing about it.
 	RetryAfter() time.Duration
 }
 
