@@ -16,15 +16,16 @@
 // Every error that this package makes is one sentence of plain text, ends in a
 // newline, and carries the header X-OpenFaaS-Internal: provider, by which a
 // client can tell it from an error that the function itself answered. Answers
-// that invite another try (429, 503) carry Retry-After in seconds.
+// that invite another try (429, 503) carry Retry-After in seconds. Only the
+// query route answers errors in Prometheus's own form.
 //
 // # Decisions where OpenFaaS leaves room
 //
 // POST of a function that exists updates it (202), as "deploy again" is what
 // users mean; PUT of one that does not exist is 404, on which faas-cli falls
 // back to POST. A function that is absent is 404 everywhere. Function names
-// may carry their namespace after a dot; without one, the namespace is the
-// query's, then the body's, then openfaas-fn.
+// may carry their namespace after a dot; the query and the body may give it
+// too, and where two do, they must agree (400). Without any it is openfaas-fn.
 package provider
 
 import (
