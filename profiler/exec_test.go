@@ -63,10 +63,10 @@ func TestThrottledExample(t *testing.T) {
 	}
 }
 
-// The bound holds for a thread that is throttled in steps of 50 µs, whatever
+// The bound holds for a thread that is throttled in steps of 250 µs, whatever
 // part of the period's quota was used when the batch came.
 func TestThrottledBoundsASimulatedQuota(t *testing.T) {
-	const step = 50.0
+	const step = 250.0
 	period := float64(QuotaPeriod.Microseconds())
 	for _, millicores := range []int{100, 250, 500, 750, 900} {
 		quota := period * float64(millicores) / 1000

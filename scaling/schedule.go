@@ -270,13 +270,24 @@ func (r *room) schedule(d Demand, most int) Placement {
 // negligible is the part of a load that is rounding, not requests.
 const negligible = 1e-9
 
-// fastest is the candidate with the shortest time.
+// fastest is the candidate with the shortest time; of those, the one with the
+// smallest share and the largest batch.
 func fastest(configs []Candidate) Candidate {
 	var best Candidate
 	for _, c := range configs {
-		if c.Exec > 0 && (best.Exec == 0 || c.Exec < best.Exec) {
+		if c.Exec > 0 && (best.Exec == 0 || faster(c, best) < 0) {
 			best = c
 		}
 	}
 	return best
+}
+
+func faster(a, b Candidate) int {
+	return cmp.Or(
+		cmp.Compare(a.Exec, b.Exec),
+		cmp.Compare(a.Config.CPU, b.Config.CPU),
+		cmp.Compare(a.Config.GPU, b.Config.GPU),
+		cmp.Compare(b.Config.Batch, a.Config.Batch),
+		cmp.Compare(a.Config.Memory, b.Config.Memory),
+	)
 }

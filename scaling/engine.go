@@ -1,0 +1,206 @@
+package scaling
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Settings are the auto-scaling engine's.
+type Settings struct {
+	Options
+	// Alpha and Reading say below which load instances are released (§3.2,
+	// Eq. 7).
+	Alpha   float64
+	Reading Reading
+	// Headroom is added to the measured load: at r_up exactly, queues of
+	// requests that come at random never empty.
+	Headroom float64
+	// Stabilisation is how long a lower load must last before instances are
+	// released: it is the highest demand of this window that the remaining
+	// ones must carry (as with Knative's stable window and the stabilisation
+	// window of Kubernetes' horizontal autoscaler).
+	Stabilisation time.Duration
+	// EvictIdle is how long an instance must have been idle before it makes
+	// room for a function that has none.
+	EvictIdle time.Duration
+}
+
+// DefaultSettings are the provider's.
+func DefaultSettings() Settings {
+	return Settings{
+		Options: Production(), Alpha: 0.8, Headroom: 0.1,
+		Stabilisation: time.Minute, EvictIdle: time.Second,
+	}
+}
+
+// Engine is the auto-scaling engine (§3.1, §3.2). It remembers each
+// function's demand for the stabilisation window and nothing else. It serves
+// one caller at a time.
+type Engine struct {
+	settings Settings
+	memories map[string]*memory
+}
+
+// memory is what the engine remembers of a function.
+type memory struct {
+	peak
+	// rearranged is when its instances were last exchanged for others.
+	rearranged time.Time
+}
+
+// New makes an engine that remembers nothing.
+func New(s Settings) *Engine {
+	return &Engine{settings: s, memories: map[string]*memory{}}
+}
+
+// Scale plans for all functions at once. The functions and nodes must show
+// what earlier plans began: started instances as Starting and gone from the
+// nodes' free room, stopped ones as Stopping or not at all. Times never go
+// back. Of functions that are not among the arguments nothing is remembered.
+//
+// Instances are released first, but their room is used only by later plans,
+// when it shows as free. Then every function that needs a first instance gets
+// it, and only then does the load beyond R_max get more (§3.2, case (i)), so
+// that one busy function does not keep others from starting. The plan does not
+// depend on the order of the arguments.
+//
+// Between two plans under the same load nothing changes: an instance is
+// released only if the others' R_max is not below the highest demand of the
+// stabilisation window, and one is started only if the demand is above R_max.
+func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node) Plan {
+	p := &pass{engine: e, now: now, room: newRoom(nodes, e.settings.Options), gone: map[cluster.InstanceID]bool{}}
+	sorted := slices.Clone(functions)
+	slices.SortStableFunc(sorted, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	for i := range sorted {
+		p.views = append(p.views, e.look(now, &sorted[i]))
+	}
+	e.forget(sorted)
+	for _, v := range p.views {
+		p.release(v)
+	}
+	for _, v := range p.views {
+		p.first(v)
+	}
+	for _, v := range p.views {
+		p.rest(v)
+		p.supersede(v)
+	}
+	return p.plan
+}
+
+// forget drops the memory of functions that are gone.
+func (e *Engine) forget(sorted []Function) {
+	if len(e.memories) == len(sorted) {
+		return
+	}
+	for name := range e.memories {
+		_, known := slices.BinarySearchFunc(sorted, name, func(f Function, name string) int { return strings.Compare(f.Name, name) })
+		if !known {
+			delete(e.memories, name)
+		}
+	}
+}
+
+// pass is one call of Scale.
+type pass struct {
+	engine *Engine
+	now    time.Time
+	room   *room
+	views  []*view
+	// gone are the instances that the plan stops.
+	gone map[cluster.InstanceID]bool
+	plan Plan
+}
+
+// stop plans to stop an instance of v.
+func (p *pass) stop(v *view, in Running, why Why) {
+	p.gone[in.ID] = true
+	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
+	v.remove(in.ID)
+}
+
+// start plans what was placed for v.
+func (p *pass) start(v *view, placed []Placed) {
+	for _, x := range placed {
+		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Node: x.Node}
+		if i, ok := p.room.find(x.Node); ok {
+			for _, id := range p.room.places[i].leaving {
+				if p.gone[id] {
+					s.After = append(s.After, id)
+				}
+			}
+		}
+		p.plan.Start = append(p.plan.Start, s)
+		v.started++
+		v.startedUp += x.Range.Up
+	}
+}
+
+// unplaced reports what a placement left over.
+func (p *pass) unplaced(v *view, left Placement) {
+	v.short = left.Reason
+	p.plan.Unplaced = append(p.plan.Unplaced, Unplaced{v.Name, left.Residual, left.Reason, left.Explain(v.SLO)})
+}
+
+// first gives a function that has no instance, and needs one, its first: at
+// once for a waiting request, ahead of time for pre-warming.
+func (p *pass) first(v *view) {
+	if !v.wantsFirst() {
+		return
+	}
+	d := v.wanted(max(v.demand, someLoad))
+	d.Limit = v.Max
+	left := p.room.schedule(d, 1)
+	if left.Reason == NoRoom && p.evict(v, d) {
+		left = p.room.schedule(d, 1)
+	}
+	p.start(v, left.Placed)
+	if len(left.Placed) == 0 {
+		p.unplaced(v, left)
+	}
+}
+
+// someLoad is the load in requests per second for which an instance is sized
+// that has no load.
+const someLoad = 1
+
+// rest is case (i) of §3.2: instances for the load beyond R_max. It also fills
+// up to Min.
+func (p *pass) rest(v *view) {
+	if v.short != None || v.robbed || v.retired || v.count() == 0 && v.floor == 0 {
+		return
+	}
+	if residual := v.demand - v.capacity(); residual > negligible*v.demand {
+		left := p.more(v, residual)
+		if left.Reason != None && p.rearrange(v, left) {
+			return
+		}
+		p.start(v, left.Placed)
+		if left.Reason != None {
+			p.unplaced(v, left)
+			return
+		}
+	}
+	for v.count() < v.floor {
+		left := p.room.schedule(v.wanted(someLoad), 1)
+		p.start(v, left.Placed)
+		if len(left.Placed) == 0 {
+			p.unplaced(v, left)
+			return
+		}
+	}
+}
+
+// more places instances for a residual load, as far as Max allows.
+func (p *pass) more(v *view, residual float64) Placement {
+	d := v.wanted(residual)
+	if v.Max > 0 {
+		if d.Limit = v.Max - v.count(); d.Limit <= 0 {
+			return Placement{Residual: residual, Reason: AtLimit}
+		}
+	}
+	return p.room.schedule(d, 0)
+}

@@ -1,0 +1,254 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// randomWorld has a few nodes and functions without load.
+func randomWorld(r *rand.Rand) *world {
+	s := DefaultSettings()
+	if r.IntN(3) == 0 {
+		s.Options = Faithful()
+	}
+	w := newWorld(s)
+	w.coldTime = time.Duration(r.IntN(3000)) * ms
+	for i := range 1 + r.IntN(4) {
+		w.nodes = append(w.nodes, node(fmt.Sprint("n", i), 500*r.IntN(10), 100*r.IntN(2), r.Int64N(4<<30)))
+	}
+	for i := range 1 + r.IntN(5) {
+		f := w.function(fmt.Sprint("f", i))
+		f.SLO = time.Duration(10+r.IntN(200)) * ms
+		f.Queue = Queue(r.IntN(2))
+		f.Min, f.Max = max(0, r.IntN(6)-3), max(0, r.IntN(8)-3)
+		f.ScaleToZero = r.IntN(3) > 0
+		w.keepAlive[f.Name] = time.Duration(r.IntN(100)) * time.Second
+		for range r.IntN(8) {
+			c := config(1<<r.IntN(5), 250*(1+r.IntN(8)), 10*max(0, r.IntN(4)-2), time.Duration(1+r.IntN(60))*ms)
+			c.Config.Memory = r.Int64N(1 << 30)
+			f.Configs = append(f.Configs, c)
+		}
+	}
+	return w
+}
+
+// change sets new loads, and now and then a revision or a death.
+func (w *world) change(r *rand.Rand) {
+	for _, f := range w.functions {
+		switch r.IntN(6) {
+		case 0:
+			f.Rate, f.Waiting = 0, 0
+		case 1:
+			f.Waiting = r.IntN(20) * r.IntN(20)
+		case 2:
+			f.Revision++
+		case 3:
+			if len(f.Instances) > 0 {
+				i := r.IntN(len(f.Instances))
+				f.Instances = slices.Delete(slices.Clone(f.Instances), i, i+1)
+			}
+		default:
+			f.Rate, f.Waiting = math.Floor(r.ExpFloat64()*200), r.IntN(3)
+		}
+	}
+}
+
+// shuffled is what Scale would be called with, in another order.
+func (w *world) shuffled(r *rand.Rand) ([]Function, []cluster.Node) {
+	var functions []Function
+	for _, f := range w.functions {
+		g := *f
+		g.Instances, g.Configs = slices.Clone(f.Instances), slices.Clone(f.Configs)
+		r.Shuffle(len(g.Instances), func(i, j int) { g.Instances[i], g.Instances[j] = g.Instances[j], g.Instances[i] })
+		r.Shuffle(len(g.Configs), func(i, j int) { g.Configs[i], g.Configs[j] = g.Configs[j], g.Configs[i] })
+		functions = append(functions, g)
+	}
+	nodes := slices.Clone(w.nodes)
+	r.Shuffle(len(functions), func(i, j int) { functions[i], functions[j] = functions[j], functions[i] })
+	r.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	return functions, nodes
+}
+
+// check fails if a plan stops what is not there, starts what does not fit
+// before the stops without waiting for them, or breaks a bound. It is called
+// before the plan is carried out.
+func (w *world) check(t *testing.T, plan Plan, functions []Function) {
+	t.Helper()
+	stopped := map[cluster.InstanceID]Running{}
+	left := map[string]int{}
+	for _, f := range functions {
+		for _, in := range f.Instances {
+			if in.Revision == f.Revision {
+				left[f.Name]++
+			}
+		}
+	}
+	for _, s := range plan.Stop {
+		f := functions[slices.IndexFunc(functions, func(f Function) bool { return f.Name == s.Function })]
+		i := slices.IndexFunc(f.Instances, func(in Running) bool { return in.ID == s.ID })
+		if i < 0 {
+			t.Fatalf("stop of %s, which does not exist", s.ID)
+		}
+		if _, twice := stopped[s.ID]; twice {
+			t.Fatalf("%s is stopped twice", s.ID)
+		}
+		stopped[s.ID] = f.Instances[i]
+		if f.Instances[i].Revision == f.Revision {
+			if left[f.Name]--; left[f.Name] < f.Min && s.Why != Rearranged && s.Why != OverMax {
+				t.Fatalf("%s is stopped (%s): %d left, min %d", s.ID, s.Why, left[f.Name], f.Min)
+			}
+		}
+	}
+	free, returned := map[string]cluster.Resources{}, map[string]bool{}
+	for _, n := range w.nodes {
+		free[n.Name] = n.Free
+	}
+	for _, s := range plan.Start {
+		left[s.Function]++
+		for _, id := range s.After {
+			in, ok := stopped[id]
+			if !ok || in.Node != s.Node {
+				t.Fatalf("a start on %s waits for %s", s.Node, id)
+			}
+			if !returned[string(id)] {
+				returned[string(id)] = true
+				free[s.Node] = free[s.Node].Add(in.Config.Resources)
+			}
+		}
+		if !s.Config.Resources.Fits(free[s.Node]) {
+			t.Fatalf("%v starts on %s, which has %v free", s.Config, s.Node, free[s.Node])
+		}
+		free[s.Node] = free[s.Node].Sub(s.Config.Resources)
+	}
+	for _, f := range functions {
+		if f.Max > 0 && left[f.Name] > f.Max {
+			t.Fatalf("%s gets %d instances, max %d", f.Name, left[f.Name], f.Max)
+		}
+	}
+}
+
+// Whatever happens, a plan keeps to every node's room in every dimension and
+// to Min and Max, and does not depend on the order of the arguments. Under a
+// constant load it comes to rest.
+func FuzzEngine(f *testing.F) {
+	for seed := range uint64(16) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		w := randomWorld(r)
+		other := New(w.engine.settings)
+		step := func() Plan {
+			w.now = w.now.Add(time.Second)
+			w.settle()
+			functions, nodes := w.shuffled(r)
+			want := other.Scale(w.now, functions, nodes)
+			got := w.scale()
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("the order of the arguments matters:\n%s%s", w.print(got), w.print(want))
+			}
+			w.check(t, got, functions)
+			return got
+		}
+		for range 30 {
+			w.change(r)
+			for range r.IntN(20) {
+				step()
+			}
+		}
+		// Time for the window, the keep-alive and a revision to pass.
+		for range 250 {
+			step()
+		}
+		for range 70 {
+			if p := step(); len(p.Start)+len(p.Stop) > 0 {
+				t.Fatalf("no rest under a constant load:\n%s\n%s", w.print(p), w.instances())
+			}
+		}
+	})
+}
+
+// The window remembers the highest demand for as long as it is open.
+func TestPeak(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 4))
+	var p peak
+	var demands []float64
+	for i := range 1000 {
+		d := math.Floor(r.ExpFloat64() * 100)
+		demands = append(demands, d)
+		got := p.observe(epoch.Add(time.Duration(i)*time.Second), d, time.Minute)
+		if want := slices.Max(demands[max(0, len(demands)-60):]); got != want {
+			t.Fatalf("second %d: %v, want %v", i, got, want)
+		}
+	}
+	var quick peak
+	for i := range 100_000 {
+		quick.observe(epoch.Add(time.Duration(i)*ms), float64(100_000-i), time.Minute)
+	}
+	if len(quick.samples) > grains+1 {
+		t.Errorf("%d samples are kept", len(quick.samples))
+	}
+}
+
+// Nothing is released before a whole window was watched: after a restart of
+// the provider the load is unknown.
+func TestNothingIsReleasedRightAfterARestart(t *testing.T) {
+	f := Function{Name: "f", SLO: 100 * ms, Configs: []Candidate{config(1, 1000, 0, 10*ms)}}
+	for i := range 3 {
+		f.Instances = append(f.Instances, Running{ID: cluster.InstanceID(fmt.Sprint("i", i)), Node: "a", Config: f.Configs[0].Config, Exec: 10 * ms, State: cluster.Ready})
+	}
+	nodes := []cluster.Node{node("a", 4000, 0, 8<<30)}
+	e := New(DefaultSettings())
+	for i := range 60 {
+		if p := e.Scale(epoch.Add(time.Duration(i)*time.Second), []Function{f}, nodes); len(p.Stop) > 0 {
+			t.Fatalf("second %d: %v", i, p.Stop)
+		}
+	}
+	if p := e.Scale(epoch.Add(time.Minute), []Function{f}, nodes); len(p.Stop) != 2 {
+		t.Errorf("after the window %v, want two stopped", p.Stop)
+	}
+	e.Scale(epoch, nil, nodes)
+	if len(e.memories) != 0 {
+		t.Error("a removed function is remembered")
+	}
+}
+
+func TestNonsenseRates(t *testing.T) {
+	for _, rate := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -5} {
+		f := Function{Name: "f", Rate: rate, Waiting: 1, SLO: 100 * ms, Configs: []Candidate{config(1, 1000, 0, 10*ms)}}
+		p := New(DefaultSettings()).Scale(epoch, []Function{f}, []cluster.Node{node("a", 4000, 0, 8<<30)})
+		if len(p.Start) == 0 || len(p.Start) > 4 {
+			t.Errorf("a rate of %v starts %d instances", rate, len(p.Start))
+		}
+	}
+}
+
+// A pass over 100 functions with 10,000 instances on 2,000 nodes, in the band.
+func BenchmarkEngineInTheBand(b *testing.B) {
+	d, nodes := fleet()
+	var functions []Function
+	for i := range 100 {
+		f := Function{Name: fmt.Sprint("f", i), SLO: d.SLO, Configs: d.Configs, Rate: 7000}
+		for k := range 100 {
+			f.Instances = append(f.Instances, Running{
+				ID: cluster.InstanceID(fmt.Sprintf("i%d-%d", i, k)), Node: nodes[k].Name, Config: d.Configs[0].Config,
+				Exec: 12 * ms, State: cluster.Ready,
+			})
+		}
+		functions = append(functions, f)
+	}
+	e, now := New(DefaultSettings()), epoch
+	for b.Loop() {
+		now = now.Add(time.Second)
+		if p := e.Scale(now, functions, nodes); len(p.Start)+len(p.Stop) > 0 {
+			b.Fatal("not in the band")
+		}
+	}
+}

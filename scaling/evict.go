@@ -1,0 +1,144 @@
+package scaling
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// victim is an instance that could make room.
+type victim struct {
+	Running
+	view *view
+	// tier is 0 for idle instances, 1 for those beyond their function's
+	// first, 2 for the function's own older revision.
+	tier int
+}
+
+// evict makes room for one instance of v, which has none: on the node where
+// it costs least, it stops the instances that have been idle for longest; if
+// that is not enough, instances of functions that keep another one, which
+// finish what they hold first; and last of all v's own of an older revision.
+// Functions with waiting requests keep their idle instances, and all keep Min.
+// Pre-warming and replacing a revision without load take nothing from others.
+// It reports whether there is room now.
+func (p *pass) evict(v *view, d Demand) bool {
+	choices := p.engine.settings.choices(d)
+	var best []victim
+	at := -1
+	for i, victims := range p.victims(v) {
+		set := p.enough(i, victims, choices)
+		if set != nil && (at < 0 || cheaper(set, best)) {
+			best, at = set, i
+		}
+	}
+	for _, x := range best {
+		p.stop(x.view, x.Running, evictedWhy(x))
+		p.room.give(at, x.Config.Resources, x.ID)
+		x.view.robbed = x.view != v
+	}
+	return at >= 0
+}
+
+func evictedWhy(x victim) Why {
+	if x.tier == 2 {
+		return Superseded
+	}
+	return Evicted
+}
+
+// victims lists, per node, who could make room for v, in the order in which
+// they should.
+func (p *pass) victims(v *view) [][]victim {
+	byNode := make([][]victim, len(p.room.places))
+	add := func(u *view, in Running, tier int) {
+		if i, ok := p.room.find(in.Node); ok {
+			byNode[i] = append(byNode[i], victim{in, u, tier})
+		}
+	}
+	for _, u := range p.views {
+		for _, in := range u.live {
+			switch {
+			case u == v || !v.mayEvict() || in.State != cluster.Ready:
+			case u.Waiting <= 0 && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.EvictIdle:
+				add(u, in, 0)
+			default:
+				add(u, in, 1)
+			}
+		}
+		for _, in := range u.old {
+			if u == v {
+				add(u, in, 2)
+			}
+		}
+	}
+	for _, victims := range byNode {
+		slices.SortFunc(victims, func(a, b victim) int {
+			return cmp.Or(cmp.Compare(a.tier, b.tier), a.order(b), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return byNode
+}
+
+// order is the order within a tier: the longest idle first, the function with
+// the most instances first.
+func (x victim) order(y victim) int {
+	if x.tier == 0 {
+		return x.IdleSince.Compare(y.IdleSince)
+	}
+	return cmp.Compare(len(y.view.live), len(x.view.live))
+}
+
+// keeps is how many instances the victim's function keeps.
+func (x victim) keeps() int {
+	switch x.tier {
+	case 0:
+		return x.view.floor
+	case 1:
+		return max(1, x.view.floor)
+	default:
+		return 0
+	}
+}
+
+// enough is the first few victims on place i whose room one of the choices
+// fits in, without those that it turns out not to need; nil if all of them are
+// not enough.
+func (p *pass) enough(i int, victims []victim, choices []choice) []victim {
+	free := p.room.places[i].free
+	taken := map[*view]int{}
+	var set []victim
+	for _, x := range victims {
+		if left := len(x.view.live) - taken[x.view]; x.tier < 2 && left <= x.keeps() {
+			continue
+		}
+		taken[x.view]++
+		set = append(set, x)
+		if free = free.Add(x.Config.Resources); fitsAny(choices, free) {
+			return spare(set, free, choices)
+		}
+	}
+	return nil
+}
+
+// spare leaves out whom it does not take, the later ones first.
+func spare(set []victim, free cluster.Resources, choices []choice) []victim {
+	for i := len(set) - 2; i >= 0; i-- {
+		if without := free.Sub(set[i].Config.Resources); fitsAny(choices, without) {
+			free, set = without, slices.Delete(set, i, i+1)
+		}
+	}
+	return set
+}
+
+func fitsAny(choices []choice, free cluster.Resources) bool {
+	return slices.ContainsFunc(choices, func(c choice) bool { return c.Config.Resources.Fits(free) })
+}
+
+// cheaper compares two sets of victims by their most valuable one, then by
+// how many they are.
+func cheaper(a, b []victim) bool {
+	x, y := a[len(a)-1], b[len(b)-1]
+	return cmp.Or(cmp.Compare(x.tier, y.tier), x.order(y), cmp.Compare(len(a), len(b))) < 0
+}

@@ -1,0 +1,111 @@
+package scaling
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Running is what the engine must know of an instance that exists.
+type Running struct {
+	ID     cluster.InstanceID
+	Node   string
+	Config cluster.Config
+	// Exec is the predicted time of a full batch under Config.
+	Exec     time.Duration
+	Revision uint64
+	// State: Starting instances count as capacity, so that they are not
+	// started twice; Stopping and Exited ones count for nothing.
+	State cluster.State
+	// IdleSince is since when the instance has executed nothing; zero while
+	// it holds a request.
+	IdleSince time.Time
+}
+
+// Function is what the engine must know of a function.
+type Function struct {
+	Name string
+	// Revision is the one that instances should have; those of an older one
+	// are replaced.
+	Revision uint64
+	// SLO is t_slo; 0 means none.
+	SLO     time.Duration
+	Queue   Queue
+	Configs []Candidate
+	// Instances are all of the function's, the ones that earlier plans
+	// started included.
+	Instances []Running
+	// Rate is the measured load in requests per second, Waiting how many
+	// requests are in no instance yet.
+	Rate    float64
+	Waiting int
+	// Min and Max bound the instances of the current revision; a Max of 0
+	// means no bound. While a revision is replaced, those of the older one
+	// come on top.
+	Min, Max int
+	// ScaleToZero lets a function without requests have no instance (but not
+	// less than Min). Without, it always has one.
+	ScaleToZero bool
+	// PreWarmAt and RetireAt are the cold-start policy's word (INFless §3.5,
+	// coldstart.Decide). An idle function is retired from RetireAt on; if that
+	// is zero, never. It gets an instance without a request while
+	// PreWarmAt ≤ now < RetireAt, if PreWarmAt is not zero.
+	PreWarmAt, RetireAt time.Time
+}
+
+// Plan is what is to be done now. The stops come first: a start may need the
+// room of instances that are to be stopped.
+type Plan struct {
+	Stop     []Stop
+	Start    []Start
+	Unplaced []Unplaced
+}
+
+// Start is an instance to be started.
+type Start struct {
+	Function string
+	Revision uint64
+	Config   cluster.Config
+	Exec     time.Duration
+	Node     string
+	// After are instances on the node, stopped by the same plan, that must
+	// be gone before this one starts; most often there are none.
+	After []cluster.InstanceID
+}
+
+// Stop is an instance to be stopped, once it has finished what it holds.
+type Stop struct {
+	Function string
+	ID       cluster.InstanceID
+	Why      Why
+}
+
+// Why says why an instance is stopped; it is fit for a log line and for a
+// metric's label.
+type Why string
+
+// The reasons to stop an instance.
+const (
+	// Idle: the function had no request for its keep-alive time.
+	Idle Why = "idle"
+	// Surplus: the others carry the load (§3.2, case (iii)).
+	Surplus Why = "surplus"
+	// OverMax: the function has more instances than it may have.
+	OverMax Why = "over-max"
+	// Superseded: it is of an older revision.
+	Superseded Why = "superseded"
+	// Evicted: a function without any instance needs the room.
+	Evicted Why = "evicted"
+	// Rearranged: fewer, larger instances carry more in the same room.
+	Rearranged Why = "rearranged"
+)
+
+// Unplaced is load for which there is no instance.
+type Unplaced struct {
+	Function string
+	// RPS is the load in requests per second.
+	RPS    float64
+	Reason Reason
+	// Explanation is a sentence for people.
+	Explanation string
+}

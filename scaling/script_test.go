@@ -1,0 +1,296 @@
+package scaling
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios print into testdata")
+
+// world is a cluster that carries plans out at once: stops are gone and starts
+// are ready at the next tick.
+type world struct {
+	engine    *Engine
+	now       time.Time
+	nodes     []cluster.Node
+	functions []*Function
+	keepAlive map[string]time.Duration
+	active    map[string]time.Time
+	cold      map[cluster.InstanceID]time.Time
+	coldTime  time.Duration
+	next      int
+}
+
+var epoch = time.Unix(1_000_000, 0).UTC()
+
+func newWorld(s Settings) *world {
+	return &world{
+		engine: New(s), now: epoch, keepAlive: map[string]time.Duration{},
+		active: map[string]time.Time{}, cold: map[cluster.InstanceID]time.Time{}, coldTime: time.Second,
+	}
+}
+
+func (w *world) function(name string) *Function {
+	for _, f := range w.functions {
+		if f.Name == name {
+			return f
+		}
+	}
+	f := &Function{Name: name, Revision: 1, ScaleToZero: true}
+	w.functions = append(w.functions, f)
+	w.keepAlive[name] = 300 * time.Second
+	return f
+}
+
+// settle brings the functions' and nodes' state to now.
+func (w *world) settle() {
+	for _, f := range w.functions {
+		if f.Rate > 0 || f.Waiting > 0 {
+			w.active[f.Name] = w.now
+		}
+		f.RetireAt = w.active[f.Name].Add(w.keepAlive[f.Name])
+		for i := range f.Instances {
+			in := &f.Instances[i]
+			if in.State == cluster.Starting && !w.now.Before(w.cold[in.ID]) {
+				in.State = cluster.Ready
+			}
+			switch busy := f.Rate > 0 || f.Waiting > 0; {
+			case busy || in.State != cluster.Ready:
+				in.IdleSince = time.Time{}
+			case in.IdleSince.IsZero():
+				in.IdleSince = w.now
+			}
+		}
+	}
+	for i := range w.nodes {
+		w.nodes[i].Free = w.nodes[i].Total
+		for _, f := range w.functions {
+			for _, in := range f.Instances {
+				if in.Node == w.nodes[i].Name {
+					w.nodes[i].Free = w.nodes[i].Free.Sub(in.Config.Resources)
+				}
+			}
+		}
+	}
+}
+
+// scale runs the engine once and carries its plan out, stops first.
+func (w *world) scale() Plan {
+	w.settle()
+	functions := make([]Function, 0, len(w.functions))
+	for _, f := range w.functions {
+		functions = append(functions, *f)
+	}
+	plan := w.engine.Scale(w.now, functions, w.nodes)
+	for _, s := range plan.Stop {
+		f := w.function(s.Function)
+		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return in.ID == s.ID })
+	}
+	for _, s := range plan.Start {
+		w.next++
+		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
+		f := w.function(s.Function)
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Config: s.Config, Exec: s.Exec, Revision: s.Revision, State: cluster.Starting})
+		w.cold[id] = w.now.Add(w.coldTime)
+	}
+	return plan
+}
+
+// print writes a plan, one line per action; started instances get the names
+// that scale gave them.
+func (w *world) print(plan Plan) string {
+	var b strings.Builder
+	at := fmt.Sprintf("%v ", w.now.Sub(epoch))
+	for _, s := range plan.Stop {
+		fmt.Fprintf(&b, "%sstop %s %s: %s\n", at, s.Function, s.ID, s.Why)
+	}
+	for i, s := range plan.Start {
+		fmt.Fprintf(&b, "%sstart %s i%d %v on %s", at, s.Function, w.next-len(plan.Start)+i+1, s.Config, s.Node)
+		if len(s.After) > 0 {
+			fmt.Fprintf(&b, " after %v", s.After)
+		}
+		b.WriteString("\n")
+	}
+	for _, u := range plan.Unplaced {
+		fmt.Fprintf(&b, "%sunplaced %s: %s\n", at, u.Function, u.Explanation)
+	}
+	return b.String()
+}
+
+// do carries out one command of a scenario:
+//
+//	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
+//	function NAME slo=50ms min=0 max=0 keepalive=300s revision=1 queue=late|instance zero=yes|no
+//	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms
+//	load NAME rate=100 waiting=0
+//	prewarm NAME in=10s for=60s
+//	kill NAME
+//	tick 1s [times]                             (advance, then scale)
+//	instances                                   (print them)
+func (w *world) do(t *testing.T, line string) string {
+	words := strings.Fields(line)
+	keys := arguments{t, line, map[string]string{}}
+	for _, word := range words[1:] {
+		if k, v, ok := strings.Cut(word, "="); ok {
+			keys.values[k] = v
+		}
+	}
+	switch words[0] {
+	case "node":
+		w.nodes = append(w.nodes, node(words[1], keys.int("cpu", 0), keys.int("gpu", 0), int64(keys.int("memory", 8000))<<20))
+	case "function":
+		f := w.function(words[1])
+		f.SLO = keys.duration("slo", f.SLO)
+		f.Min, f.Max = keys.int("min", f.Min), keys.int("max", f.Max)
+		f.Revision = uint64(keys.int("revision", int(f.Revision)))
+		w.keepAlive[f.Name] = keys.duration("keepalive", w.keepAlive[f.Name])
+		f.ScaleToZero = keys.values["zero"] != "no"
+		if keys.values["queue"] == "late" {
+			f.Queue = LateBound
+		}
+	case "config":
+		f := w.function(words[1])
+		c := config(keys.int("b", 1), keys.int("cpu", 1000), keys.int("gpu", 0), keys.duration("exec", 0))
+		c.Config.Memory = int64(keys.int("memory", 100)) << 20
+		f.Configs = append(f.Configs, c)
+	case "load":
+		f := w.function(words[1])
+		f.Rate, f.Waiting = float64(keys.int("rate", 0)), keys.int("waiting", 0)
+	case "prewarm":
+		f := w.function(words[1])
+		f.PreWarmAt = w.now.Add(keys.duration("in", 0))
+		w.active[f.Name] = f.PreWarmAt
+		w.keepAlive[f.Name] = keys.duration("for", 0)
+	case "kill":
+		w.function(words[1]).Instances = nil
+	case "instances":
+		return w.instances()
+	case "tick":
+		step, err := time.ParseDuration(words[1])
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		times := 1
+		if len(words) > 2 {
+			times, _ = strconv.Atoi(words[2])
+		}
+		out := ""
+		for range times {
+			w.now = w.now.Add(step)
+			out += w.print(w.scale())
+		}
+		return cmp.Or(out, "nothing to do\n")
+	default:
+		t.Fatalf("unknown command: %s", line)
+	}
+	return ""
+}
+
+func (w *world) instances() string {
+	var b strings.Builder
+	for _, f := range w.functions {
+		for _, in := range f.Instances {
+			fmt.Fprintf(&b, "%s %s revision %d %v on %s\n", f.Name, in.ID, in.Revision, in.Config, in.Node)
+		}
+	}
+	return cmp.Or(b.String(), "none\n")
+}
+
+// arguments are a command's key=value pairs.
+type arguments struct {
+	t      *testing.T
+	line   string
+	values map[string]string
+}
+
+func (a arguments) int(key string, otherwise int) int {
+	v, ok := a.values[key]
+	if !ok {
+		return otherwise
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		a.t.Fatalf("%s: %v", a.line, err)
+	}
+	return n
+}
+
+func (a arguments) duration(key string, otherwise time.Duration) time.Duration {
+	v, ok := a.values[key]
+	if !ok {
+		return otherwise
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		a.t.Fatalf("%s: %v", a.line, err)
+	}
+	return d
+}
+
+// TestScenarios runs testdata/*.txt. A scenario is blocks of commands, each
+// followed by a line of four dashes, what the commands print, and an empty
+// line; # begins a comment. A first command "faithful" sets the paper's
+// options and no headroom. With -rewrite, what is printed is written back.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScenario(t, file) })
+	}
+}
+
+func runScenario(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(DefaultSettings())
+	var out, got, want strings.Builder
+	expecting := false
+	check := func() {
+		if expecting && got.String() != want.String() && !*rewrite {
+			t.Errorf("%s:\ngot\n%swant\n%s", file, &got, &want)
+		}
+		out.WriteString(got.String())
+		got.Reset()
+		want.Reset()
+		expecting = false
+	}
+	for line := range strings.Lines(string(text)) {
+		switch trimmed := strings.TrimSpace(line); {
+		case trimmed == "----":
+			expecting = true
+			out.WriteString(line)
+		case expecting && trimmed != "":
+			want.WriteString(line)
+		default:
+			check()
+			out.WriteString(line)
+			if trimmed == "faithful" {
+				s := DefaultSettings()
+				s.Options, s.Headroom = Faithful(), 0
+				w = newWorld(s)
+			} else if trimmed != "" && !strings.HasPrefix(trimmed, "#") {
+				got.WriteString(w.do(t, trimmed))
+			}
+		}
+	}
+	check()
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

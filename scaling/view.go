@@ -1,0 +1,232 @@
+package scaling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// view is one function in one pass.
+type view struct {
+	Function
+	engine *Engine
+	memory *memory
+	// live are the Starting and Ready instances of the current revision, old
+	// those of older ones; both by ID.
+	live, old []Running
+	// steady is the measured load with headroom, demand that and the burst
+	// of waiting requests, peak the highest demand of the window; all in
+	// requests per second.
+	steady, demand, peak float64
+	// floor is how many instances there must be.
+	floor int
+	// prewarm: the cold-start policy wants an instance without a request.
+	// idle: nothing is executed or waits, and the keep-alive is over.
+	prewarm, idle bool
+	// retired: all instances are stopped by this plan.
+	retired bool
+	// robbed: some of its instances make room for others; it must not take
+	// it back in the same plan.
+	robbed bool
+	// started and startedUp count what this plan starts.
+	started   int
+	startedUp float64
+	// short is why this plan leaves load unplaced.
+	short Reason
+}
+
+// look takes a function in.
+func (e *Engine) look(now time.Time, f *Function) *view {
+	v := &view{Function: *f, engine: e, memory: e.memories[f.Name]}
+	if v.memory == nil {
+		v.memory = &memory{}
+		e.memories[f.Name] = v.memory
+	}
+	idle := f.Waiting <= 0
+	for _, in := range f.Instances {
+		if in.State != cluster.Starting && in.State != cluster.Ready {
+			continue
+		}
+		if in.Revision < f.Revision {
+			v.old = append(v.old, in)
+		} else {
+			v.live = append(v.live, in)
+		}
+		idle = idle && (in.State == cluster.Starting || !in.IdleSince.IsZero())
+	}
+	byID := func(a, b Running) int { return cmp.Compare(a.ID, b.ID) }
+	slices.SortFunc(v.live, byID)
+	slices.SortFunc(v.old, byID)
+
+	if v.floor = max(0, f.Min); !f.ScaleToZero {
+		v.floor = max(1, v.floor)
+	}
+	if f.Max > 0 {
+		v.floor = min(v.floor, f.Max)
+	}
+	retire := !f.RetireAt.IsZero() && !now.Before(f.RetireAt)
+	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
+	v.idle = idle && retire
+	v.steady, v.demand = v.load()
+	v.peak = v.memory.observe(now, v.demand, e.settings.Stabilisation)
+	return v
+}
+
+// load is the steady load and the demand in requests per second. At a load of
+// R, no more than R·t_slo requests can wait and still be in time; if more do,
+// the demand is what would let them, Waiting/t_slo. It is no more than twice
+// the steady load and one instance of the largest r_up, so that ten thousand
+// requests at once to a cold function do not take the whole cluster. The
+// demand does not depend on the instances, or plans would follow themselves.
+func (v *view) load() (steady, demand float64) {
+	if v.Rate > 0 {
+		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
+	}
+	within := time.Second
+	if v.SLO > 0 {
+		within = v.SLO
+	}
+	burst := float64(v.Waiting) / within.Seconds()
+	if burst <= steady {
+		return steady, steady
+	}
+	largest := 0.0
+	for _, c := range v.engine.settings.choices(v.wanted(0)) {
+		largest = max(largest, c.bounds.Up)
+	}
+	return steady, max(steady, min(burst, 2*steady+largest))
+}
+
+// wanted is a demand of rps for the function.
+func (v *view) wanted(rps float64) Demand {
+	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue}
+}
+
+// bounds is Eq. 1 of one of the function's instances.
+func (v *view) bounds(in Running) Range {
+	return v.engine.settings.bounds(in.Config.Batch, in.Exec, v.SLO, v.Queue)
+}
+
+// total is [R_min, R_max] of a set of instances.
+func (v *view) total(set []Running) Range {
+	var sum Range
+	for _, in := range set {
+		r := v.bounds(in)
+		sum.Low, sum.Up = sum.Low+r.Low, sum.Up+r.Up
+	}
+	return sum
+}
+
+// count is how many instances of the current revision there will be.
+func (v *view) count() int { return len(v.live) + v.started }
+
+// capacity is R_max of the instances that there will be.
+func (v *view) capacity() float64 { return v.total(v.live).Up + v.startedUp }
+
+// remove forgets an instance that is to be stopped.
+func (v *view) remove(id cluster.InstanceID) {
+	is := func(in Running) bool { return in.ID == id }
+	v.live = slices.DeleteFunc(v.live, is)
+	v.old = slices.DeleteFunc(v.old, is)
+}
+
+// wantsFirst reports whether the function has no instance and needs one. A
+// measured load alone is no reason: it lags, and the first request that finds
+// no instance waits.
+func (v *view) wantsFirst() bool {
+	if len(v.live) > 0 || v.retired || v.robbed {
+		return false
+	}
+	return v.Waiting > 0 || v.prewarm || v.floor > 0 || len(v.old) > 0
+}
+
+// mayEvict reports whether the function may take the room of others: only for
+// requests or instances that must be, not for what might be needed.
+func (v *view) mayEvict() bool { return v.Waiting > 0 || v.floor > 0 }
+
+// release stops what is not needed: all of an idle function, what is above
+// Max, and the surplus of case (iii).
+func (p *pass) release(v *view) {
+	if v.idle && v.floor == 0 {
+		v.retired = true
+		for _, in := range slices.Concat(v.live, v.old) {
+			p.stop(v, in, Idle)
+		}
+		return
+	}
+	if v.Max > 0 && len(v.live) > v.Max {
+		for _, in := range v.worstFirst()[:len(v.live)-v.Max] {
+			p.stop(v, in, OverMax)
+		}
+	}
+	if v.memory.settled(p.now, p.engine.settings.Stabilisation) {
+		p.surplus(v)
+	}
+}
+
+// surplus is case (iii): it stops instances until the load is back in the band
+// or the others could not carry it.
+func (p *pass) surplus(v *view) {
+	s := p.engine.settings
+	total := v.total(v.live)
+	under := func() bool {
+		return v.peak < Threshold(total, s.Alpha, s.Reading) && len(v.live) > max(1, v.floor)
+	}
+	if !under() {
+		return
+	}
+	for _, in := range v.worstFirst() {
+		r := v.bounds(in)
+		if total.Up-r.Up < v.peak {
+			continue
+		}
+		total.Low, total.Up = total.Low-r.Low, total.Up-r.Up
+		if p.stop(v, in, Surplus); !under() {
+			return
+		}
+	}
+}
+
+// worstFirst orders the instances by what they carry of the load per resource
+// (the numerator of Eq. 10, capped by the peak), so that a large instance goes
+// first where the load is small, and an inefficient one where it is not.
+func (v *view) worstFirst() []Running {
+	options := v.engine.settings.Options
+	carries := func(in Running) float64 {
+		return min(v.bounds(in).Up, v.peak) / max(options.weigh(in.Config.Resources), 1e-9)
+	}
+	worst := slices.Clone(v.live)
+	slices.SortFunc(worst, func(a, b Running) int {
+		return cmp.Or(
+			cmp.Compare(carries(a), carries(b)),
+			cmp.Compare(options.weigh(b.Config.Resources), options.weigh(a.Config.Resources)),
+			cmp.Compare(v.bounds(a).Up, v.bounds(b).Up),
+			cmp.Compare(a.ID, b.ID),
+		)
+	})
+	return worst
+}
+
+// supersede stops instances of older revisions once the newer ones are ready
+// and carry the load, or have all the instances they may have. Where there is
+// no room for enough of the newer ones, the older ones go one by one.
+func (p *pass) supersede(v *view) {
+	if len(v.old) == 0 || len(v.live) == 0 || v.started > 0 {
+		return
+	}
+	for _, in := range v.live {
+		if in.State != cluster.Ready {
+			return
+		}
+	}
+	switch {
+	case v.short == NoRoom:
+		p.stop(v, v.old[0], Superseded)
+	case v.short == AtLimit, v.capacity() >= v.demand && len(v.live) >= v.floor:
+		for _, in := range slices.Clone(v.old) {
+			p.stop(v, in, Superseded)
+		}
+	}
+}
