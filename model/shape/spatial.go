@@ -67,10 +67,12 @@ func (w window) size(i int, in int64) (int64, error) {
 	if reach < 0 {
 		return 0, fmt.Errorf("kernel %v does not fit into an input of size %d along spatial dimension %d", w.kernel, in, i)
 	}
-	out := reach/stride + 1
-	if w.ceil && reach%stride != 0 && out*stride < in+w.before[i] {
-		// A last window that begins in the padding behind is left out.
-		out++
+	if !w.ceil {
+		return reach/stride + 1, nil
+	}
+	out := (reach+stride-1)/stride + 1
+	if (out-1)*stride >= in+w.before[i] {
+		out-- // a last window that begins in the padding behind is left out
 	}
 	return out, nil
 }

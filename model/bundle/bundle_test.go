@@ -1,0 +1,233 @@
+package bundle
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+func TestPath(t *testing.T) {
+	for image, want := range map[string]string{
+		"mnist":                              "mnist/latest",
+		"mnist:latest":                       "mnist/latest",
+		"mnist:v1.2_a-b":                     "mnist/v1.2_a-b",
+		"team/mnist:2":                       "team/mnist/2",
+		"registry.example.com/team/mnist":    "registry.example.com/team/mnist/latest",
+		"registry.example.com:5000/mnist:v2": "registry.example.com:5000/mnist/v2",
+		"localhost:5000/mnist":               "localhost:5000/mnist/latest",
+	} {
+		if got, err := Path(image); err != nil || got != want {
+			t.Errorf("%q is %q, %v, want %q", image, got, err, want)
+		}
+	}
+}
+
+func TestPathRefuses(t *testing.T) {
+	for _, image := range []string{
+		"", ":", ":v1", "mnist:", "/mnist", "mnist/", "a//b", ".", "..", "../mnist", "a/../../b", "mnist:..", "mnist:../../etc",
+		".hidden", "a/.new-1", `a\b`, "a b", "a\x00b", "a\nb", "~root", "-a", "mnist@sha256:0123", "é", strings.Repeat("a", 256),
+	} {
+		if got, err := Path(image); !errors.Is(err, ErrImage) {
+			t.Errorf("%q is taken as %q, %v", image, got, err)
+		}
+	}
+}
+
+// Whatever the image is called, its directory is strictly below the root.
+func FuzzPath(f *testing.F) {
+	for _, s := range []string{"mnist", "a/b:c", "localhost:5000/x", "../a", "a:b:c", "a/./b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, image string) {
+		path, err := Path(image)
+		if err != nil {
+			return
+		}
+		if !filepath.IsLocal(path) || filepath.Clean(path) != path || !strings.Contains(path, "/") || strings.Contains(path, "..") && strings.Contains("/"+path+"/", "/../") {
+			t.Errorf("%q is %q", image, path)
+		}
+	})
+}
+
+func TestManifest(t *testing.T) {
+	for _, test := range []struct{ text, words string }{
+		{"name: a\nengine: onnx\nmodel: m.onnx\n", ""},
+		{"name: a\nengine: onnx\nmodel: sub/m.onnx\ndescription: b\n", ""},
+		{"", "name is missing"},
+		{"engine: onnx\nmodel: m.onnx\n", "name is missing"},
+		{"name: a\nmodel: m.onnx\n", "engine is missing"},
+		{"name: a\nengine: tensorflow\nmodel: m\n", `engine is "tensorflow"`},
+		{"name: a\nengine: onnx\n", "model is missing"},
+		{"name: a\nengine: onnx\nmodel: ../m.onnx\n", `model is "../m.onnx"`},
+		{"name: a\nengine: onnx\nmodel: /etc/passwd\n", `model is "/etc/passwd"`},
+		{"name: a\nengine: onnx\nmodle: m.onnx\n", "modle"},
+		{"name: [a]\nengine: onnx\nmodel: m.onnx\n", "line 1"},
+		{"name: a\nname: b\n", "name"},
+		{"\tnot yaml", "fields are name"},
+	} {
+		_, err := ParseManifest([]byte(test.text))
+		switch {
+		case test.words == "":
+			if err != nil {
+				t.Errorf("%q: %v", test.text, err)
+			}
+		case !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), test.words):
+			t.Errorf("%q: got %v, want %q", test.text, err, test.words)
+		}
+	}
+}
+
+func identity(t *testing.T) *model.Model {
+	t.Helper()
+	m, err := zoo.Make("identity", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestWriteAndOpen(t *testing.T) {
+	root := t.TempDir()
+	for range 2 { // the second replaces the first
+		written, err := Write(root, "team/one:v1", Manifest{Name: "mine"}, identity(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(root, "team/one:v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *b != *written || b.Dir != filepath.Join(root, "team/one/v1") || b.Name != "mine" || b.Engine != "onnx" || b.Description == "" {
+			t.Errorf("wrote %+v, opened %+v", written, b)
+		}
+		if _, err := model.ReadFile(b.ModelPath()); err != nil {
+			t.Error(err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(root, "team/one"))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	root := t.TempDir()
+	put := func(path, text string) {
+		path = filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const manifest = "name: a\nengine: onnx\nmodel: m.onnx\n"
+	put("bad/latest/bundle.yaml", "engine: onnx\n")
+	put("empty/latest/bundle.yaml", manifest)
+	put("folder/latest/bundle.yaml", manifest)
+	put("folder/latest/m.onnx/x", "")
+	put("secret", "outside every bundle")
+	put("link/latest/bundle.yaml", manifest)
+	if err := os.Symlink(filepath.Join(root, "secret"), filepath.Join(root, "link/latest/m.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(root, "etc")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		image string
+		want  error
+		words string
+	}{
+		{"../x", ErrImage, ".."},
+		{"absent", ErrNotFound, "faas-infer model bundle"},
+		{"bad", ErrManifest, "name is missing"},
+		{"empty", ErrManifest, `no file "m.onnx"`},
+		{"folder", ErrManifest, "is not a file"},
+		{"link", ErrManifest, "m.onnx"},
+		{"etc/x", nil, "escapes"},
+	} {
+		_, err := Open(root, test.image)
+		if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.words) {
+			t.Errorf("%s: got %v, want %v with %q", test.image, err, test.want, test.words)
+		}
+	}
+	if _, err := Open(filepath.Join(root, "nowhere"), "x"); err == nil {
+		t.Error("a root that is not there was opened")
+	}
+}
+
+func TestFile(t *testing.T) {
+	b, err := Write(t.TempDir(), "one", Manifest{}, identity(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.File("model.onnx"); err != nil || got != b.ModelPath() {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, name := range []string{"", ".", "absent.onnx", "../latest/model.onnx", "/etc/passwd"} {
+		if got, err := b.File(name); err == nil {
+			t.Errorf("%q is %s", name, got)
+		}
+	}
+}
+
+func TestWriteKeepsWhatIsThere(t *testing.T) {
+	root := t.TempDir()
+	m := identity(t)
+	if _, err := Write(root, "a:v1", Manifest{}, m); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(root, "a/v1:x", Manifest{}, m); err == nil || !strings.Contains(err.Error(), "inside the bundle") {
+		t.Errorf("a bundle in a bundle: %v", err)
+	}
+	if _, err := Write(root, "b/latest:x", Manifest{}, m); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(root, "b", Manifest{}, m); err == nil || !strings.Contains(err.Error(), "has other things in it") {
+		t.Errorf("a bundle in the place of others: %v", err)
+	}
+	// A bundle that cannot be written leaves the old one.
+	if _, err := WriteFile(root, "a:v1", Manifest{}, filepath.Join(root, "absent.onnx")); err == nil {
+		t.Error("a file that is not there became a bundle")
+	}
+	if _, err := Open(root, "a:v1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWriteFile(t *testing.T) {
+	dir, root := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "m.onnx")
+	p := proto.Clone(identity(t).Proto()).(*onnxpb.ModelProto)
+	p.Graph.Initializer = []*onnxpb.TensorProto{{
+		Name: proto.String("w"), Dims: []int64{4}, DataType: proto.Int32(1), DataLocation: onnxpb.TensorProto_EXTERNAL.Enum(),
+		ExternalData: []*onnxpb.StringStringEntryProto{{Key: proto.String("location"), Value: proto.String("sub/w.bin")}},
+	}}
+	text, err := proto.Marshal(p)
+	if err := errors.Join(err, os.WriteFile(path, text, 0o644), os.Mkdir(filepath.Join(dir, "sub"), 0o755),
+		os.WriteFile(filepath.Join(dir, "sub/w.bin"), make([]byte, 16), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := WriteFile(root, "with/weights", Manifest{}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := model.ReadFile(b.ModelPath()); err != nil {
+		t.Errorf("the weights were not copied: %v", err)
+	}
+
+	p.Graph.Input[0].Type.GetTensorType().Shape.Dim[0].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: 1}
+	text, err = proto.Marshal(p)
+	if err := errors.Join(err, os.WriteFile(path, text, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteFile(root, "fixed", Manifest{}, path); !errors.Is(err, model.ErrNoBatch) {
+		t.Errorf("a model without a batch dimension: %v", err)
+	}
+}
