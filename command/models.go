@@ -35,7 +35,7 @@ func (m *childModels) Hash(file string) (string, error) { return model.ContentHa
 
 // Prepare is control.Models'.
 func (m *childModels) Prepare(ctx context.Context, file string) (string, error) {
-	out, err := m.run(ctx, "instance", "prepare", file, "--dir", m.prepared)
+	out, err := m.run(ctx, "instance", "prepare", "--model", file, "--cache", m.prepared)
 	if err != nil {
 		return "", err
 	}

@@ -35,6 +35,8 @@ mix of instances, and batches requests so that each is answered in time.`,
 		NewInstanceCommand(),
 		NewModelCommand(),
 		NewProfileCommand(),
+		NewUpCommand(),
+		NewProviderCommand(),
 		NewLoadCommand(),
 	)
 	return root

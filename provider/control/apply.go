@@ -21,7 +21,19 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 		Bundle: fn.bundle, Model: fn.prepared, Env: fn.Deployment.EnvVars,
 	}
 	c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
+	var before []<-chan struct{}
+	for _, id := range s.After {
+		if in, ok := c.instances[id]; ok {
+			before = append(before, in.gone)
+		}
+	}
 	c.loops.Go(func() {
+		for _, gone := range before {
+			select {
+			case <-gone:
+			case <-c.ctx.Done():
+			}
+		}
 		if _, err := c.options.Backend.Start(c.ctx, spec); err != nil {
 			c.observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error()})
 		}
@@ -120,6 +132,7 @@ func (c *Controller) gone(in *instance) {
 	fn := in.function
 	delete(fn.instances, in.ID)
 	delete(c.instances, in.ID)
+	close(in.gone)
 	fn.dispatcher.Forget(in.ID)
 	if in.retiring {
 		return

@@ -6,20 +6,20 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
-	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -76,25 +76,17 @@ type Options struct {
 	ProfileKey string
 }
 
-// Function is what is to be served.
-type Function struct {
-	// Name is the full name, "name.namespace".
-	Name       string
-	Deployment types.FunctionDeployment
-	Inference  annotation.Inference
-	Revision   uint64
-	// Replicas is the number of instances to keep at least, as set by the
-	// scale route.
-	Replicas uint64
-}
-
-// Status is what there is to say of a function.
-type Status struct {
+// Description is all that there is to say of a function.
+type Description struct {
 	// Instances are those that exist; Ready counts those that serve.
 	Instances []cluster.Instance
 	Ready     int
 	// Cold counts the requests that found no ready instance.
 	Cold uint64
+	// Wanted is the number of instances that are kept even without load.
+	Wanted uint64
+	// Measured says that the model's times are known.
+	Measured bool
 	// Problem is why the function cannot be served now, "" if it can.
 	Problem string
 }
@@ -166,17 +158,25 @@ func (c *Controller) Wake() {
 // ErrAbsent is returned for a function that is not deployed.
 var ErrAbsent = errors.New("no such function")
 
-// Deploy adds a function or changes it, and returns its dispatcher. What can be
-// seen of its model is checked before anything changes; measuring it goes on in
-// the background. A new revision keeps the instances of the old one serving
-// until its own are ready.
-func (c *Controller) Deploy(ctx context.Context, f Function) (*dispatch.Dispatcher, error) {
+// refusal is an error of the deployment's own making.
+type refusal struct{ error }
+
+// HTTPStatus is 400.
+func (refusal) HTTPStatus() int { return http.StatusBadRequest }
+
+// Unwrap returns what was found.
+func (r refusal) Unwrap() error { return r.error }
+
+// Deploy implements [provider.Controller]. What can be seen of the model is
+// checked before anything changes; measuring it goes on in the background. A new
+// revision keeps the instances of the old one serving until its own are ready.
+func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	bundle, file, err := c.options.Bundles.Model(f.Deployment.Image, f.Inference.Model)
 	if err != nil {
-		return nil, err
+		return nil, refusal{err}
 	}
 	if err := c.options.Models.Check(ctx, file); err != nil {
-		return nil, err
+		return nil, refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +189,7 @@ func (c *Controller) Deploy(ctx context.Context, f Function) (*dispatch.Dispatch
 	} else if err := fn.reconfigure(c, f); err != nil {
 		return nil, err
 	}
-	fn.Function, fn.bundle = f, bundle
+	fn.Function, fn.bundle, fn.replicas = f, bundle, f.Replicas
 	fn.preparing++
 	c.loops.Go(func() { c.prepare(fn, f, file) })
 	c.claim(fn)
@@ -197,14 +197,13 @@ func (c *Controller) Deploy(ctx context.Context, f Function) (*dispatch.Dispatch
 	return fn.dispatcher, nil
 }
 
-// Remove retires a function: it takes nothing more, what waits is answered, and
-// its instances are stopped.
-func (c *Controller) Remove(name string) error {
+// Remove implements [provider.Controller].
+func (c *Controller) Remove(_ context.Context, name string) error {
 	c.mu.Lock()
 	fn, ok := c.functions[name]
 	if !ok {
 		c.mu.Unlock()
-		return fmt.Errorf("%s: %w", name, ErrAbsent)
+		return nil
 	}
 	delete(c.functions, name)
 	fn.removed = true
@@ -218,7 +217,8 @@ func (c *Controller) Remove(name string) error {
 	return nil
 }
 
-// Scale sets how many instances a function keeps at least.
+// Scale implements [provider.Controller]. To 0 retires all instances; the next
+// request undoes it.
 func (c *Controller) Scale(name string, replicas uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,28 +226,46 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	if !ok {
 		return fmt.Errorf("%s: %w", name, ErrAbsent)
 	}
-	fn.Replicas = replicas
+	fn.replicas = replicas
 	fn.scaledToZero = replicas == 0
 	c.Wake()
 	return nil
 }
 
-// Status tells what runs of a function; false if it is not deployed.
-func (c *Controller) Status(name string) (Status, bool) {
+// Status implements [provider.Controller].
+func (c *Controller) Status(name string) (provider.Status, bool) {
+	d, ok := c.Describe(name)
+	if !ok {
+		return provider.Status{}, false
+	}
+	s := provider.Status{Replicas: max(uint64(len(d.Instances)), d.Wanted), AvailableReplicas: uint64(d.Ready)}
+	for _, in := range d.Instances {
+		if used, err := c.options.Backend.Usage(c.ctx, in.ID); err == nil {
+			s.Usage = s.Usage.Add(used)
+		}
+	}
+	return s, true
+}
+
+// Describe tells what runs of a function; false if it is not deployed.
+func (c *Controller) Describe(name string) (Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return Status{}, false
+		return Description{}, false
 	}
-	s := Status{Problem: fn.problem, Cold: fn.dispatcher.Stats().Cold}
+	d := Description{Problem: cmp.Or(fn.problem, fn.unplaced), Cold: fn.dispatcher.Stats().Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
 	for _, in := range fn.sorted() {
-		s.Instances = append(s.Instances, in.Instance)
-		if in.State == cluster.Ready && !in.retiring {
-			s.Ready++
+		if in.retiring {
+			continue
+		}
+		d.Instances = append(d.Instances, in.Instance)
+		if in.State == cluster.Ready {
+			d.Ready++
 		}
 	}
-	return s, true
+	return d, true
 }
 
 // Close stops every instance and waits until nothing of them is left, or ctx

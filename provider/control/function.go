@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -18,14 +18,14 @@ import (
 
 // function is a deployed function with everything that runs for it.
 type function struct {
-	Function
+	*provider.Function
 	// bundle is the bundle's directory, prepared the directory that instances
 	// load; it is set with profile.
 	bundle, prepared string
-	dispatcher   *dispatch.Dispatcher
-	metrics      *metrics.FunctionMetrics
-	meter        meter
-	instances    map[cluster.InstanceID]*instance
+	dispatcher       *dispatch.Dispatcher
+	metrics          *metrics.FunctionMetrics
+	meter            meter
+	instances        map[cluster.InstanceID]*instance
 
 	// profile and candidates are nil until the model has been measured.
 	profile    *profiler.Profile
@@ -33,10 +33,20 @@ type function struct {
 	// preparing counts the measurements under way.
 	preparing int
 	problem   string
+	// unplaced is why it has too few instances, "" if it has enough; shown
+	// are the configs that the metrics hold a count of.
+	unplaced string
+	shown    map[string]int
 
-	removed bool
+	// replicas is how many instances are kept even without load.
+	replicas uint64
+	removed  bool
 	// scaledToZero: the scale route asked for none; a request undoes it.
 	scaledToZero bool
+	// arrivals is the counter at the last look; lastActive is when there was
+	// last a request.
+	arrivals   uint64
+	lastActive time.Time
 	// failures counts instances in a row that never became ready; notBefore
 	// is when the next may be started.
 	failures  int
@@ -49,14 +59,16 @@ type instance struct {
 	function *function
 	exec     time.Duration
 	retiring bool
+	// gone is closed when nothing of it is left.
+	gone chan struct{}
 }
 
-func (c *Controller) newFunction(f Function) (*function, error) {
+func (c *Controller) newFunction(f *provider.Function) (*function, error) {
 	policy, err := c.policy(f)
 	if err != nil {
 		return nil, err
 	}
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}}
+	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, lastActive: time.Now()}
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: policy, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
 		Recorder: fn.metrics, OnCold: c.Wake,
@@ -65,13 +77,18 @@ func (c *Controller) newFunction(f Function) (*function, error) {
 	return fn, nil
 }
 
-func (c *Controller) policy(f Function) (batching.Policy, error) {
-	return batching.New(cmp.Or(f.Inference.Policy, c.options.Policy), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
+// policyName is the batching policy of a function.
+func (c *Controller) policyName(f *provider.Function) string {
+	return cmp.Or(f.Inference.Policy, c.options.Policy)
+}
+
+func (c *Controller) policy(f *provider.Function) (batching.Policy, error) {
+	return batching.New(c.policyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
 }
 
 // reconfigure takes over what a new deployment changes of the batching.
-func (fn *function) reconfigure(c *Controller, f Function) error {
-	if f.Inference.Policy == fn.Inference.Policy && f.Inference.SLO == fn.Inference.SLO && f.Inference.MaxBatch == fn.Inference.MaxBatch {
+func (fn *function) reconfigure(c *Controller, f *provider.Function) error {
+	if c.policyName(f) == c.policyName(fn.Function) && f.Inference.SLO == fn.Inference.SLO && f.Inference.MaxBatch == fn.Inference.MaxBatch {
 		return nil
 	}
 	policy, err := c.policy(f)
@@ -92,7 +109,7 @@ func (fn *function) sorted() []*instance {
 }
 
 // prepare finds or measures the model's profile and makes candidates of it.
-func (c *Controller) prepare(fn *function, f Function, file string) {
+func (c *Controller) prepare(fn *function, f *provider.Function, file string) {
 	prepared, profile, err := c.profile(f, file)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +132,7 @@ func (c *Controller) prepare(fn *function, f Function, file string) {
 
 // profile returns the model's profile from the store, or measures it. A batch
 // that takes longer than the SLO is of no use, so it is not measured.
-func (c *Controller) profile(f Function, file string) (prepared string, p *profiler.Profile, err error) {
+func (c *Controller) profile(f *provider.Function, file string) (prepared string, p *profiler.Profile, err error) {
 	hash, err := c.options.Models.Hash(file)
 	if err != nil {
 		return "", nil, err
@@ -142,7 +159,7 @@ const smallestShare = 250
 // candidates lists the configs that the function's instances may have: the
 // measured batch sizes on a quarter, a half and all of 1, 2, 4, … cores. A CPU
 // limit of the deployment bounds the share, a memory limit is the instance's.
-func (c *Controller) candidates(f Function, p *profiler.Profile) []scaling.Candidate {
+func (c *Controller) candidates(f *provider.Function, p *profiler.Profile) []scaling.Candidate {
 	shares := []int{smallestShare, 2 * smallestShare}
 	for _, threads := range p.Threads() {
 		shares = append(shares, 1000*threads)
@@ -157,7 +174,11 @@ func (c *Controller) candidates(f Function, p *profiler.Profile) []scaling.Candi
 	if memory == 0 {
 		memory = memoryLimit(p.Memory)
 	}
-	return scaling.Candidates(p.Candidates(shares, f.Inference.MaxBatch, memory))
+	largest := f.Inference.MaxBatch
+	if c.policyName(f) == batching.OneToOneName {
+		largest = 1
+	}
+	return scaling.Candidates(p.Candidates(shares, largest, memory))
 }
 
 // memoryLimit is what an instance may use where the deployment does not say:
@@ -176,6 +197,10 @@ func (c *Controller) claim(fn *function) {
 			continue
 		}
 		delete(c.known, id)
+		if len(fn.profile.Table(in.Config.Batch, in.Config.CPU)) == 0 {
+			c.loops.Go(func() { c.stop(id) })
+			continue // Its config is not among those that were measured.
+		}
 		c.adopt(fn, in)
 		c.options.Logger.Info().Str("function", fn.Name).Str("instance", string(id)).Msg("took over a running instance")
 		if in.State == cluster.Ready {
@@ -187,7 +212,7 @@ func (c *Controller) claim(fn *function) {
 // adopt keeps an instance under its function.
 func (c *Controller) adopt(fn *function, in cluster.Instance) {
 	exec, _ := fn.profile.ExecTime(in.Config.Batch, in.Config.CPU)
-	kept := &instance{Instance: in, function: fn, exec: exec}
+	kept := &instance{Instance: in, function: fn, exec: exec, gone: make(chan struct{})}
 	fn.instances[in.ID] = kept
 	c.instances[in.ID] = kept
 }

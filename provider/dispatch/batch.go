@@ -6,6 +6,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // batch is what one exchange carries.
@@ -87,7 +88,7 @@ func (d *Dispatcher) lost(b *batch, own *call, cause error) signal {
 	d.release(b.instance, now)
 	for _, c := range b.calls {
 		if c.retried || d.closed || !now.Before(c.deadline) {
-			d.options.Recorder.ObserveDrop("instance_lost")
+			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.signal <- signal{err: ErrInstanceLost}
 			continue
 		}

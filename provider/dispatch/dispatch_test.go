@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // echo is an instance that answers every member with its own body.
@@ -83,8 +84,8 @@ type record struct{ batches, queued, misses, drops atomic.Int64 }
 
 func (r *record) ObserveBatch(int, time.Duration) { r.batches.Add(1) }
 func (r *record) ObserveQueue(time.Duration)      { r.queued.Add(1) }
-func (r *record) ObserveMiss()                    { r.misses.Add(1) }
-func (r *record) ObserveDrop(string)              { r.drops.Add(1) }
+func (r *record) AddMiss()                        { r.misses.Add(1) }
+func (r *record) AddDrop(metrics.Reason)          { r.drops.Add(1) }
 
 func times(b int, t time.Duration) []time.Duration {
 	out := make([]time.Duration, b)

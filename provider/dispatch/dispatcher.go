@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // Recorder takes a function's measurements. Its methods are on the request's
@@ -27,11 +28,10 @@ type Recorder interface {
 	ObserveBatch(size int, exec time.Duration)
 	// ObserveQueue: a request waited for d before its batch was sent.
 	ObserveQueue(d time.Duration)
-	// ObserveMiss: a request was answered later than its SLO.
-	ObserveMiss()
-	// ObserveDrop: a request was not executed: "late", "cold", "queue_full",
-	// "instance_lost" or "closed".
-	ObserveDrop(reason string)
+	// AddMiss: a request was answered later than its SLO.
+	AddMiss()
+	// AddDrop: a request was answered without being executed.
+	AddDrop(reason metrics.Reason)
 }
 
 // Options configure a dispatcher.
@@ -149,11 +149,11 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		d.options.Recorder.ObserveDrop("closed")
+		d.options.Recorder.AddDrop(metrics.Closed)
 		return nil, ErrClosed
 	}
 	if d.options.QueueLimit > 0 && d.policy.Waiting() >= d.options.QueueLimit {
-		d.options.Recorder.ObserveDrop("queue_full")
+		d.options.Recorder.AddDrop(metrics.QueueFull)
 		return nil, ErrQueueFull
 	}
 	c.slo = d.options.SLO
@@ -175,7 +175,7 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 		s = d.lead(s.lead, c)
 	}
 	if s.err == nil && time.Since(c.arrived) > c.slo {
-		d.options.Recorder.ObserveMiss()
+		d.options.Recorder.AddMiss()
 	}
 	return s.response, s.err
 }
@@ -226,14 +226,14 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 func (d *Dispatcher) reject(id batching.RequestID) {
 	c := d.calls[id]
 	delete(d.calls, id)
-	err, reason := ErrLate, "late"
+	err, reason := ErrLate, metrics.Late
 	switch {
 	case c.retried:
-		err, reason = ErrInstanceLost, "instance_lost"
+		err, reason = ErrInstanceLost, metrics.InstanceLost
 	case c.cold && d.ready() == 0:
-		err, reason = ErrCold, "cold"
+		err, reason = ErrCold, metrics.NoInstance
 	}
-	d.options.Recorder.ObserveDrop(reason)
+	d.options.Recorder.AddDrop(reason)
 	c.signal <- signal{err: err}
 }
 

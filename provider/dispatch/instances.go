@@ -6,6 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // Up makes an instance available that listens at network and address (net.Dial's
@@ -142,7 +143,7 @@ func (d *Dispatcher) Close() {
 	for id, c := range d.calls {
 		if d.policy.Cancel(now, id) {
 			delete(d.calls, id)
-			d.options.Recorder.ObserveDrop("closed")
+			d.options.Recorder.AddDrop(metrics.Closed)
 			c.signal <- signal{err: ErrClosed}
 		}
 	}

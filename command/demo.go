@@ -1,0 +1,194 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// drive loads the functions through the gateway and prints how they answered.
+func (f *upFlags) drive(ctx context.Context, s *runningProvider, functions []stackFunction, out io.Writer) error {
+	targets := make([]load.Target, len(functions))
+	for i, fn := range functions {
+		t, err := f.target(ctx, fn)
+		if err != nil {
+			return err
+		}
+		if t.Rate, err = f.rate(i, len(functions)); err != nil {
+			return err
+		}
+		targets[i] = t
+	}
+	before := s.counts()
+	ran, err := load.Run(ctx, load.Options{Targets: targets, Duration: f.duration, Seed: 1, Progress: os.Stderr})
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	after := s.counts()
+	rows := make([]demoRow, len(functions))
+	for i, fn := range functions {
+		d, _ := s.controller.Describe(fn.full())
+		rows[i] = demoRow{TargetResult: ran.Targets[i], instances: configs(d.Instances),
+			counts: after[fn.full()].less(before[fn.full()])}
+		rows[i].coldStarts = after[fn.full()].coldStarts
+	}
+	if f.json {
+		return demoReport(rows).JSON(out)
+	}
+	return demoTable(out, rows)
+}
+
+// target is a function behind the gateway, with random inputs of the shapes
+// that it asks for.
+func (f *upFlags) target(ctx context.Context, fn stackFunction) (load.Target, error) {
+	url := gatewayURL + "/function/" + fn.Service
+	inputs, err := load.Metadata(ctx, http.DefaultClient, url, fn.Service)
+	if err != nil {
+		return load.Target{}, fmt.Errorf("%s: %w", fn.Service, err)
+	}
+	var bodies [][]byte
+	var length int
+	for seed := range uint64(16) {
+		body, n, err := load.BinaryBody(inputs, 1, seed)
+		if err != nil {
+			return load.Target{}, fmt.Errorf("%s: %w", fn.Service, err)
+		}
+		bodies, length = append(bodies, body), n
+	}
+	header := http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
+	return load.Target{Name: fn.Service, URL: url, Header: header, Body: load.Cycle(bodies...), Arrivals: load.Poisson, SLO: fn.slo()}, nil
+}
+
+func (f *upFlags) rate(i, n int) (float64, error) {
+	switch len(f.rates) {
+	case 1:
+		return f.rates[0], nil
+	case n:
+		return f.rates[i], nil
+	}
+	return 0, fmt.Errorf("--rate gives %d rates for %d functions: give one, or one for each", len(f.rates), n)
+}
+
+// demoRow is one function's line.
+type demoRow struct {
+	load.TargetResult
+	counts
+	instances string
+}
+
+// configs sums up instances as "1 × ⟨8,1000m,0%⟩, 2 × ⟨4,500m,0%⟩".
+func configs(instances []cluster.Instance) string {
+	count := map[string]int{}
+	var order []string
+	for _, in := range instances {
+		c := in.Config.String()
+		if count[c]++; count[c] == 1 {
+			order = append(order, c)
+		}
+	}
+	slices.Sort(order)
+	for i, c := range order {
+		order[i] = fmt.Sprintf("%d × %s", count[c], c)
+	}
+	if len(order) == 0 {
+		return "none"
+	}
+	return strings.Join(order, ", ")
+}
+
+func demoTable(out io.Writer, rows []demoRow) error {
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "function\toffered/s\tachieved/s\tp50 ms\tp95 ms\tp99 ms\tSLO ms\twithin SLO\tmean batch\tcold starts\tinstances ⟨b,c,g⟩")
+	for _, r := range rows {
+		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.2f %%\t%.2f\t%d\t%s\n", r.Name, r.Offered, r.Achieved,
+			milliseconds(r.Latency.P50), milliseconds(r.Latency.P95), milliseconds(r.Latency.P99), milliseconds(r.SLO),
+			100*r.WithinSLO, r.meanBatch(), r.coldStarts, r.instances)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if r.FirstError != nil {
+			fmt.Fprintf(out, "%s: %v\n", r.Name, r.FirstError)
+		}
+		if r.Lagged() {
+			fmt.Fprintf(out, "%s: the load generator lagged behind its schedule by up to %.1f ms; the latencies include that\n", r.Name, milliseconds(r.Lag.Max))
+		}
+	}
+	fmt.Fprintf(out, "%s, %s\n", report.Machine(), time.Now().Format(time.DateOnly))
+	return nil
+}
+
+func demoReport(rows []demoRow) *report.Report {
+	r := report.New("up --demo", time.Now())
+	for _, row := range rows {
+		row.AddTo(r, row.Name+".")
+		r.Add(row.Name+".mean_batch", row.meanBatch(), "requests", "")
+		r.Add(row.Name+".cold_starts", float64(row.coldStarts), "instances", "since the provider started")
+		r.Add(row.Name+".instances", float64(strings.Count(row.instances, "⟨")), "configs", row.instances)
+	}
+	return r
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// counts are what the metrics hold of a function.
+type counts struct {
+	batches, batched, coldStarts uint64
+}
+
+func (c counts) less(o counts) counts {
+	return counts{c.batches - o.batches, c.batched - o.batched, c.coldStarts - o.coldStarts}
+}
+
+func (c counts) meanBatch() float64 {
+	if c.batches == 0 {
+		return 0
+	}
+	return float64(c.batched) / float64(c.batches)
+}
+
+// counts reads the provider's own metrics, by full name.
+func (s *runningProvider) counts() map[string]counts {
+	out := map[string]counts{}
+	families, err := s.registry.Gather()
+	if err != nil {
+		s.log.Error().Err(err).Msg("gather metrics")
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			name := label(m, "function")
+			c := out[name]
+			switch family.GetName() {
+			case "faas_infer_batch_size":
+				c.batches, c.batched = m.GetHistogram().GetSampleCount(), uint64(m.GetHistogram().GetSampleSum())
+			case "faas_infer_cold_start_duration_seconds":
+				c.coldStarts = m.GetHistogram().GetSampleCount()
+			}
+			out[name] = c
+		}
+	}
+	return out
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,138 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	sdk "github.com/openfaas/go-sdk"
+	"github.com/openfaas/go-sdk/stack"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// stackFunction is one function of a stack.yml, as faas-cli would deploy it.
+type stackFunction struct{ types.FunctionDeployment }
+
+// full is its full name.
+func (f stackFunction) full() string { return provider.FullName(f.Service, f.Namespace) }
+
+// slo is the objective that its annotations or labels give, 0 if none can be
+// read; deploying says what is wrong.
+func (f stackFunction) slo() time.Duration {
+	inference, err := annotation.Parse(f.FunctionDeployment)
+	if err != nil {
+		return 0
+	}
+	return inference.SLO
+}
+
+// readStack reads a stack.yml with faas-cli's own parser, by name.
+func readStack(file string) ([]stackFunction, error) {
+	services, err := stack.ParseYAMLFile(file, "", "", true)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	if services == nil || len(services.Functions) == 0 {
+		return nil, fmt.Errorf("%s names no functions", file)
+	}
+	var out []stackFunction
+	for name, f := range services.Functions {
+		d := types.FunctionDeployment{
+			Service: name, Image: f.Image, Namespace: f.Namespace, EnvProcess: f.FProcess, EnvVars: f.Environment,
+			Secrets: f.Secrets, Labels: f.Labels, Annotations: f.Annotations, ReadOnlyRootFilesystem: f.ReadOnlyRootFilesystem,
+		}
+		if d.Namespace == "" {
+			d.Namespace = provider.DefaultNamespace
+		}
+		if f.Constraints != nil {
+			d.Constraints = *f.Constraints
+		}
+		if f.Limits != nil {
+			d.Limits = &types.FunctionResources{Memory: f.Limits.Memory, CPU: f.Limits.CPU}
+		}
+		if f.Requests != nil {
+			d.Requests = &types.FunctionResources{Memory: f.Requests.Memory, CPU: f.Requests.CPU}
+		}
+		out = append(out, stackFunction{d})
+	}
+	slices.SortFunc(out, func(a, b stackFunction) int { return strings.Compare(a.Service, b.Service) })
+	return out, nil
+}
+
+// makeBundles makes the bundles that are absent and whose images name an
+// architecture of the zoo.
+func makeBundles(functions []stackFunction, root string, log io.Writer) error {
+	for _, f := range functions {
+		_, err := bundle.Open(root, f.Image)
+		if err == nil || !errors.Is(err, bundle.ErrNotFound) {
+			continue // What else is wrong, deploying says.
+		}
+		name, _, _ := strings.Cut(f.Image, ":")
+		m, err := zoo.Make(name, 1)
+		if err != nil {
+			continue // Not an architecture of the zoo: deploying says what is absent.
+		}
+		fmt.Fprintf(log, "making the bundle %s with random weights\n", f.Image)
+		if _, err := bundle.Write(root, f.Image, bundle.Manifest{}, m); err != nil {
+			return fmt.Errorf("bundle %s: %w", f.Image, err)
+		}
+	}
+	return nil
+}
+
+// deploy deploys the functions through the gateway as faas-cli does: an update
+// first, and where there is nothing to update, a deployment.
+func deploy(ctx context.Context, functions []stackFunction, user, password string) error {
+	address, err := url.Parse(gatewayURL)
+	if err != nil {
+		return err
+	}
+	client := sdk.NewClient(address, &sdk.BasicAuth{Username: user, Password: password}, http.DefaultClient)
+	for _, f := range functions {
+		status, err := client.Update(ctx, f.FunctionDeployment)
+		if status == http.StatusNotFound {
+			_, err = client.Deploy(ctx, f.FunctionDeployment)
+		}
+		if err != nil {
+			return fmt.Errorf("deploy %s: %w", f.Service, err)
+		}
+	}
+	return nil
+}
+
+// awaitMeasured waits until the times of all functions' models are known.
+func (s *runningProvider) awaitMeasured(ctx context.Context, functions []stackFunction) error {
+	for _, f := range functions {
+		for {
+			d, ok := s.controller.Describe(f.full())
+			if !ok {
+				return fmt.Errorf("%s was removed", f.Service)
+			}
+			if d.Measured {
+				break
+			}
+			if d.Problem != "" {
+				return fmt.Errorf("%s: %s", f.Service, d.Problem)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case err := <-s.served:
+				return fmt.Errorf("HTTP server: %w", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

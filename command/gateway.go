@@ -1,0 +1,151 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// The stock gateway's ports; it has no setting for them.
+const (
+	gatewayAddress        = "127.0.0.1:8080"
+	gatewayMetricsAddress = "127.0.0.1:8082"
+	gatewayURL            = "http://" + gatewayAddress
+	gatewayVersion        = "0.27.14"
+)
+
+// gateway is the stock OpenFaaS gateway as a child process.
+type gateway struct {
+	process *exec.Cmd
+	exited  chan struct{}
+	err     error
+}
+
+// gatewayDir is where scripts/gateway.sh puts the gateway.
+func gatewayDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("where the gateway is: %w; set XDG_CACHE_HOME", err)
+	}
+	dir := filepath.Join(cache, "faas-infer", "gateway", gatewayVersion)
+	if _, err := os.Stat(filepath.Join(dir, "gateway")); err != nil {
+		return "", fmt.Errorf("the OpenFaaS gateway has not been built: %w; run make gateway", err)
+	}
+	return dir, nil
+}
+
+// basicAuth makes sure that dir holds a user and a password for the gateway and
+// the provider, and returns them.
+func basicAuth(dir string) (user, password string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", fmt.Errorf("credentials: %w", err)
+	}
+	file := filepath.Join(dir, "basic-auth-password")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		var b [16]byte
+		rand.Read(b[:])
+		text = []byte(hex.EncodeToString(b[:]))
+		err = errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(filepath.Join(dir, "basic-auth-user"), []byte("admin"), 0o600))
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("credentials: %w", err)
+	}
+	return "admin", strings.TrimSpace(string(text)), nil
+}
+
+// startGateway starts the gateway before a provider at providerAddress and
+// waits until it answers.
+func startGateway(ctx context.Context, providerAddress, secrets, logFile string) (*gateway, error) {
+	dir, err := gatewayDir()
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range []string{gatewayAddress, gatewayMetricsAddress} {
+		probe, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("the gateway needs port %s, which it cannot change: %w; stop what listens there", address, err)
+		}
+		probe.Close()
+	}
+	host, port, err := net.SplitHostPort(providerAddress)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("gateway's log: %w", err)
+	}
+	defer log.Close()
+	g := &gateway{process: exec.Command(filepath.Join(dir, "gateway")), exited: make(chan struct{})}
+	g.process.Dir, g.process.Stdout, g.process.Stderr = dir, log, log
+	g.process.Env = append(os.Environ(),
+		"functions_provider_url=http://"+providerAddress+"/", "direct_functions=false", "scale_from_zero=false",
+		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=true", "secret_mount_path="+secrets,
+		"function_namespace="+provider.DefaultNamespace, "read_timeout=65s", "write_timeout=65s", "upstream_timeout=60s")
+	// It must not outlive this process, however that ends.
+	g.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := g.process.Start(); err != nil {
+		return nil, fmt.Errorf("start the gateway: %w", err)
+	}
+	go func() {
+		g.err = g.process.Wait()
+		close(g.exited)
+	}()
+	if err := g.await(ctx); err != nil {
+		g.stop()
+		return nil, fmt.Errorf("%w; its log is %s", err, logFile)
+	}
+	return g, nil
+}
+
+// await returns when the gateway answers.
+func (g *gateway) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, gatewayURL+"/healthz", nil)
+		if err != nil {
+			return err
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the gateway does not answer: %w", ctx.Err())
+		case <-g.exited:
+			return fmt.Errorf("the gateway exited: %w", g.err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends the gateway's process.
+func (g *gateway) stop() {
+	_ = g.process.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-g.exited:
+		return
+	case <-time.After(time.Second):
+		// It waits for idle connections for a long time; nothing of ours is
+		// in flight any more.
+	}
+	_ = g.process.Process.Kill()
+	<-g.exited
+}

@@ -1,0 +1,59 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// NewProviderCommand returns "faas-infer provider".
+func NewProviderCommand() *cobra.Command {
+	var f providerFlags
+	c := &cobra.Command{
+		Use:   "provider",
+		Short: "Run the OpenFaaS provider on this machine, for a gateway that runs elsewhere",
+		Long: `provider serves the OpenFaaS provider interface: point a gateway's
+functions_provider_url (with its trailing slash) at it. It keeps its functions
+over restarts. Killed and started again, it finds its running instances and takes
+them over; on SIGTERM it finishes what is in flight and stops them.`,
+		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
+  faas-infer provider --bundles bundles --listen 127.0.0.1:8081
+  curl http://127.0.0.1:8081/healthz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.start(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s.log.Info().Str("address", s.listener.Addr().String()).Str("state", f.state).Str("bundles", f.bundles).Msg("serving")
+			select {
+			case <-cmd.Context().Done():
+				return s.stop()
+			case err := <-s.served:
+				return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop())
+			}
+		},
+	}
+	f.register(c.Flags())
+	return c
+}
+
+// logWriter is standard error, in colour on a terminal.
+func logWriter() io.Writer {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
+	}
+	return os.Stderr
+}
+
+// functionName is a full name without its namespace.
+func functionName(full string) string {
+	name, _, _ := strings.Cut(full, ".")
+	return name
+}

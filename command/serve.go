@@ -1,0 +1,261 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/openfaas/faas-provider/auth"
+	"github.com/openfaas/faas-provider/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local"
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// providerFlags are the flags of everything that runs a provider.
+type providerFlags struct {
+	listen, state, bundles, prepared, secrets string
+	policy                                    string
+	keepAlive, coldWait, drain                time.Duration
+	queueLimit                                int
+	maxBody                                   int64
+	cores                                     []int
+	noCgroups                                 bool
+	logLevel                                  string
+}
+
+func (f *providerFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
+	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
+	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
+	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
+	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: one-to-one, infless or shared")
+	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances")
+	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long beyond its SLO a request may wait for a first instance")
+	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
+	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "largest request body in bytes; a larger one gets 413")
+	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
+	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
+	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+// complete fills in the defaults that depend on the environment.
+func (f *providerFlags) complete() error {
+	if f.state == "" {
+		home := os.Getenv("XDG_STATE_HOME")
+		if home == "" {
+			user, err := os.UserHomeDir()
+			if err != nil {
+				return fmt.Errorf("where to keep state: %w; give --state", err)
+			}
+			home = filepath.Join(user, ".local", "state")
+		}
+		f.state = filepath.Join(home, "faas-infer")
+	}
+	var err error
+	if f.state, err = filepath.Abs(f.state); err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	if f.bundles == "" {
+		f.bundles = filepath.Join(f.state, "bundles")
+	}
+	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
+		return fmt.Errorf("--bundles: %w", err)
+	}
+	if f.prepared, err = preparedDir(f.prepared); err != nil {
+		return err
+	}
+	switch {
+	case f.keepAlive < 0 || f.coldWait < 0 || f.drain < 0:
+		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
+	case f.queueLimit < 1 || f.maxBody < 1:
+		return errors.New("--queue-limit and --max-body must be at least 1")
+	}
+	return batching.CheckName(f.policy)
+}
+
+// runningProvider is a provider that serves.
+type runningProvider struct {
+	flags      *providerFlags
+	log        zerolog.Logger
+	store      *store.Store
+	backend    *local.Backend
+	controller *control.Controller
+	metrics    *metrics.Metrics
+	registry   *prometheus.Registry
+	provider   *provider.Server
+	http       *http.Server
+	listener   net.Listener
+	stopRun    context.CancelFunc
+	ran        chan struct{}
+	served     chan error
+}
+
+// logger writes lines for people on a terminal and JSON elsewhere.
+func (f *providerFlags) logger() (zerolog.Logger, error) {
+	level, err := zerolog.ParseLevel(f.logLevel)
+	if err != nil {
+		return zerolog.Nop(), fmt.Errorf("--log-level %q: it is debug, info, warn or error", f.logLevel)
+	}
+	return zerolog.New(logWriter()).Level(level).With().Timestamp().Logger(), nil
+}
+
+// start opens everything, takes over what an earlier provider left running, and
+// serves.
+func (f *providerFlags) start(ctx context.Context) (s *runningProvider, err error) {
+	if err := f.complete(); err != nil {
+		return nil, err
+	}
+	s = &runningProvider{flags: f}
+	defer func() {
+		if err != nil {
+			s.closeParts()
+		}
+	}()
+	if s.log, err = f.logger(); err != nil {
+		return nil, err
+	}
+	credentials, err := f.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
+		return nil, fmt.Errorf("--listen: %w; is a provider running already?", err)
+	}
+	if s.store, err = store.Open(filepath.Join(f.state, "faas-infer.db")); err != nil {
+		return nil, err
+	}
+	s.registry = prometheus.NewRegistry()
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics = metrics.New(s.registry)
+	if s.backend, err = local.New(ctx, f.backendOptions(s.log)); err != nil {
+		return nil, err
+	}
+	if s.controller, err = control.New(ctx, f.controlOptions(s)); err != nil {
+		return nil, err
+	}
+	s.provider = provider.New(provider.Options{
+		Store: s.store, Controller: s.controller, Metrics: s.metrics, Gatherer: s.registry, Credentials: credentials,
+		MaxBody: f.maxBody, Version: types.VersionInfo{Release: "dev", SHA: report.Commit}, Logger: s.log,
+	})
+	if err := s.provider.Restore(ctx); err != nil {
+		return nil, err
+	}
+	s.run()
+	return s, nil
+}
+
+func (f *providerFlags) credentials() (*auth.BasicAuthCredentials, error) {
+	if f.secrets == "" {
+		return nil, nil
+	}
+	return provider.Credentials(f.secrets)
+}
+
+func (f *providerFlags) backendOptions(log zerolog.Logger) local.Options {
+	return local.Options{
+		Dir: filepath.Join(f.state, "local"), Command: instanceCommand, Cores: f.cores, PinCPUs: true, NoCgroups: f.noCgroups, Logger: log,
+	}
+}
+
+// instanceCommand is how the local backend starts an instance: this program's
+// own instance subcommand.
+func instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	argv = []string{self, "instance", "--prepared", spec.Model, "--name", functionName(spec.Function),
+		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
+		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--listen", "unix://" + socket}
+	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return argv, env
+}
+
+func (f *providerFlags) controlOptions(s *runningProvider) control.Options {
+	return control.Options{
+		Backend: s.backend, Engine: scaling.New(scaling.DefaultSettings()), Cold: coldstart.NewFixed(f.keepAlive),
+		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Metrics: s.metrics,
+		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
+		Tick: 100 * time.Millisecond, StopGrace: 10 * time.Second, ProfileKey: engineName() + " " + report.Machine(),
+	}
+}
+
+// bundles is the directory of bundles.
+type bundles string
+
+// Model is control.Bundles'.
+func (root bundles) Model(image, model string) (dir, file string, err error) {
+	b, err := bundle.Open(string(root), image)
+	if err != nil {
+		return "", "", err
+	}
+	if model == "" {
+		return b.Dir, b.ModelPath(), nil
+	}
+	file, err = b.File(model)
+	return b.Dir, file, err
+}
+
+// run starts the control loop and the HTTP server.
+func (s *runningProvider) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopRun, s.ran, s.served = cancel, make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(s.ran)
+		s.controller.Run(ctx)
+	}()
+	s.http = &http.Server{Handler: s.provider.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() { s.served <- s.http.Serve(s.listener) }()
+}
+
+// stop drains and leaves nothing behind: no instance, no cgroup, no socket.
+func (s *runningProvider) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.flags.drain)
+	defer cancel()
+	err := s.provider.Shutdown(ctx)
+	err = errors.Join(err, s.http.Shutdown(ctx))
+	s.stopRun()
+	<-s.ran
+	err = errors.Join(err, s.controller.Close(ctx))
+	return errors.Join(err, s.closeParts())
+}
+
+func (s *runningProvider) closeParts() error {
+	var err error
+	if s.backend != nil {
+		err = s.backend.Close()
+	}
+	if s.store != nil {
+		err = errors.Join(err, s.store.Close())
+	}
+	if s.listener != nil && s.http == nil {
+		s.listener.Close()
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// upFlags are the flags of "up".
+type upFlags struct {
+	providerFlags
+	stackFile string
+	demo      bool
+	rates     []float64
+	duration  time.Duration
+	json      bool
+}
+
+// NewUpCommand returns "faas-infer up".
+func NewUpCommand() *cobra.Command {
+	var f upFlags
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Run provider and stock OpenFaaS gateway on this machine and deploy stack.yml",
+		Long: `up starts the provider and, in front of it, the stock OpenFaaS gateway, deploys
+the functions of stack.yml through the gateway, and stays until Ctrl-C. Where an
+image names one of the architectures of "faas-infer model make" and has no bundle
+yet, the bundle is made.
+
+With --demo it drives the functions with an open-loop Poisson load through the
+gateway instead of staying, prints a table, and stops.
+
+The gateway is under the OpenFaaS Community Edition licence, listens on ports
+8080 and 8082, and is built on this machine by "make gateway".`,
+		Example: `  make up
+  faas-infer up --demo --rate 400,800 --duration 20s
+  faas-infer up --stack my/stack.yml --policy infless`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	flags := c.Flags()
+	f.register(flags)
+	flags.StringVar(&f.stackFile, "stack", "stack.yml", "functions to deploy")
+	flags.BoolVar(&f.demo, "demo", false, "drive a load, print a table and stop")
+	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo, for each function in order of name, or one for all")
+	flags.DurationVar(&f.duration, "duration", 20*time.Second, "length of --demo's load")
+	flags.BoolVar(&f.json, "json", false, "print --demo's result as one JSON object")
+	return c
+}
+
+func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
+	if f.demo && f.logLevel == "info" {
+		f.logLevel = "warn"
+	}
+	if err := f.complete(); err != nil {
+		return err
+	}
+	functions, err := readStack(f.stackFile)
+	if err != nil {
+		return err
+	}
+	if err := makeBundles(functions, f.bundles, os.Stderr); err != nil {
+		return err
+	}
+	f.secrets = filepath.Join(f.state, "secrets")
+	user, password, err := basicAuth(f.secrets)
+	if err != nil {
+		return err
+	}
+	s, err := f.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	g, err := startGateway(ctx, s.listener.Addr().String(), f.secrets, filepath.Join(f.state, "gateway.log"))
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	if err := deploy(ctx, functions, user, password); err != nil {
+		return err
+	}
+	if err := s.awaitMeasured(ctx, functions); err != nil {
+		return err
+	}
+	if f.demo {
+		return f.drive(ctx, s, functions, out)
+	}
+	f.welcome(out, s, functions, password)
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "stopping")
+		return nil
+	case <-g.exited:
+		return fmt.Errorf("the gateway exited: %w", g.err)
+	case err := <-s.served:
+		return fmt.Errorf("HTTP server: %w", err)
+	}
+}
+
+// welcome prints where everything is and what to try.
+func (f *upFlags) welcome(out io.Writer, s *runningProvider, functions []stackFunction, password string) {
+	provider := "http://" + s.listener.Addr().String()
+	name := functions[0].Service
+	fmt.Fprintf(out, `
+Gateway    %s        web interface %s/ui/  (user admin, password %s)
+Provider   %s
+Metrics    %s/metrics
+Instances' logs are in %s
+
+  faas-cli login -g %s -u admin -p %s
+  faas-cli deploy -f %s -g %s
+  faas-cli list -g %s
+  curl -s -u admin:%s %s/system/functions
+  curl -s %s/function/%s/v2/models/%s
+  bin/faas-infer load --url %s/function/%s --rate 200 --duration 10s --poisson --slo 50ms
+
+Ctrl-C stops everything.
+`, gatewayURL, gatewayURL, password, provider, provider, filepath.Join(f.state, "local", "logs"),
+		gatewayURL, password, f.stackFile, gatewayURL, gatewayURL, password, gatewayURL, gatewayURL, name, name, gatewayURL, name)
+}
