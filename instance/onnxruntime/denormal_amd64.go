@@ -11,9 +11,7 @@ package onnxruntime
 import "C"
 
 // flushDenormals makes the calling thread treat denormal numbers as zero until
-// restoreDenormals. ONNX Runtime sets this for its own threads only, yet with
-// one thread all the work is done by the caller's. The goroutine must be locked
-// to its thread.
+// restoreDenormals. The goroutine must be locked to its thread.
 func flushDenormals() (before uint32) { return uint32(C.flush()) }
 
 func restoreDenormals(before uint32) { C.restore(C.uint(before)) }

@@ -205,11 +205,9 @@ func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {
 			}
 		}()
 	}
-	runtime.LockOSThread()
-	before := flushDenormals()
+	restore := withoutDenormals()
 	err := e.session.RunWithOptions(in, out, e.run)
-	restoreDenormals(before)
-	runtime.UnlockOSThread()
+	restore()
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}

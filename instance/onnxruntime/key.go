@@ -4,27 +4,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // keyOf names the prepared form of a model file: the hash of all that it
 // depends on.
 func keyOf(modelPath string) (string, error) {
-	file, err := os.Open(modelPath)
+	content, err := model.ContentHash(modelPath)
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
-	content := sha256.New()
-	if _, err := io.Copy(content, file); err != nil {
-		return "", err
-	}
 	key := sha256.New()
-	fmt.Fprintf(key, "%x\n%s\n%s\n%s\n", content.Sum(nil), Version(), hostCPU(), preparation)
+	fmt.Fprintf(key, "%s\n%s\n%s\n%s\n", content, Version(), hostCPU(), preparation)
 	return hex.EncodeToString(key.Sum(nil))[:32], nil
 }
 

@@ -3,6 +3,7 @@ package onnxruntime
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -48,11 +49,7 @@ func newOptions(threads int, level ort.GraphOptimizationLevel, settings ...setti
 
 // newSession loads the model at path.
 func newSession(path string, s signature, options *ort.SessionOptions) (*ort.DynamicAdvancedSession, error) {
-	// ONNX Runtime leaves the creating thread with denormals off, where any
-	// other goroutine might run next.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer restoreDenormals(flushDenormals())
+	defer withoutDenormals()()
 	inputs := make([]string, len(s.Inputs))
 	for i, in := range s.Inputs {
 		inputs[i] = in.Name
@@ -68,7 +65,22 @@ func newSession(path string, s signature, options *ort.SessionOptions) (*ort.Dyn
 	return session, nil
 }
 
-// plain shortens an error of the binding to what ONNX Runtime said.
+// withoutDenormals makes the goroutine's thread treat denormal numbers as zero
+// until the returned function is called. ONNX Runtime sets this for its own
+// threads and for the one that creates a session, and leaves that one so, where
+// any other goroutine might run next; yet with one thread per session all the
+// work is done by whichever thread calls it.
+func withoutDenormals() (restore func()) {
+	runtime.LockOSThread()
+	before := flushDenormals()
+	return func() {
+		restoreDenormals(before)
+		runtime.UnlockOSThread()
+	}
+}
+
+// plain shortens an error of the binding to what ONNX Runtime said, without
+// where in its source it said it.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -80,5 +92,9 @@ func plain(err error) error {
 		}
 		err = inner
 	}
-	return errors.New("ONNX Runtime: " + strings.TrimSpace(err.Error()))
+	said := sourceLine.ReplaceAllString(err.Error(), "")
+	return errors.New("ONNX Runtime: " + strings.Join(strings.Fields(said), " "))
 }
+
+// sourceLine matches "/onnxruntime_src/…/bfc_arena.cc:360 void* Function(int) ".
+var sourceLine = regexp.MustCompile(`/\S+\.(cc|h|cpp):\d+ [^()]*\([^()]*\)( const)? `)

@@ -1,18 +1,14 @@
 package onnxruntime
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	ort "github.com/yalue/onnxruntime_go"
 
 	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model"
 )
-
-// ErrNoBatch is wrapped by the errors for models whose inputs or outputs have
-// no dynamic leading dimension, so that requests cannot be put together.
-var ErrNoBatch = errors.New("no leading batch dimension")
 
 // signature is a model's inputs and outputs in the model's order.
 type signature struct {
@@ -23,9 +19,10 @@ type signature struct {
 // readSignature loads the model for its signature. ONNX Runtime's binding has
 // no other way to it, which is why prepared models keep theirs beside them.
 func readSignature(path string, options *ort.SessionOptions) (signature, error) {
+	defer withoutDenormals()()
 	inputs, outputs, err := ort.GetInputOutputInfoWithOptions(path, options)
 	if err != nil {
-		return signature{}, err
+		return signature{}, plain(err)
 	}
 	var s signature
 	if s.Inputs, err = infos("input", inputs); err != nil {
@@ -37,6 +34,8 @@ func readSignature(path string, options *ort.SessionOptions) (signature, error) 
 	return s, nil
 }
 
+// infos translates a signature and checks that it can be served; an error for
+// want of a batch dimension wraps model.ErrNoBatch.
 func infos(kind string, of []ort.InputOutputInfo) ([]tensor.Info, error) {
 	if len(of) == 0 {
 		return nil, fmt.Errorf("the model has no %s", kind)
@@ -52,7 +51,7 @@ func infos(kind string, of []ort.InputOutputInfo) ([]tensor.Info, error) {
 		}
 		if len(o.Dimensions) == 0 || o.Dimensions[0] >= 0 {
 			return nil, fmt.Errorf("%w: %s %q has the shape %v, its first dimension must be dynamic",
-				ErrNoBatch, kind, o.Name, []int64(o.Dimensions))
+				model.ErrNoBatch, kind, o.Name, []int64(o.Dimensions))
 		}
 		shape := make([]int64, len(o.Dimensions))
 		for i, d := range o.Dimensions {

@@ -1,0 +1,300 @@
+package onnxruntime
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance"
+)
+
+func TestPrepareKeepsTheOutputs(t *testing.T) {
+	for _, name := range []string{"identity", "mnist"} {
+		path, cache := zooFile(t, name), t.TempDir()
+		p, err := Prepare(path, cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, prepared := mustOpen(t, Options{Model: path}), mustOpen(t, Options{Prepared: p.Dir})
+		x := sample(plain.Inputs(), 3)
+		want, err := plain.Run(context.Background(), 3, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := prepared.Run(context.Background(), 3, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := same(want, got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if fmt.Sprint(prepared.Inputs(), prepared.Outputs()) != fmt.Sprint(plain.Inputs(), plain.Outputs()) {
+			t.Errorf("%s: the prepared model takes %v, gives %v", name, prepared.Inputs(), prepared.Outputs())
+		}
+		entries, err := os.ReadDir(cache)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("%s: the cache holds %v, %v", name, entries, err)
+		}
+	}
+}
+
+// TestEveryFormatKeepsTheOutputs also covers the format that was not chosen.
+func TestEveryFormatKeepsTheOutputs(t *testing.T) {
+	plain, err := formOf(Options{Model: zooFile(t, "mnist")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := measure(plain, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format := range formats {
+		m, err := buildFormat(plain, filepath.Join(t.TempDir(), "f"), format, reference)
+		if err != nil || m.load <= 0 || m.run <= 0 {
+			t.Errorf("%s: %+v, %v", format, m, err)
+		}
+	}
+	reference.outputs[0].Data[3] ^= 0x40
+	if _, err := buildFormat(plain, filepath.Join(t.TempDir(), "f"), FormatORT, reference); err == nil || !strings.Contains(err.Error(), "differs from the model's own") {
+		t.Errorf("outputs that differ: got %v", err)
+	}
+}
+
+func TestPrepareOnlyOnce(t *testing.T) {
+	path, cache := zooFile(t, "identity"), t.TempDir()
+	// Two that meet: each gets a whole result, the same one.
+	var wg sync.WaitGroup
+	dirs := make([]string, 4)
+	for i := range dirs {
+		wg.Go(func() {
+			p, err := Prepare(path, cache)
+			if err != nil {
+				t.Error(err)
+			}
+			dirs[i] = p.Dir
+		})
+	}
+	wg.Wait()
+	manifest := filepath.Join(dirs[0], manifestFile)
+	before, err := os.Stat(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Prepare(path, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(manifest)
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("it was prepared again: %v", err)
+	}
+	for _, dir := range dirs {
+		if dir != p.Dir {
+			t.Errorf("prepared in %s and %s", dir, p.Dir)
+		}
+	}
+}
+
+// TestPrepareReplacesWhatIsNotWhole: a directory without a manifest.
+func TestPrepareReplacesWhatIsNotWhole(t *testing.T) {
+	path, cache := zooFile(t, "identity"), t.TempDir()
+	key, err := keyOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(cache, key, "rest"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Prepare(path, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, Options{Prepared: p.Dir})
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	cache := t.TempDir()
+	wrong := filepath.Join(t.TempDir(), "wrong.onnx")
+	if err := os.WriteFile(wrong, []byte("wrong"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{wrong, filepath.Join(cache, "none.onnx")} {
+		if _, err := Prepare(path, cache); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+	if entries, err := os.ReadDir(cache); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestReadPreparedRefusesOtherHosts(t *testing.T) {
+	p, err := Prepare(zooFile(t, "identity"), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := filepath.Join(p.Dir, manifestFile)
+	good, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wrong, change := range map[string][2]string{
+		"is for the CPU": {p.CPU, "another"},
+		"ONNX Runtime 0": {`"engine": "` + p.Engine, `"engine": "0`},
+		"unknown format": {`"format": "` + string(p.Format), `"format": "x`},
+		"manifest.json":  {"{", "["},
+	} {
+		if err := os.WriteFile(manifest, []byte(strings.Replace(string(good), change[0], change[1], 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Options{Prepared: p.Dir, Threads: 1}); !errors.Is(err, ErrNotPrepared) || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("got %v, want %q", err, wrong)
+		}
+	}
+}
+
+func TestDescribeCPU(t *testing.T) {
+	const info = "processor : 0\nmodel name\t: Some CPU\nflags\t: sse avx\n\nprocessor : 1\nmodel name : Other\n"
+	got := describeCPU(info)
+	if !strings.HasPrefix(got, "Some CPU ") || got == describeCPU(strings.Replace(info, "avx", "avx2", 1)) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestFormChosen states the rule by which a format is chosen.
+func TestFormChosen(t *testing.T) {
+	ms := func(load, run float64) measurement {
+		return measurement{load: time.Duration(load * 1e6), run: time.Duration(run * 1e6)}
+	}
+	for _, c := range []struct {
+		m, kept measurement
+		want    bool
+	}{
+		{ms(5, 70), ms(8, 70), false}, // a little sooner
+		{ms(5, 70), ms(30, 70), true}, // much sooner
+		{ms(5, 80), ms(30, 70), false},
+		{ms(50, 70), ms(5, 80), true},
+		{ms(0.1, 1), ms(5, 1), false}, // 50 times as soon, but of no account
+	} {
+		if got := c.m.better(c.kept); got != c.want {
+			t.Errorf("%v/%v in place of %v/%v: %v", c.m.load, c.m.run, c.kept.load, c.kept.run, got)
+		}
+	}
+}
+
+// The environment by which a test starts itself as another process.
+const helperEnv = "FAAS_INFER_TEST_HELPER"
+
+// helper starts this test binary to run one test function and returns its
+// first line of output.
+func helper(t *testing.T, test, argument string) (line string, pid int) {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run", "^"+test+"$", "-test.v")
+	c.Env = append(os.Environ(), helperEnv+"="+argument)
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		io.Copy(io.Discard, out)
+		if err := c.Wait(); err != nil {
+			t.Errorf("helper: %v", err)
+		}
+	})
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "helper: "); ok {
+			return rest, c.Process.Pid
+		}
+	}
+	t.Fatal("the helper said nothing")
+	return "", 0
+}
+
+// TestWeightsAreShared: instances in processes of their own have one copy of
+// the weights between them. Unprepared, each has its own, and more.
+func TestWeightsAreShared(t *testing.T) {
+	if argument := os.Getenv(helperEnv); argument != "" {
+		o := Options{Prepared: argument}
+		if strings.HasSuffix(argument, ".onnx") {
+			o = Options{Model: argument}
+		}
+		e := mustOpen(t, o)
+		if _, err := e.Warm(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("helper:", e.LoadTime().Seconds())
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	path := zooFile(t, "mnist")
+	p, err := Prepare(path, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type process struct {
+		load   float64
+		memory instance.Memory
+	}
+	var pids [4]int
+	var loads [4]float64
+	for i, argument := range []string{path, path, p.Dir, p.Dir} {
+		line, pid := helper(t, "TestWeightsAreShared", argument)
+		if loads[i], err = strconv.ParseFloat(line, 64); err != nil {
+			t.Fatal(err)
+		}
+		pids[i] = pid
+	}
+	var processes [4]process
+	for i, pid := range pids {
+		m, err := instance.ReadMemory(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes[i] = process{loads[i], m}
+		t.Logf("%s: load %.1f ms, resident %d KiB, proportional %d KiB, anonymous %d KiB",
+			[]string{"plain", "plain again", "prepared", "prepared again"}[i], 1e3*loads[i], m.Resident>>10, m.Proportional>>10, m.Anonymous>>10)
+	}
+	// The model has 12.5 MiB of weights.
+	const weights = 12 << 20
+	if saved := processes[1].memory.Anonymous - processes[3].memory.Anonymous; saved < weights {
+		t.Errorf("a prepared instance saves %d KiB of its own memory, want at least the weights", saved>>10)
+	}
+	if processes[3].load >= processes[1].load {
+		t.Errorf("the prepared model loads in %v s, the model itself in %v", processes[3].load, processes[1].load)
+	}
+}
+
+// TestMemoryLimit: a batch that needs more memory than the instance may have
+// is an error, and the instance goes on.
+func TestMemoryLimit(t *testing.T) {
+	if argument := os.Getenv(helperEnv); argument != "" {
+		e := mustOpen(t, Options{Model: argument, MemoryLimit: 64 << 20})
+		_, large := e.Warm(context.Background(), 2048)
+		_, small := e.Warm(context.Background(), 1)
+		fmt.Printf("helper: large: %v; small: %v\n", strings.ReplaceAll(fmt.Sprint(large), "\n", " "), small)
+		return
+	}
+	line, _ := helper(t, "TestMemoryLimit", zooFile(t, "mnist"))
+	if !strings.Contains(line, "large: ONNX Runtime: ") || !strings.Contains(line, "small: <nil>") {
+		t.Errorf("got %s", line)
+	}
+}

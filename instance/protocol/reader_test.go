@@ -1,0 +1,157 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/instance/tensor"
+)
+
+// TestReaderTakesWhatEncodingJSONTakes covers the grammar's corners; the fuzz
+// test below looks for others.
+func TestReaderTakesWhatEncodingJSONTakes(t *testing.T) {
+	for _, document := range []string{
+		`{}`, `[]`, ` { "a" : [ 1 , 2 ] } `, `"\u00e9\n"`, `"é"`, `-0`, `-0.0e+1`, `1E5`, `true`, `null`, `[[],{}]`,
+		``, `{`, `[1,]`, `[,1]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `01`, `1.`, `.5`, `+1`, `1e`, `-`, `NaN`,
+		`Infinity`, `tru`, `"`, `"\x"`, `"\`, "\"\n\"", `"\u12"`, `[1 2]`, `{} {}`, `1 1`, "\xff", "\"\xff\"", "\x00",
+	} {
+		same(t, []byte(document))
+	}
+}
+
+func same(t *testing.T, document []byte) {
+	t.Helper()
+	r := &reader{data: document}
+	err := r.skip()
+	if err == nil {
+		err = r.end()
+	}
+	if err != nil && strings.Contains(err.Error(), "nested") {
+		return // encoding/json lets documents nest deeper.
+	}
+	if valid := json.Valid(document); valid != (err == nil) {
+		t.Errorf("%q: encoding/json says valid=%v, the reader says %v", document, valid, err)
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add([]byte(`{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1.5e-3,-0]}]}`))
+	f.Add([]byte(`{"instances":[[1,2],[3,4]],"signature_name":"\u0073"}`))
+	f.Add([]byte(`[[[[]]],true,false,null,"\"\\"]`))
+	f.Fuzz(same)
+}
+
+func TestReaderRefusesDeepNesting(t *testing.T) {
+	r := &reader{data: []byte(strings.Repeat("[", 100_000))}
+	if err := r.skip(); err == nil || !strings.Contains(err.Error(), "nested more than 64 deep") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestValuesFindTheShape(t *testing.T) {
+	for _, c := range []struct {
+		document string
+		kind     tensor.Type
+		shape    []int64
+		wrong    string
+	}{
+		{document: `[1,2,3]`, kind: tensor.FP32, shape: []int64{3}},
+		{document: `[[1,2,3],[4,5,6]]`, kind: tensor.FP64, shape: []int64{2, 3}},
+		{document: `[[[1],[2]]]`, kind: tensor.Int64, shape: []int64{1, 2, 1}},
+		{document: `[[],[]]`, kind: tensor.FP32, shape: []int64{2, 0}},
+		{document: `[true,false]`, kind: tensor.Bool, shape: []int64{2}},
+		{document: `[255]`, kind: tensor.Uint8, shape: []int64{1}},
+		{document: `[-128]`, kind: tensor.Int8, shape: []int64{1}},
+		{document: `[65535]`, kind: tensor.Uint16, shape: []int64{1}},
+		{document: `[-9223372036854775808]`, kind: tensor.Int64, shape: []int64{1}},
+		{document: `[18446744073709551615]`, kind: tensor.Uint64, shape: []int64{1}},
+		{document: `[[1,2],[3]]`, kind: tensor.FP32, wrong: "not of one length"},
+		{document: `[1,[2]]`, kind: tensor.FP32, wrong: "not of one length"},
+		{document: `[[1],2]`, kind: tensor.FP32, wrong: "not of one length"},
+		{document: `[[[1]],[2]]`, kind: tensor.FP32, wrong: "not of one length"},
+		{document: `[[],[1]]`, kind: tensor.FP32, wrong: "not of one length"},
+		{document: `[1e39]`, kind: tensor.FP32, wrong: "1e39 is not in the range of FP32"},
+		{document: `[1e309]`, kind: tensor.FP64, wrong: "not in the range of FP64"},
+		{document: `[NaN]`, kind: tensor.FP32, wrong: "not valid JSON"},
+		{document: `["NaN"]`, kind: tensor.FP32, wrong: "is not a number"},
+		{document: `[null]`, kind: tensor.FP32, wrong: `"null" is not a number`},
+		{document: `[1.5]`, kind: tensor.Int32, wrong: "1.5 is not in the range of INT32"},
+		{document: `[2147483648]`, kind: tensor.Int32, wrong: "not in the range of INT32"},
+		{document: `[-1]`, kind: tensor.Uint8, wrong: "not in the range of UINT8"},
+		{document: `[1]`, kind: tensor.Bool, wrong: "neither true nor false"},
+		{document: `[1]`, kind: tensor.FP16, wrong: "binary extension"},
+	} {
+		v := newValues(c.kind)
+		err := v.read(&reader{data: []byte(c.document)}, 0)
+		if c.wrong != "" {
+			if err == nil || !strings.Contains(err.Error(), c.wrong) {
+				t.Errorf("%s as %s: got error %v, want one with %q", c.document, c.kind, err, c.wrong)
+			}
+			continue
+		}
+		if err != nil || !equal(v.dims, c.shape) {
+			t.Errorf("%s as %s: got %v, %v, want %v", c.document, c.kind, v.dims, err, c.shape)
+		}
+	}
+}
+
+// TestElementsSurviveBothWays writes elements as JSON and reads them back.
+func TestElementsSurviveBothWays(t *testing.T) {
+	for kind, data := range map[tensor.Type][]byte{
+		tensor.FP32:   floats(0, -1.5, 0.1, math.MaxFloat32, math.SmallestNonzeroFloat32, 1e21, 16777217),
+		tensor.FP64:   binary.LittleEndian.AppendUint64(nil, math.Float64bits(0.1)),
+		tensor.Bool:   {0, 1, 1},
+		tensor.Uint8:  {0, 255},
+		tensor.Int8:   {0x80, 0x7f},
+		tensor.Uint16: {0xff, 0xff}, tensor.Int16: {0, 0x80},
+		tensor.Uint32: {0xff, 0xff, 0xff, 0xff}, tensor.Int32: {0, 0, 0, 0x80},
+		tensor.Uint64: {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		tensor.Int64:  {0, 0, 0, 0, 0, 0, 0, 0x80},
+	} {
+		text, err := appendFlat(nil, tensor.Tensor{Type: kind, Data: data})
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		v := newValues(kind)
+		if err := v.read(&reader{data: text}, 0); err != nil || string(v.data) != string(data) {
+			t.Errorf("%s: %x became %s and then %x, %v", kind, data, text, v.data, err)
+		}
+	}
+}
+
+func TestWhatJSONCannotCarry(t *testing.T) {
+	for _, x := range []tensor.Tensor{
+		{Type: tensor.FP32, Data: floats(float32(math.NaN()))},
+		{Type: tensor.FP32, Data: floats(float32(math.Inf(-1)))},
+		{Type: tensor.FP16, Data: []byte{0, 0}},
+	} {
+		if _, err := appendFlat(nil, x); !errors.Is(err, errNotJSON) {
+			t.Errorf("%s %x: got %v", x.Type, x.Data, err)
+		}
+	}
+}
+
+func floats(of ...float32) []byte {
+	var out []byte
+	for _, f := range of {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
+	}
+	return out
+}
+
+func BenchmarkValues(b *testing.B) {
+	document := []byte("[" + strings.Repeat("0.12345678,", 224*224*3-1) + "0.5]")
+	b.SetBytes(int64(len(document)))
+	for b.Loop() {
+		v := newValues(tensor.FP32)
+		v.reserve(224*224*3, len(document))
+		if err := v.read(&reader{data: document}, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
