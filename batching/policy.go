@@ -48,7 +48,9 @@ const (
 type Action struct {
 	// Instance is where the batch of Dispatch goes.
 	Instance cluster.InstanceID
-	// Dispatch is a batch, earliest deadline first.
+	// Dispatch is a batch, earliest deadline first. It may be several batches
+	// long where an instance's executions are very short; the instance
+	// executes it in batches of its Config.Batch.
 	Dispatch []RequestID
 	// Reject is a request to be answered at once.
 	Reject RequestID

@@ -14,10 +14,10 @@ type Options struct {
 	// MaxBatch bounds every batch, whatever an instance would take; 0 is no
 	// bound.
 	MaxBatch int
-	// ShortExec is the batch time up to which an instance is given a second
-	// batch while it executes one: below it, the way there and back takes
-	// about as long as the execution, and the instance would idle for half of
-	// its time. 0 means [DefaultShortExec].
+	// ShortExec is the execution time below which the way to the instance and
+	// back takes about as long as the execution. Such an instance is given
+	// its next batch while it executes one, and as many batches at once as
+	// fill that time. 0 means [DefaultShortExec].
 	ShortExec time.Duration
 }
 
@@ -52,6 +52,9 @@ type Shared struct {
 // sharedInstance is an instance with what it is doing.
 type sharedInstance struct {
 	Instance
+	// reach is how many requests it takes at once: a batch, or several
+	// where they are short.
+	reach int
 	// inFlight counts its batches; freeAt is when the last should be done.
 	inFlight int
 	freeAt   time.Time
@@ -89,12 +92,25 @@ func (s *Shared) Up(_ time.Time, in Instance) {
 	if limit := s.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
 		in.Config.Batch = limit
 	}
-	if i := s.index(in.ID); i >= 0 {
-		s.instances[i].Instance = in
-	} else {
-		s.instances = append(s.instances, &sharedInstance{Instance: in})
+	i := s.index(in.ID)
+	if i < 0 {
+		i = len(s.instances)
+		s.instances = append(s.instances, &sharedInstance{})
 	}
+	s.instances[i].Instance = in
+	s.instances[i].reach = s.reach(in)
 	s.measureFastest()
+}
+
+// mostShort bounds how many short batches go to an instance at once.
+const mostShort = 16
+
+// reach is a batch, or as many as are executed within ShortExec. For example
+// with batches of one that take 20 µs, a reach of 12 makes one exchange of 12.
+func (s *Shared) reach(in Instance) int {
+	b := in.Config.Batch
+	t := max(in.Exec[b-1], time.Microsecond)
+	return b * max(1, min(mostShort, int(s.options.ShortExec/t)))
 }
 
 // Down implements [Policy].
@@ -134,7 +150,7 @@ func (s *Shared) Actions(now time.Time) []Action {
 		}
 		from, size := s.size(now, in)
 		if in.inFlight > 0 && size < in.Config.Batch && !s.short(in) {
-			break
+			break // Not full after all: it may still grow.
 		}
 		if until, hold := s.hold(now, in, size); hold {
 			s.holding = until
@@ -179,8 +195,8 @@ func (s *Shared) next(now time.Time) *sharedInstance {
 		if !s.takes(now, in) {
 			continue
 		}
-		size := min(s.queue.len(), in.Config.Batch)
-		rate := float64(size) / max(in.Exec[size-1].Seconds(), 1e-9)
+		size := min(s.queue.len(), in.reach)
+		rate := float64(size) / max(in.time(size).Seconds(), 1e-9)
 		if best == nil || in.inFlight < best.inFlight || in.inFlight == best.inFlight && rate > bestRate {
 			best, bestRate = in, rate
 		}
@@ -196,7 +212,7 @@ func (s *Shared) takes(now time.Time, in *sharedInstance) bool {
 	switch in.inFlight {
 	case 0:
 	case 1:
-		full := in.Config.Batch > 1 && s.queue.len() >= in.Config.Batch
+		full := s.queue.len() >= in.Config.Batch
 		if !full && !s.short(in) {
 			return false
 		}
@@ -215,8 +231,18 @@ func (s *Shared) dispatch(now time.Time, in *sharedInstance, from, size int) {
 	first := len(s.ids)
 	s.ids = s.queue.take(from, size, s.ids)
 	in.inFlight++
-	in.freeAt = start.Add(in.Exec[size-1])
+	in.freeAt = start.Add(in.time(size))
 	s.actions = append(s.actions, Action{Instance: in.ID, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})
+}
+
+// time is how long n requests take, in batches of b one after another.
+func (in *sharedInstance) time(n int) time.Duration {
+	b := in.Config.Batch
+	t := time.Duration(n/b) * in.Exec[b-1]
+	if rest := n % b; rest > 0 {
+		t += in.Exec[rest-1]
+	}
+	return t
 }
 
 // start is when a batch that is given to in now begins to execute.

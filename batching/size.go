@@ -18,8 +18,8 @@ func (s *Shared) size(now time.Time, in *sharedInstance) (from, size int) {
 	start := in.start(now)
 	// The first request that in can serve at all.
 	first := s.queue.before(start.Add(in.Exec[0]))
-	waiting := min(s.queue.len(), first+lookAhead+in.Config.Batch)
-	limit := min(waiting, in.Config.Batch)
+	waiting := min(s.queue.len(), first+lookAhead+in.reach)
+	limit := min(waiting, in.reach)
 	from, size = first, in.largest(start, s.queue.at(first).Deadline, min(limit, waiting-first))
 	if size == min(limit, waiting-first) {
 		return from, size
@@ -27,7 +27,7 @@ func (s *Shared) size(now time.Time, in *sharedInstance) (from, size int) {
 	least := s.lost(start, in, from, size, waiting)
 	for b := size * 2; least > 0; b *= 2 {
 		b = min(b, limit)
-		k := s.queue.before(start.Add(in.Exec[b-1]))
+		k := s.queue.before(start.Add(in.time(b)))
 		if k >= waiting {
 			break
 		}
@@ -48,7 +48,7 @@ func (in *sharedInstance) largest(start, deadline time.Time, limit int) int {
 	lo, hi := 0, limit
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
-		if in.Exec[mid-1] <= slack {
+		if in.time(mid) <= slack {
 			lo = mid
 		} else {
 			hi = mid - 1
@@ -64,15 +64,15 @@ func (in *sharedInstance) largest(start, deadline time.Time, limit int) int {
 func (s *Shared) lost(start time.Time, in *sharedInstance, from, size, waiting int) int {
 	lost := from
 	parallel := time.Duration(max(1, len(s.instances)))
-	at := start.Add(in.Exec[size-1] / parallel)
+	at := start.Add(in.time(size) / parallel)
 	for i := from + size; i < waiting; {
-		b := in.largest(at, s.queue.at(i).Deadline, min(in.Config.Batch, waiting-i))
+		b := in.largest(at, s.queue.at(i).Deadline, min(in.reach, waiting-i))
 		if b == 0 {
 			lost++
 			i++
 			continue
 		}
-		at = at.Add(in.Exec[b-1] / parallel)
+		at = at.Add(in.time(b) / parallel)
 		i += b
 	}
 	return lost

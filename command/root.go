@@ -38,6 +38,7 @@ mix of instances, and batches requests so that each is answered in time.`,
 		NewUpCommand(),
 		NewProviderCommand(),
 		NewLoadCommand(),
+		NewBenchCommand(),
 	)
 	return root
 }

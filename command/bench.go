@@ -1,0 +1,90 @@
+package command
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/bench"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// NewBenchCommand returns "faas-infer bench".
+func NewBenchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the data plane, the batching policies, cold starts and memory",
+		Long: `bench measures on this machine, with real instances. What is compared is
+measured in the same run and in turn, so that the ratios hold where single times
+do not. Each command prints a table, or with --json one object.`,
+		Example: `  faas-infer bench dataplane
+  faas-infer bench throughput --model dssm --slo 50ms --json
+  faas-infer bench coldstart --model resnet50`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(newDataplaneCommand(), newFrontCommand())
+	return c
+}
+
+// benchCommand is a bench with the flags that all have.
+func benchCommand(c *cobra.Command, run func(ctx context.Context, o bench.Options) (*report.Report, error)) *cobra.Command {
+	var asJSON bool
+	var prepared string
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().StringVar(&prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		if prepared, err = preparedDir(prepared); err != nil {
+			return err
+		}
+		r, err := run(cmd.Context(), bench.Options{Self: self, Models: &childModels{prepared: prepared}, Log: os.Stderr})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return r.JSON(cmd.OutOrStdout())
+		}
+		return r.Table(cmd.OutOrStdout())
+	}
+	return c
+}
+
+func newDataplaneCommand() *cobra.Command {
+	each := time.Second
+	c := benchCommand(&cobra.Command{
+		Use:   "dataplane",
+		Short: "What the provider adds to calling an instance, beside faas-provider's proxy",
+		Long: `dataplane calls one instance of an identity model directly, through this
+provider's invoke route (shared queue, batches of one) and through faas-provider's
+own proxy, each a process of its own, in turn: latency with one client,
+requests/s with 16, with small bodies and with bodies of 1 MiB.`,
+		Example: `  faas-infer bench dataplane --each 2s`,
+	}, func(ctx context.Context, o bench.Options) (*report.Report, error) { return bench.Dataplane(ctx, o, each) })
+	c.Flags().DurationVar(&each, "each", each, "how long each way is driven, per round")
+	return c
+}
+
+func newFrontCommand() *cobra.Command {
+	var kind, listen, socket, address string
+	c := &cobra.Command{
+		Use:     "front",
+		Short:   "Serve one front of the data plane's bench",
+		Example: `  faas-infer bench front --kind provider --listen 127.0.0.1:9001 --socket instance.sock`,
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.ServeFront(cmd.Context(), kind, listen, socket, address)
+		},
+	}
+	c.Flags().StringVar(&kind, "kind", "provider", "provider or faas-proxy")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address to serve at")
+	c.Flags().StringVar(&socket, "socket", "", "the instance's Unix socket")
+	c.Flags().StringVar(&address, "address", "", "the instance's TCP address")
+	return c
+}
