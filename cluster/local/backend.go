@@ -125,7 +125,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.claimRights()
-	if err := b.takeOver(); err != nil {
+	if err := errors.Join(b.layout.openSockets(), b.takeOver()); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	b.work.Go(func() { b.events.run(b.ctx) })
@@ -262,12 +262,12 @@ func (b *Backend) Close() error {
 	for e := range maps.Values(b.entries) {
 		e.watch.Close()
 	}
+	b.layout.closeSockets()
+	var err error
 	if b.tree != nil && len(b.entries) == 0 {
-		if err := b.tree.Remove(); err != nil {
-			return errors.Join(err, b.lock.Close())
-		}
+		err = b.tree.Remove()
 	}
-	return b.lock.Close()
+	return errors.Join(err, b.lock.Close())
 }
 
 // emit changes an instance under mu by change, unless that returns false, and

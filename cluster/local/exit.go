@@ -41,6 +41,7 @@ func (b *Backend) bury(e *entry) {
 	e.watch.Close()
 	line := b.logs.LastLine(e.record.Spec.Function, string(id))
 	err = errors.Join(err, b.remove(e))
+	b.pruneLogs(e.record.Spec.Function, id)
 
 	b.emit(e, func(i *cluster.Instance) bool {
 		i.Reason = reason(e, exit, outOfMemory, i.State == cluster.Stopping, line)
@@ -48,7 +49,6 @@ func (b *Backend) bury(e *entry) {
 		delete(b.entries, id)
 		return true
 	})
-	b.pruneLogs(e.record.Spec.Function)
 	close(e.gone)
 	if err != nil {
 		b.log.Error().Err(err).Str("instance", string(id)).Msg("something of an exited instance is left; the next start of the provider removes it")
@@ -173,11 +173,11 @@ func (b *Backend) rotateLogs() {
 	}
 }
 
-func (b *Backend) pruneLogs(function string) {
+// pruneLogs forgets old logs of a function's instances that are gone, or about
+// to be.
+func (b *Backend) pruneLogs(function string, going cluster.InstanceID) {
 	err := b.logs.Prune(function, func(id string) bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.entries[cluster.InstanceID(id)] != nil
+		return id != string(going) && b.exists(id)
 	}, b.options.Now().Add(-logAge))
 	if err != nil {
 		b.log.Error().Err(err).Str("function", function).Msg("old logs stay")

@@ -57,7 +57,7 @@ func readLine(pipe *os.File) (string, error) {
 
 // closedPipePatience is how long a process may take to exit after its
 // descriptors were closed.
-const closedPipePatience = 100 * time.Millisecond
+const closedPipePatience = time.Second
 
 // pollReady asks an instance that was taken over while it started, and whose
 // pipe is lost, until it answers that it is ready.
@@ -111,7 +111,7 @@ func (b *Backend) becomeReady(e *entry) {
 		return
 	}
 	e.record.ReadyAt = now
-	if err := b.layout.write(e.record); err != nil {
+	if err := b.layout.replace(e.record); err != nil {
 		b.log.Error().Err(err).Msg("a next provider will take the instance for one that is still starting")
 	}
 }

@@ -122,16 +122,13 @@ func (b *Backend) forget(e *entry) {
 	b.mu.Unlock()
 }
 
-// launch makes everything that an instance consists of, what is needed to find
-// the rest first. It returns the pipe on which the process says that it is
+// launch makes everything that an instance consists of, first the directory by
+// which the rest is found. It returns the pipe on which the process says that it is
 // ready. On an error, discard removes what was made.
 func (b *Backend) launch(e *entry) (ready *os.File, err error) {
 	spec := e.record.Spec
 	if err := os.Mkdir(b.layout.instance(spec.ID), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	if err := b.layout.write(e.record); err != nil {
-		return nil, err
 	}
 	cores, err := b.enclose(e)
 	if err != nil {
@@ -240,6 +237,9 @@ func (b *Backend) secrets(spec cluster.InstanceSpec, attr *syscall.SysProcAttr) 
 		return sandbox.Prepare(attr, spec.Secrets)
 	}
 	dir := filepath.Join(b.layout.instance(spec.ID), "secrets")
+	if len(spec.Secrets) == 0 {
+		return sandbox.EnvSecretsDir + "=" + dir, nil
+	}
 	return sandbox.EnvSecretsDir + "=" + dir, sandbox.CopySecrets(dir, spec.Secrets)
 }
 
@@ -285,5 +285,5 @@ func (b *Backend) hold(e *entry) error {
 		return err
 	}
 	e.record.Process = &identity
-	return b.layout.write(e.record)
+	return b.layout.create(e.record)
 }

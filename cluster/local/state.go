@@ -13,16 +13,17 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// record is an instance.json: all that a next provider must know. It is
-// written before anything else of the instance exists, and again when its
-// process does, so whatever a crash leaves can be told and removed.
+// record is an instance.json: all that a next provider must know. An instance's
+// directory is made before anything else of it, this file once its process
+// runs. So a directory without a readable one tells that its instance is half
+// made, and its name is enough to find and remove the rest.
 //
-// It is replaced by renaming but not forced to the disk: it has to survive a
-// killed provider, and after a power cut there are no processes to take over.
+// Files are not forced to the disk: they have to survive a killed provider, and
+// after a power cut there are no processes to take over.
 type record struct {
 	Spec cluster.InstanceSpec `json:"spec"`
-	// Process is missing while the instance is only half made.
-	Process *process.Identity `json:"process,omitempty"`
+	// Process is who it is; nil where the file could not be read.
+	Process *process.Identity `json:"process"`
 	Socket  string            `json:"socket"`
 	// Cgroup tells whether the instance lives in the cgroup of its name.
 	Cgroup bool `json:"cgroup"`
@@ -41,30 +42,47 @@ type layout struct {
 // longestSocket is what fits into a sockaddr_un with its terminating zero.
 const longestSocket = 107
 
-// lay makes the directories. Sockets lie with the rest of their instance
+// lay makes the state directory. Sockets lie with the rest of their instance
 // unless their paths could become longer than the kernel takes; then they lie
-// in a directory of this user's in the system's place for temporary files.
+// in a directory of this user's in the system's place for temporary files,
+// which openSockets makes.
 func lay(dir string) (layout, error) {
 	l := layout{dir: dir}
 	if err := os.MkdirAll(l.instances(), 0o700); err != nil {
 		return l, fmt.Errorf("state directory: %w", err)
 	}
 	const longestID = 63
-	if len(l.instances())+1+longestID+len("/socket") <= longestSocket {
-		return l, nil
+	if len(l.instances())+1+longestID+len("/socket") > longestSocket {
+		l.sockets = filepath.Join(os.TempDir(), fmt.Sprintf("faas-infer-%d-%s", os.Geteuid(), shortHash(dir)))
 	}
-	l.sockets = filepath.Join(os.TempDir(), fmt.Sprintf("faas-infer-%d-%s", os.Geteuid(), shortHash(dir)))
+	return l, nil
+}
+
+// openSockets makes the directory for sockets, if there is to be one, and
+// refuses one that somebody else could have put there. To be called by the
+// holder of the lock only, who may call closeSockets later.
+func (l layout) openSockets() error {
+	if l.sockets == "" {
+		return nil
+	}
 	if err := os.MkdirAll(l.sockets, 0o700); err != nil {
-		return l, fmt.Errorf("directory for sockets: %w", err)
+		return fmt.Errorf("directory for sockets: %w", err)
 	}
 	var info unix.Stat_t
 	if err := unix.Lstat(l.sockets, &info); err != nil {
-		return l, fmt.Errorf("directory for sockets: %w", err)
+		return fmt.Errorf("directory for sockets: %w", err)
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != os.Geteuid() || info.Mode&0o077 != 0 {
-		return l, fmt.Errorf("directory for sockets %s belongs to or is open to others", l.sockets)
+		return fmt.Errorf("directory for sockets %s belongs to or is open to others", l.sockets)
 	}
-	return l, nil
+	return nil
+}
+
+// closeSockets removes that directory if there is nothing in it.
+func (l layout) closeSockets() {
+	if l.sockets != "" {
+		_ = os.Remove(l.sockets)
+	}
 }
 
 func (l layout) lock() string      { return filepath.Join(l.dir, "lock") }
@@ -88,16 +106,31 @@ func (l layout) mark(id cluster.InstanceID) string {
 	return "FAAS_INFER_INSTANCE=" + l.instance(id)
 }
 
-func (l layout) write(r record) error {
+// create writes an instance's first record, with which it becomes one that a
+// next provider takes over.
+func (l layout) create(r record) error {
+	return l.write(r, filepath.Join(l.instance(r.Spec.ID), "instance.json"))
+}
+
+// replace writes a later record. At no instant is there neither the old one
+// nor the new.
+func (l layout) replace(r record) error {
+	path := filepath.Join(l.instance(r.Spec.ID), "instance.json")
+	if err := l.write(r, path+".new"); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("state of %s: %w", r.Spec.ID, err)
+	}
+	return nil
+}
+
+func (l layout) write(r record, path string) error {
 	encoded, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("state of %s: %w", r.Spec.ID, err)
 	}
-	path := filepath.Join(l.instance(r.Spec.ID), "instance.json")
-	if err := os.WriteFile(path+".new", encoded, 0o600); err != nil {
-		return fmt.Errorf("state of %s: %w", r.Spec.ID, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.WriteFile(path, encoded, 0o600); err != nil {
 		return fmt.Errorf("state of %s: %w", r.Spec.ID, err)
 	}
 	return nil

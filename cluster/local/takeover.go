@@ -39,7 +39,7 @@ func (b *Backend) takeOver() error {
 // process does not run any more or never did.
 func (b *Backend) adopt(r record) error {
 	if r.Process == nil {
-		return fmt.Errorf("%s never started: %w", r.Spec.ID, process.ErrGone)
+		return fmt.Errorf("%s is half made: %w", r.Spec.ID, process.ErrGone)
 	}
 	if !r.Process.Alive() {
 		return fmt.Errorf("%s: %w", r.Spec.ID, process.ErrGone)
@@ -79,7 +79,7 @@ func (b *Backend) resume(e *entry) error {
 	} else {
 		e.record.Cores = nil
 	}
-	return errors.Join(e.group.Update(b.limits(e)), b.repin(), b.layout.write(e.record))
+	return errors.Join(e.group.Update(b.limits(e)), b.repin(), b.layout.replace(e.record))
 }
 
 // clear removes an instance whose process does not run: what it started, its
@@ -144,7 +144,7 @@ func (b *Backend) sweepSockets() error {
 func (b *Backend) sweepLogs() error {
 	functions, err := b.logs.Functions()
 	for _, function := range functions {
-		b.pruneLogs(function)
+		b.pruneLogs(function, "")
 	}
 	return err
 }

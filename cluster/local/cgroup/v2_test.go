@@ -20,6 +20,10 @@ func layOut(t *testing.T, controllers string) (mount string) {
 	write(t, filepath.Join(mount, "cgroup.procs"), "")
 	write(t, filepath.Join(mount, "cgroup.subtree_control"), "")
 	write(t, filepath.Join(mount, "faas/cgroup.subtree_control"), "")
+	// The library makes files that nobody but root could read again.
+	for _, file := range []string{"cpu.max", "cpuset.cpus", "memory.max", "memory.swap.max", "memory.oom.group"} {
+		write(t, filepath.Join(mount, "faas/one", file), "untouched")
+	}
 	return mount
 }
 
@@ -74,6 +78,8 @@ func TestV2ReadsUsage(t *testing.T) {
 	write(t, filepath.Join(dir, "memory.current"), "5000\n")
 	write(t, filepath.Join(dir, "memory.stat"), "anon 3000\ninactive_file 1000\n")
 	write(t, filepath.Join(dir, "memory.events"), "low 0\noom 3\noom_kill 2\n")
+	write(t, filepath.Join(dir, "memory.max"), "max\n")
+	write(t, filepath.Join(dir, "memory.swap.max"), "max\n")
 	write(t, filepath.Join(dir, "cgroup.procs"), "17\n4\n0\n")
 	usage, err := group.Usage()
 	if err != nil {
@@ -100,7 +106,7 @@ func TestV2DoesWithoutMissingControllers(t *testing.T) {
 	if _, err := tree.Create("one", Limits{CPU: 500, Cores: []int{0}, Memory: 4096}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(mount, "faas/one/cpu.max")); err == nil {
+	if got := read(t, filepath.Join(mount, "faas/one/cpu.max")); got != "untouched" {
 		t.Error("a limit was written for a controller that is not there")
 	}
 	if _, err := openV2(layOut(t, "pids"), "faas", []string{"cpu", "memory"}); err == nil {
