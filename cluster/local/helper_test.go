@@ -127,7 +127,7 @@ func ask(t *testing.T, instance cluster.Instance, path string) string {
 	return string(body)
 }
 
-// nothingLeft fails if anything of any instance exists that is not in keep.
+// nothingLeft fails if anything of any instance exists.
 func nothingLeft(t *testing.T, b *Backend) {
 	t.Helper()
 	if ids, err := b.layout.list(); err != nil || len(ids) != 0 {
