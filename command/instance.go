@@ -19,6 +19,10 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
+// ownMemory is what an instance takes beside what its engine allocates: the
+// library's data, Go's heap, requests and answers, in bytes.
+const ownMemory = 64 << 20
+
 // instanceFlags are what the instance command is told.
 type instanceFlags struct {
 	model     string
@@ -30,7 +34,7 @@ type instanceFlags struct {
 	maxBatch  int
 	bodyLimit int64
 	memory    int64
-	warmUp    bool
+	warmUp    time.Duration
 }
 
 // NewInstanceCommand returns the instance command: the server inside an
@@ -72,7 +76,7 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "most rows that run at once")
 	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "largest body of one request in bytes")
 	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, not the process")
-	flags.BoolVar(&f.warmUp, "warm-up", true, "run one row before ready; without it the first request pays some 7% to 100% more, and need not wait for that run")
+	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready unless it is known to take longer than this: a request that waits for the instance would wait for that run too")
 	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where `make onnxruntime` puts it)")
 	c.AddCommand(newPrepareCommand())
 	return c
@@ -101,7 +105,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 	}()
 	engine, startup, err := f.load(ctx, logger)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // It was stopped before it had begun.
+	case err != nil:
 		return err
 	}
 	defer engine.Close()
@@ -131,7 +138,7 @@ func (f *instanceFlags) tuneCollector() {
 		debug.SetGCPercent(400)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && f.memory > 0 {
-		debug.SetMemoryLimit(max(f.memory/4, 32<<20))
+		debug.SetMemoryLimit(max(f.memory/4, ownMemory/2))
 	}
 }
 
@@ -150,8 +157,9 @@ func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// load loads library and model and, if it is to, runs once, so that the first
-// request meets a warm engine.
+// load loads library and model and, for a quick model, runs once, so that the
+// first request meets a warm engine. What a slow one's first run takes more is
+// little beside the run itself.
 func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (*onnxruntime.Engine, instance.Startup, error) {
 	if err := onnxruntime.Load(f.library); err != nil {
 		return nil, instance.Startup{}, err
@@ -161,7 +169,7 @@ func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (*onnxr
 		return nil, instance.Startup{}, err
 	}
 	startup := instance.Startup{Library: onnxruntime.LibraryTime(), Load: engine.LoadTime()}
-	if f.warmUp {
+	if engine.ExpectedRun() <= f.warmUp {
 		if startup.FirstRun, err = engine.Warm(ctx, 1); err != nil {
 			engine.Close()
 			return nil, instance.Startup{}, fmt.Errorf("the model's first run: %w", err)
@@ -171,7 +179,10 @@ func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (*onnxr
 }
 
 func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, error) {
-	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads, MemoryLimit: f.memory}
+	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads}
+	if f.memory > 0 {
+		options.MemoryLimit = max(f.memory-ownMemory, f.memory/2)
+	}
 	if f.prepared == "" {
 		return onnxruntime.Open(options)
 	}

@@ -173,8 +173,7 @@ func (s *Server) execute(ctx context.Context, rows int, inputs []tensor.Tensor) 
 	start := time.Now()
 	outputs, err := s.engine.Run(ctx, rows, inputs)
 	exec := time.Since(start)
-	s.metrics.exec.Observe(exec.Seconds())
-	s.metrics.rows.Observe(float64(rows))
+	s.metrics.run(rows, exec)
 	if err != nil {
 		return nil, exec, err
 	}

@@ -3,6 +3,7 @@ package instance
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,8 +16,8 @@ type Startup struct {
 	// Began is when the program began to run; what passed between the decision
 	// to start and Began is the process's own start.
 	Began time.Time
-	// Library is the engine's library, Load the model, FirstRun the first run
-	// of one row.
+	// Library is the engine's library, Load the model, FirstRun a first run of
+	// one row before the instance was ready, 0 if there was none.
 	Library, Load, FirstRun time.Duration
 }
 
@@ -28,6 +29,8 @@ type metrics struct {
 	members  prometheus.Histogram
 	rows     prometheus.Histogram
 	exec     prometheus.Histogram
+	firstRun prometheus.Gauge
+	hasRun   sync.Once
 }
 
 func newMetrics(startup Startup) *metrics {
@@ -60,14 +63,25 @@ func newMetrics(startup Startup) *metrics {
 	m.gauge("began_timestamp", "When the program began to run, in seconds since 1970.", float64(startup.Began.UnixMicro())/1e6)
 	m.gauge("library", "Time to load the engine's library.", startup.Library.Seconds())
 	m.gauge("load", "Time to load the model.", startup.Load.Seconds())
-	m.gauge("first_run", "Time of the first run, of one row.", startup.FirstRun.Seconds())
+	m.firstRun = m.gauge("first_run", "Time of the first run, be it before the instance was ready or not.", startup.FirstRun.Seconds())
+	if startup.FirstRun > 0 {
+		m.hasRun.Do(func() {})
+	}
 	return m
 }
 
-func (m *metrics) gauge(name, help string, value float64) {
+func (m *metrics) gauge(name, help string, value float64) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "faas_infer_instance_" + name + "_seconds", Help: help})
 	g.Set(value)
 	m.registry.MustRegister(g)
+	return g
+}
+
+// run counts one run of the engine.
+func (m *metrics) run(rows int, took time.Duration) {
+	m.rows.Observe(float64(rows))
+	m.exec.Observe(took.Seconds())
+	m.hasRun.Do(func() { m.firstRun.Set(took.Seconds()) })
 }
 
 func (m *metrics) request(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }

@@ -27,11 +27,9 @@ const drainTime = time.Minute
 // answers at is not.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("address %q: %w", address, err)
-	}
 	var config net.ListenConfig
 	switch {
+	case err != nil: // Told below, in the words of this command.
 	case u.Scheme == "tcp" && u.Host != "" && u.Path == "":
 		return config.Listen(ctx, "tcp", u.Host)
 	case u.Scheme == "unix" && u.Host == "" && u.Path != "":

@@ -42,3 +42,10 @@ func limitMemory(limit int64) error {
 	arena.limited, arena.limit = true, limit
 	return nil
 }
+
+// memoryLimited tells whether sessions are to use the bounded allocator.
+func memoryLimited() bool {
+	arena.Lock()
+	defer arena.Unlock()
+	return arena.limited
+}

@@ -36,6 +36,9 @@ type Engine struct {
 	session *ort.DynamicAdvancedSession
 	run     *ort.RunOptions
 	load    time.Duration
+	// expected is the time of one row's run as it was measured, 0 if it was
+	// not.
+	expected time.Duration
 }
 
 // Open loads a model; Load must have succeeded before.
@@ -55,7 +58,7 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", form.path, err)
 	}
-	e.load = time.Since(start)
+	e.load, e.expected = time.Since(start), form.run
 	return e, nil
 }
 
@@ -65,6 +68,7 @@ type form struct {
 	level     ort.GraphOptimizationLevel
 	settings  []setting
 	signature signature
+	run       time.Duration // of one row, 0 if it was not measured
 }
 
 func formOf(o Options) (form, error) {
@@ -89,7 +93,7 @@ func formOf(o Options) (form, error) {
 
 func open(f form, threads int) (*Engine, error) {
 	settings := f.settings
-	if arena.limited {
+	if memoryLimited() {
 		settings = append(settings[:len(settings):len(settings)], setting{"session.use_env_allocators", "1"})
 	}
 	options, err := newOptions(threads, f.level, settings...)
@@ -117,6 +121,10 @@ func (e *Engine) Outputs() []tensor.Info { return e.signature.Outputs }
 
 // LoadTime is how long Open took.
 func (e *Engine) LoadTime() time.Duration { return e.load }
+
+// ExpectedRun is how long one row takes on one thread as Prepare measured it, 0
+// for a model that was not prepared.
+func (e *Engine) ExpectedRun() time.Duration { return e.expected }
 
 // Run computes one batch. inputs are all of the model's inputs in its order,
 // each with rows as its first dimension; their data is read in place and must

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	ort "github.com/yalue/onnxruntime_go"
 )
@@ -37,9 +38,9 @@ type Prepared struct {
 	Engine string `json:"engine"`
 	CPU    string `json:"cpu"`
 	Format Format `json:"format"`
-	// LoadSeconds are the measured times to load each format, PlainSeconds
-	// that of the unprepared model; RunSeconds and PlainRunSeconds those of
-	// one run of one row.
+	// LoadSeconds are the CPU times to load each format, PlainSeconds that of
+	// the unprepared model; RunSeconds and PlainRunSeconds those of one run of
+	// one row.
 	LoadSeconds     map[Format]float64 `json:"load_seconds"`
 	PlainSeconds    float64            `json:"plain_seconds"`
 	RunSeconds      map[Format]float64 `json:"run_seconds"`
@@ -143,6 +144,7 @@ func (p Prepared) form() form {
 		level:     ort.GraphOptimizationLevelDisableAll,
 		settings:  f.load,
 		signature: p.signature,
+		run:       time.Duration(p.RunSeconds[p.Format] * float64(time.Second)),
 	}
 }
 

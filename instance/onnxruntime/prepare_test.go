@@ -180,11 +180,11 @@ func TestFormChosen(t *testing.T) {
 		m, kept measurement
 		want    bool
 	}{
-		{ms(5, 70), ms(8, 70), false}, // a little sooner
-		{ms(5, 70), ms(30, 70), true}, // much sooner
-		{ms(5, 80), ms(30, 70), false},
-		{ms(50, 70), ms(5, 80), true},
-		{ms(0.1, 1), ms(5, 1), false}, // 50 times as soon, but of no account
+		{ms(5, 70), ms(8, 70), false},  // a little sooner
+		{ms(5, 70), ms(30, 70), true},  // much sooner
+		{ms(5, 90), ms(30, 70), false}, // but slow
+		{ms(50, 70), ms(5, 90), true},  // in place of a slow one
+		{ms(0.1, 1), ms(5, 1), false},  // 50 times as soon, but of no account
 	} {
 		if got := c.m.better(c.kept); got != c.want {
 			t.Errorf("%v/%v in place of %v/%v: %v", c.m.load, c.m.run, c.kept.load, c.kept.run, got)
