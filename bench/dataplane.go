@@ -74,10 +74,11 @@ func (o Options) ways(ctx context.Context, s *subject) (ways []*way, stop func()
 			stop()
 		}
 	}()
-	prepared, err := o.Models.Prepare(ctx, s.file)
+	prepared, profile, err := o.Models.Measure(ctx, s.file, 1, 0)
 	if err != nil {
 		return nil, stop, err
 	}
+	exec, _ := profile.ExecTime(1, 1000)
 	socket := filepath.Join(s.dir, "instance.sock")
 	var addresses [3]string
 	for i := range addresses {
@@ -87,7 +88,7 @@ func (o Options) ways(ctx context.Context, s *subject) (ways []*way, stop func()
 	}
 	commands := [][]string{
 		{"instance", "--prepared", prepared, "--name", functionName, "--listen", "unix://" + socket, "--listen", "tcp://" + addresses[0]},
-		{"bench", "front", "--kind", "provider", "--listen", addresses[1], "--socket", socket},
+		{"bench", "front", "--kind", "provider", "--listen", addresses[1], "--socket", socket, "--exec", exec.String()},
 		{"bench", "front", "--kind", "faas-proxy", "--listen", addresses[2], "--address", addresses[0]},
 	}
 	for i, arguments := range commands {

@@ -87,12 +87,12 @@ func newFaaSProxy(address string) http.Handler {
 // ServeFront runs one front until ctx ends: kind "provider" is this provider's
 // invoke route with the shared queue and batches of one, "faas-proxy" is
 // faas-provider's proxy. It is what "bench dataplane" starts as processes of
-// their own.
-func ServeFront(ctx context.Context, kind, listen, socket, address string) error {
+// their own. exec is the measured time of one execution.
+func ServeFront(ctx context.Context, kind, listen, socket, address string, exec time.Duration) error {
 	var handler http.Handler
 	switch kind {
 	case "provider":
-		in := batching.Instance{ID: "subject", Config: cluster.Config{Batch: 1}, Exec: []time.Duration{100 * time.Microsecond}}
+		in := batching.Instance{ID: "subject", Config: cluster.Config{Batch: 1}, Exec: []time.Duration{exec}}
 		front, dispatcher, err := newFront(ctx, batching.SharedName, time.Second, in, socket)
 		if err != nil {
 			return err

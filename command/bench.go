@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -24,7 +25,7 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer bench coldstart --model resnet50`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newFrontCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newFrontCommand())
 	return c
 }
 
@@ -65,13 +66,44 @@ provider's invoke route (shared queue, batches of one) and through faas-provider
 own proxy, each a process of its own, in turn: latency with one client,
 requests/s with 16, with small bodies and with bodies of 1 MiB.`,
 		Example: `  faas-infer bench dataplane --each 2s`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) { return bench.Dataplane(ctx, o, each) })
+	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+		return bench.Dataplane(ctx, o, each)
+	})
 	c.Flags().DurationVar(&each, "each", each, "how long each way is driven, per round")
+	return c
+}
+
+func newThroughputCommand() *cobra.Command {
+	t := bench.Throughput{}
+	c := benchCommand(&cobra.Command{
+		Use:   "throughput",
+		Short: "The highest rate that each batching policy serves within the SLO",
+		Long: `throughput finds, by bisection, the highest open-loop Poisson rate of which 99 %
+of the requests are answered within the SLO, for one request per execution, for
+INFless' queues and for the shared queue. The instance has one core for itself;
+everything else shares the other.`,
+		Example: `  faas-infer bench throughput --model dssm --slo 50ms
+  faas-infer bench throughput --model lstm --slo 100ms --max-batch 16 --json`,
+	}, func(ctx context.Context, o bench.Options) (_ *report.Report, err error) {
+		if t.MaxBatch < 1 || t.SLO <= 0 || t.Trial <= 0 {
+			return nil, errors.New("--max-batch, --slo and --trial must be positive")
+		}
+		if t.Core, err = bench.Pin(); err != nil {
+			return nil, err
+		}
+		return bench.RunThroughput(ctx, o, t)
+	})
+	f := c.Flags()
+	f.StringVar(&t.Model, "model", "dssm", "an architecture of faas-infer model make")
+	f.DurationVar(&t.SLO, "slo", 50*time.Millisecond, "latency objective")
+	f.IntVar(&t.MaxBatch, "max-batch", 32, "largest batch")
+	f.DurationVar(&t.Trial, "trial", 4*time.Second, "how long each rate is offered")
 	return c
 }
 
 func newFrontCommand() *cobra.Command {
 	var kind, listen, socket, address string
+	var exec time.Duration
 	c := &cobra.Command{
 		Use:     "front",
 		Short:   "Serve one front of the data plane's bench",
@@ -79,12 +111,13 @@ func newFrontCommand() *cobra.Command {
 		Hidden:  true,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return bench.ServeFront(cmd.Context(), kind, listen, socket, address)
+			return bench.ServeFront(cmd.Context(), kind, listen, socket, address, exec)
 		},
 	}
 	c.Flags().StringVar(&kind, "kind", "provider", "provider or faas-proxy")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address to serve at")
 	c.Flags().StringVar(&socket, "socket", "", "the instance's Unix socket")
+	c.Flags().DurationVar(&exec, "exec", 50*time.Microsecond, "the time of one execution")
 	c.Flags().StringVar(&address, "address", "", "the instance's TCP address")
 	return c
 }

@@ -13,8 +13,10 @@ import (
 type batch struct {
 	instance cluster.InstanceID
 	link     *link
-	calls    []*call
-	sent     time.Time
+	// limit is the most that the instance executes at once.
+	limit int
+	calls []*call
+	sent  time.Time
 }
 
 // delegate gives every batch a leader: the batch with own is returned, for the
@@ -48,7 +50,7 @@ func (d *Dispatcher) lead(b *batch, own *call) signal {
 	if err != nil {
 		return d.lost(b, own, err)
 	}
-	d.options.Recorder.ObserveBatch(len(b.calls), exec)
+	d.record(b, exec)
 	// The instance first: its next batch should not wait for these answers.
 	d.done(b.instance)
 	var mine signal
@@ -61,6 +63,15 @@ func (d *Dispatcher) lead(b *batch, own *call) signal {
 		c.signal <- s
 	}
 	return mine
+}
+
+// record counts what was executed: one batch, or several short ones in turn.
+func (d *Dispatcher) record(b *batch, exec time.Duration) {
+	n := len(b.calls)
+	for rest := n; rest > 0; rest -= b.limit {
+		size := min(rest, b.limit)
+		d.options.Recorder.ObserveBatch(size, exec*time.Duration(size)/time.Duration(n))
+	}
 }
 
 // done tells the policy that an instance is free again.
