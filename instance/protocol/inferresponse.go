@@ -8,6 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
 )
 
 // wantedOutput is one output that the client asked for.
@@ -113,7 +114,7 @@ func appendOutput(to []byte, t tensor.Tensor, binary bool) ([]byte, error) {
 		return append(to, "}}"...), nil
 	}
 	to = append(to, `,"data":`...)
-	to, err := appendFlat(to, t)
+	to, err := tensorjson.AppendFlat(to, t)
 	return append(to, '}'), err
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
 )
 
 // The single version under which the model is served.
@@ -112,7 +114,7 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 		return nil, err
 	}
 	var request inferRequest
-	if err := request.read(&reader{data: text}); err != nil {
+	if err := request.read(tensorjson.NewReader(text)); err != nil {
 		return nil, err
 	}
 	given := make([]tensor.Tensor, len(request.inputs))
@@ -151,48 +153,48 @@ func splitBinary(r frame.Request) (text, binary []byte, err error) {
 	return r.Body[:length], r.Body[length:], nil
 }
 
-func (q *inferRequest) read(r *reader) error {
-	err := r.object(func(key string) error {
+func (q *inferRequest) read(r *tensorjson.Reader) error {
+	err := r.Object(func(key string) error {
 		switch key {
 		case "id":
-			return r.into("id", &q.id)
+			return r.Into("id", &q.id)
 		case "parameters":
-			return r.into("parameters", &q.parameters)
+			return r.Into("parameters", &q.parameters)
 		case "outputs":
-			return r.into("outputs", &q.outputs)
+			return r.Into("outputs", &q.outputs)
 		case "inputs":
-			return r.array(func() error {
+			return r.Array(func() error {
 				q.inputs = append(q.inputs, inferInput{})
 				return q.inputs[len(q.inputs)-1].read(r)
 			})
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	if err != nil {
 		return err
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return err
 	}
 	return q.parameters.check()
 }
 
-func (in *inferInput) read(r *reader) error {
-	return r.object(func(key string) (err error) {
+func (in *inferInput) read(r *tensorjson.Reader) error {
+	return r.Object(func(key string) (err error) {
 		switch key {
 		case "name":
-			return r.into("an input's name", &in.Name)
+			return r.Into("an input's name", &in.Name)
 		case "shape":
-			return r.into("an input's shape", &in.Shape)
+			return r.Into("an input's shape", &in.Shape)
 		case "datatype":
-			return r.into("an input's datatype", &in.Datatype)
+			return r.Into("an input's datatype", &in.Datatype)
 		case "parameters":
-			return r.into("an input's parameters", &in.Parameters)
+			return r.Into("an input's parameters", &in.Parameters)
 		case "data":
-			in.data, err = r.raw()
+			in.data, err = r.Raw()
 			return err
 		}
-		return r.skip()
+		return r.Skip()
 	})
 }
 
@@ -226,28 +228,16 @@ func (in *inferInput) tensor(binary []byte) (t tensor.Tensor, rest []byte, err e
 	if err != nil {
 		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
 	}
-	v := newValues(t.Type)
-	v.reserve(n, len(in.data))
-	if err := v.read(&reader{data: in.data}, 0); err != nil {
+	v := tensorjson.NewValues(t.Type)
+	v.Reserve(n, len(in.data))
+	if err := v.Read(tensorjson.NewReader(in.data), 0); err != nil {
 		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
 	}
 	// The data may be flat or nested; nested, it has to be of the shape given.
-	if len(v.dims) != 1 && !equal(v.dims, in.Shape) {
+	if len(v.Shape) != 1 && !slices.Equal(v.Shape, in.Shape) {
 		return t, nil, fmt.Errorf("input %q has data of the shape %s, not of %s as it says",
-			in.Name, describeShape(v.dims), describeShape(in.Shape))
+			in.Name, describeShape(v.Shape), describeShape(in.Shape))
 	}
-	t.Data = v.data
+	t.Data = v.Data
 	return t, binary, nil
-}
-
-func equal(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

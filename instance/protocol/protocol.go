@@ -18,6 +18,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
 )
 
 // Model is what the protocols have to know of the model that they speak for.
@@ -145,17 +146,17 @@ var errDecided = errors.New("decided")
 // is a list of objects in the Open Inference Protocol, numbers or an object in
 // TensorFlow Serving's, which also has "instances".
 func isOpenInference(body []byte) (bool, error) {
-	r := &reader{data: body}
+	r := tensorjson.NewReader(body)
 	var found bool
-	err := r.object(func(key string) error {
+	err := r.Object(func(key string) error {
 		switch key {
 		case "instances":
 			return errDecided
 		case "inputs":
-			found = r.take('[') && r.peek() == '{'
+			found = r.Take('[') && r.Peek() == '{'
 			return errDecided
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	switch {
 	case errors.Is(err, errDecided):

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"math"
 	"net/http"
 	"strconv"
@@ -147,4 +148,12 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+func floats(of ...float32) []byte {
+	var out []byte
+	for _, f := range of {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(f))
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
 )
 
 // signatureName is the one signature that a model has.
@@ -47,10 +48,10 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 // decodePredict reads a predict request, by rows ("instances") or by columns
 // ("inputs").
 func (m *Model) decodePredict(q frame.Request) (*Call, error) {
-	r := &reader{data: q.Body}
-	columns := make([]*values, len(m.Inputs))
+	r := tensorjson.NewReader(q.Body)
+	columns := make([]*tensorjson.Values, len(m.Inputs))
 	var format string
-	err := r.object(func(key string) error {
+	err := r.Object(func(key string) error {
 		switch key {
 		case "signature_name":
 			return readSignatureName(r)
@@ -64,10 +65,10 @@ func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 			}
 			return m.readColumns(r, columns)
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	if err == nil && format == "" {
 		err = errors.New(`the body has neither "instances" nor "inputs"`)
@@ -78,7 +79,7 @@ func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 	var given []tensor.Tensor
 	for i, v := range columns {
 		if v != nil {
-			given = append(given, tensor.Tensor{Name: m.Inputs[i].Name, Type: v.kind, Shape: v.dims, Data: v.data})
+			given = append(given, tensor.Tensor{Name: m.Inputs[i].Name, Type: v.Type, Shape: v.Shape, Data: v.Data})
 		}
 	}
 	call, err := m.assemble(given)
@@ -92,9 +93,9 @@ func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 	return call, nil
 }
 
-func readSignatureName(r *reader) error {
+func readSignatureName(r *tensorjson.Reader) error {
 	var name string
-	if err := r.into("signature_name", &name); err != nil {
+	if err := r.Into("signature_name", &name); err != nil {
 		return err
 	}
 	if name != "" && name != signatureName {
@@ -105,11 +106,11 @@ func readSignatureName(r *reader) error {
 
 // readInstances reads rows: each an object of inputs by name, or the value
 // itself where the model has one input.
-func (m *Model) readInstances(r *reader, columns []*values) error {
+func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values) error {
 	var rows int64
-	err := r.array(func() error {
+	err := r.Array(func() error {
 		rows++
-		if r.peek() != '{' {
+		if r.Peek() != '{' {
 			return m.readOnly(r, columns, 1)
 		}
 		return m.readNamed(r, columns, 1, rows)
@@ -122,7 +123,7 @@ func (m *Model) readInstances(r *reader, columns []*values) error {
 	}
 	for i, v := range columns {
 		if v != nil {
-			if err := v.length(0, rows); err != nil {
+			if err := v.Length(0, rows); err != nil {
 				return fmt.Errorf("input %q: %w", m.Inputs[i].Name, err)
 			}
 		}
@@ -132,14 +133,14 @@ func (m *Model) readInstances(r *reader, columns []*values) error {
 
 // readColumns reads whole inputs: an object of them by name, or the value
 // itself where the model has one input.
-func (m *Model) readColumns(r *reader, columns []*values) error {
-	if r.peek() != '{' {
+func (m *Model) readColumns(r *tensorjson.Reader, columns []*tensorjson.Values) error {
+	if r.Peek() != '{' {
 		return m.readOnly(r, columns, 0)
 	}
 	return m.readNamed(r, columns, 0, 1)
 }
 
-func (m *Model) readOnly(r *reader, columns []*values, depth int) error {
+func (m *Model) readOnly(r *tensorjson.Reader, columns []*tensorjson.Values, depth int) error {
 	if len(m.Inputs) != 1 {
 		return fmt.Errorf("the model has %d inputs, so they need their names: %s", len(m.Inputs), describeAll(m.Inputs))
 	}
@@ -147,9 +148,9 @@ func (m *Model) readOnly(r *reader, columns []*values, depth int) error {
 }
 
 // readNamed reads an object of inputs by name; it is the so-manieth object.
-func (m *Model) readNamed(r *reader, columns []*values, depth int, nth int64) error {
+func (m *Model) readNamed(r *tensorjson.Reader, columns []*tensorjson.Values, depth int, nth int64) error {
 	seen := make([]bool, len(columns))
-	err := r.object(func(name string) error {
+	err := r.Object(func(name string) error {
 		at := m.input(name)
 		if at < 0 {
 			return fmt.Errorf("the model has no input %q; it takes %s", name, describeAll(m.Inputs))
@@ -174,11 +175,11 @@ func (m *Model) readNamed(r *reader, columns []*values, depth int, nth int64) er
 	return nil
 }
 
-func (m *Model) readInto(r *reader, columns []*values, at, depth int) error {
+func (m *Model) readInto(r *tensorjson.Reader, columns []*tensorjson.Values, at, depth int) error {
 	if columns[at] == nil {
-		columns[at] = newValues(m.Inputs[at].Type)
+		columns[at] = tensorjson.NewValues(m.Inputs[at].Type)
 	}
-	if err := columns[at].read(r, depth); err != nil {
+	if err := columns[at].Read(r, depth); err != nil {
 		return fmt.Errorf("input %q: %w; the model takes %s", m.Inputs[at].Name, err, describe(m.Inputs[at]))
 	}
 	return nil
@@ -205,7 +206,7 @@ func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
 			}
 			size := int64(len(t.Data)) / rows
 			one := tensor.Tensor{Type: t.Type, Shape: t.Shape[1:], Data: t.Data[row*size : (row+1)*size]}
-			if body, err = appendNested(body, one); err != nil {
+			if body, err = tensorjson.AppendNested(body, one); err != nil {
 				return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
 			}
 		}
@@ -230,7 +231,7 @@ func encodeColumns(outputs []tensor.Tensor) (frame.Response, error) {
 			}
 			body = append(appendString(body, t.Name), ':')
 		}
-		if body, err = appendNested(body, t); err != nil {
+		if body, err = tensorjson.AppendNested(body, t); err != nil {
 			return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
 		}
 	}

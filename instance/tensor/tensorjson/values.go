@@ -1,4 +1,4 @@
-package protocol
+package tensorjson
 
 import (
 	"encoding/binary"
@@ -10,35 +10,37 @@ import (
 	"github.com/faas-infer/faas-infer/instance/tensor"
 )
 
-// values collects the elements of one input from nested JSON arrays and finds
+// Values collects the elements of one input from nested JSON arrays and finds
 // out their shape.
-type values struct {
-	kind tensor.Type
-	data []byte
-	// dims[d] is the length of the arrays at depth d, -1 before the first of
+type Values struct {
+	// Type is the type of the elements, Data their bytes.
+	Type tensor.Type
+	Data []byte
+	// Shape[d] is the length of the arrays at depth d, -1 before the first of
 	// them ended.
-	dims []int64
+	Shape []int64
 	// leaf is the depth at which the elements stand, -1 before the first.
 	leaf int
 }
 
-func newValues(kind tensor.Type) *values { return &values{kind: kind, leaf: -1} }
+// NewValues returns an empty collection of elements of one type.
+func NewValues(kind tensor.Type) *Values { return &Values{Type: kind, leaf: -1} }
 
 var errRagged = errors.New("the arrays are not of one length and depth")
 
-// reserve makes room for so many elements.
-func (v *values) reserve(elements int64, most int) {
+// Reserve makes room for so many elements.
+func (v *Values) Reserve(elements int64, most int) {
 	// A number takes two bytes of the body at least, so a shape that claims
 	// more than the body holds gets no memory for it.
 	if elements > 0 && elements <= int64(most) {
-		v.data = make([]byte, 0, int(elements)*v.kind.Size())
+		v.Data = make([]byte, 0, int(elements)*v.Type.Size())
 	}
 }
 
-// read consumes an element or nested arrays of them, which stand at the given
+// Read consumes an element or nested arrays of them, which stand at the given
 // depth of the whole input.
-func (v *values) read(r *reader, depth int) error {
-	if r.peek() != '[' {
+func (v *Values) Read(r *Reader, depth int) error {
+	if r.Peek() != '[' {
 		if v.leaf < 0 {
 			v.leaf = depth
 		}
@@ -50,39 +52,39 @@ func (v *values) read(r *reader, depth int) error {
 	if v.leaf >= 0 && depth >= v.leaf {
 		return errRagged
 	}
-	for len(v.dims) <= depth {
-		v.dims = append(v.dims, -1)
+	for len(v.Shape) <= depth {
+		v.Shape = append(v.Shape, -1)
 	}
 	var n int64
-	err := r.array(func() error {
+	err := r.Array(func() error {
 		n++
-		return v.read(r, depth+1)
+		return v.Read(r, depth+1)
 	})
 	if err != nil {
 		return err
 	}
-	return v.length(depth, n)
+	return v.Length(depth, n)
 }
 
-// length records that an array at this depth has n elements.
-func (v *values) length(depth int, n int64) error {
-	for len(v.dims) <= depth {
-		v.dims = append(v.dims, -1)
+// Length records that an array at this depth has n elements.
+func (v *Values) Length(depth int, n int64) error {
+	for len(v.Shape) <= depth {
+		v.Shape = append(v.Shape, -1)
 	}
-	if v.dims[depth] >= 0 && v.dims[depth] != n {
+	if v.Shape[depth] >= 0 && v.Shape[depth] != n {
 		return errRagged
 	}
-	v.dims[depth] = n
+	v.Shape[depth] = n
 	return nil
 }
 
 // element consumes one number, or true or false where they are expected.
-func (v *values) element(r *reader) error {
-	if v.kind == tensor.Bool {
+func (v *Values) element(r *Reader) error {
+	if v.Type == tensor.Bool {
 		return v.boolean(r)
 	}
-	if c := r.peek(); c != '-' && c-'0' > 9 {
-		text, err := r.raw()
+	if c := r.Peek(); c != '-' && c-'0' > 9 {
+		text, err := r.Raw()
 		if err != nil {
 			return err
 		}
@@ -92,49 +94,49 @@ func (v *values) element(r *reader) error {
 	if err != nil {
 		return err
 	}
-	bits := v.kind.Size() * 8
-	switch v.kind {
+	bits := v.Type.Size() * 8
+	switch v.Type {
 	case tensor.FP32, tensor.FP64:
 		f, err := strconv.ParseFloat(text, bits)
 		if err != nil {
-			return outside(text, v.kind)
+			return outside(text, v.Type)
 		}
 		if bits == 32 {
-			v.data = binary.LittleEndian.AppendUint32(v.data, math.Float32bits(float32(f)))
+			v.Data = binary.LittleEndian.AppendUint32(v.Data, math.Float32bits(float32(f)))
 		} else {
-			v.data = binary.LittleEndian.AppendUint64(v.data, math.Float64bits(f))
+			v.Data = binary.LittleEndian.AppendUint64(v.Data, math.Float64bits(f))
 		}
 		return nil
 	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
 		u, err := strconv.ParseUint(text, 10, bits)
 		if err != nil {
-			return outside(text, v.kind)
+			return outside(text, v.Type)
 		}
 		v.integer(u)
 		return nil
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
 		i, err := strconv.ParseInt(text, 10, bits)
 		if err != nil {
-			return outside(text, v.kind)
+			return outside(text, v.Type)
 		}
 		v.integer(uint64(i))
 		return nil
 	}
-	return fmt.Errorf("%s travels in the binary extension of the Open Inference Protocol only", v.kind)
+	return fmt.Errorf("%s travels in the binary extension of the Open Inference Protocol only", v.Type)
 }
 
 func outside(text string, kind tensor.Type) error {
 	return fmt.Errorf("%.40s is not in the range of %s", text, kind)
 }
 
-func (v *values) boolean(r *reader) error {
+func (v *Values) boolean(r *Reader) error {
 	switch {
 	case r.literal("true"):
-		v.data = append(v.data, 1)
+		v.Data = append(v.Data, 1)
 	case r.literal("false"):
-		v.data = append(v.data, 0)
+		v.Data = append(v.Data, 0)
 	default:
-		text, err := r.raw()
+		text, err := r.Raw()
 		if err != nil {
 			return err
 		}
@@ -143,21 +145,21 @@ func (v *values) boolean(r *reader) error {
 	return nil
 }
 
-func (v *values) integer(u uint64) {
-	switch v.kind.Size() {
+func (v *Values) integer(u uint64) {
+	switch v.Type.Size() {
 	case 1:
-		v.data = append(v.data, byte(u))
+		v.Data = append(v.Data, byte(u))
 	case 2:
-		v.data = binary.LittleEndian.AppendUint16(v.data, uint16(u))
+		v.Data = binary.LittleEndian.AppendUint16(v.Data, uint16(u))
 	case 4:
-		v.data = binary.LittleEndian.AppendUint32(v.data, uint32(u))
+		v.Data = binary.LittleEndian.AppendUint32(v.Data, uint32(u))
 	case 8:
-		v.data = binary.LittleEndian.AppendUint64(v.data, u)
+		v.Data = binary.LittleEndian.AppendUint64(v.Data, u)
 	}
 }
 
-// errNotJSON is for outputs that JSON has no way to write.
-var errNotJSON = errors.New("JSON cannot carry it; ask for binary data")
+// ErrNotJSON is for outputs that JSON has no way to write.
+var ErrNotJSON = errors.New("JSON cannot carry it; ask for binary data")
 
 // appendElement writes one element as JSON.
 func appendElement(to []byte, kind tensor.Type, from []byte) ([]byte, error) {
@@ -185,25 +187,25 @@ func appendElement(to []byte, kind tensor.Type, from []byte) ([]byte, error) {
 	case tensor.Int64:
 		return strconv.AppendInt(to, int64(binary.LittleEndian.Uint64(from)), 10), nil
 	}
-	return to, fmt.Errorf("it is %s: %w", kind, errNotJSON)
+	return to, fmt.Errorf("it is %s: %w", kind, ErrNotJSON)
 }
 
 func appendFloat(to []byte, f float64, bits int) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return to, fmt.Errorf("it holds %g: %w", f, errNotJSON)
+		return to, fmt.Errorf("it holds %g: %w", f, ErrNotJSON)
 	}
 	return strconv.AppendFloat(to, f, 'g', -1, bits), nil
 }
 
-// appendFlat writes a tensor's elements as one JSON array.
-func appendFlat(to []byte, t tensor.Tensor) ([]byte, error) {
+// AppendFlat writes a tensor's elements as one JSON array.
+func AppendFlat(to []byte, t tensor.Tensor) ([]byte, error) {
 	flat := t
 	flat.Shape = []int64{int64(len(t.Data) / t.Type.Size())}
-	return appendNested(to, flat)
+	return AppendNested(to, flat)
 }
 
-// appendNested writes a tensor's elements as arrays nested like its shape.
-func appendNested(to []byte, t tensor.Tensor) ([]byte, error) {
+// AppendNested writes a tensor's elements as arrays nested like its shape.
+func AppendNested(to []byte, t tensor.Tensor) ([]byte, error) {
 	if len(t.Shape) == 0 {
 		return appendElement(to, t.Type, t.Data)
 	}
@@ -217,7 +219,7 @@ func appendNested(to []byte, t tensor.Tensor) ([]byte, error) {
 		size := int64(len(t.Data)) / t.Shape[0]
 		inner.Data = t.Data[i*size : (i+1)*size]
 		var err error
-		if to, err = appendNested(to, inner); err != nil {
+		if to, err = AppendNested(to, inner); err != nil {
 			return to, err
 		}
 	}

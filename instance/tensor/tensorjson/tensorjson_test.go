@@ -1,10 +1,11 @@
-package protocol
+package tensorjson
 
 import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,10 +26,10 @@ func TestReaderTakesWhatEncodingJSONTakes(t *testing.T) {
 
 func same(t *testing.T, document []byte) {
 	t.Helper()
-	r := &reader{data: document}
-	err := r.skip()
+	r := &Reader{data: document}
+	err := r.Skip()
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	if err != nil && strings.Contains(err.Error(), "nested") {
 		return // encoding/json lets documents nest deeper.
@@ -46,8 +47,8 @@ func FuzzReader(f *testing.F) {
 }
 
 func TestReaderRefusesDeepNesting(t *testing.T) {
-	r := &reader{data: []byte(strings.Repeat("[", 100_000))}
-	if err := r.skip(); err == nil || !strings.Contains(err.Error(), "nested more than 64 deep") {
+	r := &Reader{data: []byte(strings.Repeat("[", 100_000))}
+	if err := r.Skip(); err == nil || !strings.Contains(err.Error(), "nested more than 64 deep") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -85,16 +86,16 @@ func TestValuesFindTheShape(t *testing.T) {
 		{document: `[1]`, kind: tensor.Bool, wrong: "neither true nor false"},
 		{document: `[1]`, kind: tensor.FP16, wrong: "binary extension"},
 	} {
-		v := newValues(c.kind)
-		err := v.read(&reader{data: []byte(c.document)}, 0)
+		v := NewValues(c.kind)
+		err := v.Read(&Reader{data: []byte(c.document)}, 0)
 		if c.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), c.wrong) {
 				t.Errorf("%s as %s: got error %v, want one with %q", c.document, c.kind, err, c.wrong)
 			}
 			continue
 		}
-		if err != nil || !equal(v.dims, c.shape) {
-			t.Errorf("%s as %s: got %v, %v, want %v", c.document, c.kind, v.dims, err, c.shape)
+		if err != nil || !slices.Equal(v.Shape, c.shape) {
+			t.Errorf("%s as %s: got %v, %v, want %v", c.document, c.kind, v.Shape, err, c.shape)
 		}
 	}
 }
@@ -112,14 +113,14 @@ func TestElementsSurviveBothWays(t *testing.T) {
 		tensor.Uint64: {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		tensor.Int64:  {0, 0, 0, 0, 0, 0, 0, 0x80},
 	} {
-		text, err := appendFlat(nil, tensor.Tensor{Type: kind, Data: data})
+		text, err := AppendFlat(nil, tensor.Tensor{Type: kind, Data: data})
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 			continue
 		}
-		v := newValues(kind)
-		if err := v.read(&reader{data: text}, 0); err != nil || string(v.data) != string(data) {
-			t.Errorf("%s: %x became %s and then %x, %v", kind, data, text, v.data, err)
+		v := NewValues(kind)
+		if err := v.Read(&Reader{data: text}, 0); err != nil || string(v.Data) != string(data) {
+			t.Errorf("%s: %x became %s and then %x, %v", kind, data, text, v.Data, err)
 		}
 	}
 }
@@ -130,7 +131,7 @@ func TestWhatJSONCannotCarry(t *testing.T) {
 		{Type: tensor.FP32, Data: floats(float32(math.Inf(-1)))},
 		{Type: tensor.FP16, Data: []byte{0, 0}},
 	} {
-		if _, err := appendFlat(nil, x); !errors.Is(err, errNotJSON) {
+		if _, err := AppendFlat(nil, x); !errors.Is(err, ErrNotJSON) {
 			t.Errorf("%s %x: got %v", x.Type, x.Data, err)
 		}
 	}
@@ -148,9 +149,9 @@ func BenchmarkValues(b *testing.B) {
 	document := []byte("[" + strings.Repeat("0.12345678,", 224*224*3-1) + "0.5]")
 	b.SetBytes(int64(len(document)))
 	for b.Loop() {
-		v := newValues(tensor.FP32)
-		v.reserve(224*224*3, len(document))
-		if err := v.read(&reader{data: document}, 0); err != nil {
+		v := NewValues(tensor.FP32)
+		v.Reserve(224*224*3, len(document))
+		if err := v.Read(&Reader{data: document}, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,6 @@
-package protocol
+// Package tensorjson reads and writes tensors as JSON arrays, flat or nested,
+// and the documents around them.
+package tensorjson
 
 import (
 	"encoding/json"
@@ -7,11 +9,11 @@ import (
 	"unsafe"
 )
 
-// reader walks over a JSON document in place. Tensors are most of a request,
+// Reader walks over a JSON document in place. Tensors are most of a request,
 // and reading their numbers one by one straight into the input's bytes is
 // several times quicker than decoding into Go values first. It takes exactly
-// the documents that encoding/json takes.
-type reader struct {
+// the documents that encoding/json takes, nested at most 64 deep.
+type Reader struct {
 	data  []byte
 	at    int
 	depth int
@@ -20,17 +22,20 @@ type reader struct {
 // maxDepth is how deep a document may be nested.
 const maxDepth = 64
 
+// NewReader returns a reader at the beginning of a document, which it aliases.
+func NewReader(document []byte) *Reader { return &Reader{data: document} }
+
 var errSyntax = errors.New("the body is not valid JSON")
 
-func (r *reader) fail(expected string) error {
+func (r *Reader) fail(expected string) error {
 	if r.at >= len(r.data) {
 		return fmt.Errorf("%w: it ends where %s is expected", errSyntax, expected)
 	}
 	return fmt.Errorf("%w: expected %s at byte %d, found %q", errSyntax, expected, r.at, r.data[r.at])
 }
 
-// peek returns the next byte that is not white space, 0 at the end.
-func (r *reader) peek() byte {
+// Peek returns the next byte that is not white space, 0 at the end.
+func (r *Reader) Peek() byte {
 	for r.at < len(r.data) {
 		switch c := r.data[r.at]; c {
 		case ' ', '\t', '\n', '\r':
@@ -42,34 +47,34 @@ func (r *reader) peek() byte {
 	return 0
 }
 
-// take consumes c if it comes next.
-func (r *reader) take(c byte) bool {
-	if r.peek() != c || r.at >= len(r.data) {
+// Take consumes c if it comes next.
+func (r *Reader) Take(c byte) bool {
+	if r.Peek() != c || r.at >= len(r.data) {
 		return false
 	}
 	r.at++
 	return true
 }
 
-// end checks that nothing follows.
-func (r *reader) end() error {
-	if r.peek(); r.at < len(r.data) {
+// End checks that nothing follows.
+func (r *Reader) End() error {
+	if r.Peek(); r.at < len(r.data) {
 		return r.fail("the end of the body")
 	}
 	return nil
 }
 
-// object calls member for each of an object's members; it must consume the
+// Object calls member for each of an object's members; it must consume the
 // value.
-func (r *reader) object(member func(key string) error) error {
-	if !r.take('{') {
+func (r *Reader) Object(member func(key string) error) error {
+	if !r.Take('{') {
 		return r.fail("an object")
 	}
 	if r.depth++; r.depth > maxDepth {
 		return fmt.Errorf("the body is nested more than %d deep", maxDepth)
 	}
 	defer func() { r.depth-- }()
-	if r.take('}') {
+	if r.Take('}') {
 		return nil
 	}
 	for {
@@ -77,48 +82,48 @@ func (r *reader) object(member func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		if !r.take(':') {
+		if !r.Take(':') {
 			return r.fail(`":"`)
 		}
 		if err := member(key); err != nil {
 			return err
 		}
-		if r.take('}') {
+		if r.Take('}') {
 			return nil
 		}
-		if !r.take(',') {
+		if !r.Take(',') {
 			return r.fail(`"," or "}"`)
 		}
 	}
 }
 
-// array calls element for each of an array's elements; it must consume it.
-func (r *reader) array(element func() error) error {
-	if !r.take('[') {
+// Array calls element for each of an array's elements; it must consume it.
+func (r *Reader) Array(element func() error) error {
+	if !r.Take('[') {
 		return r.fail("an array")
 	}
 	if r.depth++; r.depth > maxDepth {
 		return fmt.Errorf("the body is nested more than %d deep", maxDepth)
 	}
 	defer func() { r.depth-- }()
-	if r.take(']') {
+	if r.Take(']') {
 		return nil
 	}
 	for {
 		if err := element(); err != nil {
 			return err
 		}
-		if r.take(']') {
+		if r.Take(']') {
 			return nil
 		}
-		if !r.take(',') {
+		if !r.Take(',') {
 			return r.fail(`"," or "]"`)
 		}
 	}
 }
 
-func (r *reader) string() (string, error) {
-	if r.peek() != '"' {
+func (r *Reader) string() (string, error) {
+	if r.Peek() != '"' {
 		return "", r.fail("a string")
 	}
 	start, plain := r.at, true
@@ -148,8 +153,8 @@ func (r *reader) string() (string, error) {
 }
 
 // number returns the digits of a number. The string aliases the document.
-func (r *reader) number() (string, error) {
-	r.peek()
+func (r *Reader) number() (string, error) {
+	r.Peek()
 	start := r.at
 	if r.at < len(r.data) && r.data[r.at] == '-' {
 		r.at++
@@ -176,7 +181,7 @@ func (r *reader) number() (string, error) {
 	return unsafe.String(&r.data[start], r.at-start), nil
 }
 
-func (r *reader) digits() bool {
+func (r *Reader) digits() bool {
 	start := r.at
 	for r.at < len(r.data) && r.data[r.at]-'0' <= 9 {
 		r.at++
@@ -185,8 +190,8 @@ func (r *reader) digits() bool {
 }
 
 // literal consumes true, false or null if it comes next.
-func (r *reader) literal(word string) bool {
-	r.peek()
+func (r *Reader) literal(word string) bool {
+	r.Peek()
 	if len(r.data)-r.at < len(word) || string(r.data[r.at:r.at+len(word)]) != word {
 		return false
 	}
@@ -194,13 +199,13 @@ func (r *reader) literal(word string) bool {
 	return true
 }
 
-// skip consumes any value.
-func (r *reader) skip() error {
-	switch c := r.peek(); {
+// Skip consumes any value.
+func (r *Reader) Skip() error {
+	switch c := r.Peek(); {
 	case c == '{':
-		return r.object(func(string) error { return r.skip() })
+		return r.Object(func(string) error { return r.Skip() })
 	case c == '[':
-		return r.array(r.skip)
+		return r.Array(r.Skip)
 	case c == '"':
 		_, err := r.string()
 		return err
@@ -213,19 +218,19 @@ func (r *reader) skip() error {
 	return r.fail("a value")
 }
 
-// raw consumes any value and returns its text.
-func (r *reader) raw() ([]byte, error) {
-	r.peek()
+// Raw consumes any value and returns its text.
+func (r *Reader) Raw() ([]byte, error) {
+	r.Peek()
 	start := r.at
-	if err := r.skip(); err != nil {
+	if err := r.Skip(); err != nil {
 		return nil, err
 	}
 	return r.data[start:r.at], nil
 }
 
-// into decodes the next value, a small one, into what v points at.
-func (r *reader) into(what string, v any) error {
-	text, err := r.raw()
+// Into decodes the next value, a small one, into what v points at.
+func (r *Reader) Into(what string, v any) error {
+	text, err := r.Raw()
 	if err != nil {
 		return err
 	}
