@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+)
+
+// client is HTTP without a connection left over at the test's end.
+func client(t *testing.T) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 256}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 60 * time.Second}
+}
+
+// answer is what came back for one request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends one request; the headers are pairs of name and value.
+func do(t *testing.T, c *http.Client, method, url string, body []byte, headers ...string) answer {
+	t.Helper()
+	a, err := try(c, method, url, body, headers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// try is do for other goroutines than the test's.
+func try(c *http.Client, method, url string, body []byte, headers ...string) (answer, error) {
+	r, err := http.NewRequest(method, url, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := c.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text)}, err
+}
+
+// function is a deployment with an SLO; options are annotations, as pairs of
+// key and value. The prefix com.openfaas. may be left out.
+func function(name, image, slo string, options ...string) types.FunctionDeployment {
+	annotations := map[string]string{"com.openfaas.slo.latency": slo}
+	for i := 0; i < len(options); i += 2 {
+		key := options[i]
+		if !strings.HasPrefix(key, "com.") {
+			key = "com.openfaas." + key
+		}
+		annotations[key] = options[i+1]
+	}
+	return types.FunctionDeployment{Service: name, Image: image, Annotations: &annotations}
+}
+
+// scaled adds the labels that bound the number of instances.
+func scaled(f types.FunctionDeployment, least, most string) types.FunctionDeployment {
+	f.Labels = &map[string]string{"com.openfaas.scale.min": least, "com.openfaas.scale.max": most}
+	return f
+}
+
+// deploy deploys with the provider itself, and fails the test if it refuses.
+func (d *daemon) deploy(t *testing.T, f types.FunctionDeployment) {
+	t.Helper()
+	if a := d.put(t, http.MethodPost, f); a.status != http.StatusAccepted {
+		t.Fatalf("deploy %s: %d %s", f.Service, a.status, a.body)
+	}
+}
+
+func (d *daemon) put(t *testing.T, method string, f types.FunctionDeployment) answer {
+	t.Helper()
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, client(t), method, d.url+"/system/functions", text)
+}
+
+// status is what the provider shows of a function.
+func (d *daemon) status(t *testing.T, name string) types.FunctionStatus {
+	t.Helper()
+	a := do(t, client(t), http.MethodGet, d.url+"/system/function/"+name, nil)
+	var s types.FunctionStatus
+	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.status != http.StatusOK {
+		t.Fatalf("status of %s: %d %s", name, a.status, a.body)
+	}
+	return s
+}
+
+// awaitReady waits until so many instances serve.
+func (d *daemon) awaitReady(t *testing.T, name string, instances uint64) {
+	t.Helper()
+	d.await(t, 30*time.Second, "ready instances of "+name, func() bool {
+		return d.status(t, name).AvailableReplicas >= instances
+	})
+}
+
+func (d *daemon) function(name string) string { return d.url + "/function/" + name }

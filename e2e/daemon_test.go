@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// place is one provider's directories. They outlive the provider's process, so
+// that another one can take over.
+type place struct {
+	dir, state, bundles string
+	// user runs the processes, nil for this process's own.
+	user *syscall.Credential
+	// extra is added to their environment.
+	extra []string
+}
+
+// newPlace makes the directories. At the test's end nothing of a provider may
+// be left there; what is, is killed by its pid.
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fi-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &place{dir: dir, state: filepath.Join(dir, "state"), bundles: filepath.Join(dir, "bundles")}
+	t.Cleanup(func() {
+		p.killAll(t)
+		os.RemoveAll(dir)
+	})
+	return p
+}
+
+// daemon is one running "faas-infer provider" or "faas-infer up".
+type daemon struct {
+	*place
+	// url is the provider's.
+	url     string
+	process *exec.Cmd
+	log     string
+	out     string
+	exited  chan struct{}
+	code    int
+}
+
+// run starts the binary with the directories' flags behind arguments.
+func (p *place) run(t *testing.T, binary string, arguments ...string) *daemon {
+	t.Helper()
+	d := &daemon{place: p, exited: make(chan struct{})}
+	log, err := os.CreateTemp(p.dir, "log-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	out, err := os.CreateTemp(p.dir, "out-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	d.log, d.out = log.Name(), out.Name()
+	arguments = append(arguments, "--state", p.state, "--bundles", p.bundles)
+	if p.user == nil {
+		arguments = append(arguments, "--prepared", suite.prepared)
+	}
+	d.process = exec.Command(binary, arguments...)
+	d.process.Stdout, d.process.Stderr = out, log
+	d.process.Env = append(append(os.Environ(), "FAAS_INFER_ONNXRUNTIME="+suite.library), p.extra...)
+	// Should the tests be killed, it stops in order.
+	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: p.user}
+	if err := d.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = d.process.Wait() // The code says all.
+		d.code = d.process.ProcessState.ExitCode()
+		close(d.exited)
+	}()
+	t.Cleanup(func() { d.finish(t) })
+	return d
+}
+
+// provider starts "faas-infer provider" on a free port and waits until it
+// serves.
+func (p *place) provider(t *testing.T, binary string, arguments ...string) *daemon {
+	t.Helper()
+	return p.providerAt(t, binary, "127.0.0.1:0", arguments...)
+}
+
+func (p *place) providerAt(t *testing.T, binary, listen string, arguments ...string) *daemon {
+	t.Helper()
+	d := p.run(t, binary, append([]string{"provider", "--listen", listen}, arguments...)...)
+	d.url = "http://" + d.awaitLine(t, "serving", 30*time.Second)["address"].(string)
+	return d
+}
+
+// awaitLine waits for a line of the log with this message and returns it.
+func (d *daemon) awaitLine(t *testing.T, message string, patience time.Duration) map[string]any {
+	t.Helper()
+	var found map[string]any
+	d.await(t, patience, "log line "+message, func() bool {
+		for _, line := range d.lines() {
+			if line["message"] == message {
+				found = line
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+// lines are the log's lines that are JSON.
+func (d *daemon) lines() []map[string]any {
+	var lines []map[string]any
+	for line := range strings.Lines(d.logText()) {
+		var fields map[string]any
+		if json.Unmarshal([]byte(line), &fields) == nil {
+			lines = append(lines, fields)
+		}
+	}
+	return lines
+}
+
+func (d *daemon) logText() string { return readAll(d.log) }
+
+// output is what it printed on standard output.
+func (d *daemon) output() string { return readAll(d.out) }
+
+func readAll(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// await is [await] that gives up as soon as the daemon exits.
+func (d *daemon) await(t *testing.T, patience time.Duration, what string, done func() bool) {
+	t.Helper()
+	await(t, patience, what, func() bool {
+		if done() {
+			return true
+		}
+		select {
+		case <-d.exited:
+			if !done() {
+				t.Fatalf("waiting for %s: the process exited with code %d:\n%s", what, d.code, d.tail())
+			}
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// await polls until done, or fails the test.
+func await(t *testing.T, patience time.Duration, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v in vain for %s", patience, what)
+		}
+	}
+}
+
+// signal sends a signal to the process, not to its instances.
+func (d *daemon) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := d.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+}
+
+// exit waits for the process's end and returns its code.
+func (d *daemon) exit(t *testing.T, patience time.Duration) int {
+	t.Helper()
+	select {
+	case <-d.exited:
+	case <-time.After(patience):
+		d.signal(t, syscall.SIGQUIT) // Its goroutines tell why.
+		<-d.exited
+		t.Fatalf("the process did not exit within %v:\n%s", patience, d.tail())
+	}
+	return d.code
+}
+
+// kill ends the process at once, as a crash would.
+func (d *daemon) kill(t *testing.T) {
+	t.Helper()
+	d.signal(t, syscall.SIGKILL)
+	<-d.exited
+}
+
+// stop ends it in order: exit code 0, and nothing left.
+func (d *daemon) stop(t *testing.T) {
+	t.Helper()
+	d.signal(t, syscall.SIGTERM)
+	if code := d.exit(t, 40*time.Second); code != 0 {
+		t.Errorf("exit code %d after SIGTERM:\n%s", code, d.tail())
+	}
+	d.nothingLeft(t)
+}
+
+// finish is the cleanup: it kills what still runs and looks at the log.
+func (d *daemon) finish(t *testing.T) {
+	select {
+	case <-d.exited:
+	default:
+		d.kill(t)
+	}
+	text := d.logText()
+	for _, bad := range []string{"DATA RACE", "panic:", "fatal error:"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("the log says %s", bad)
+		}
+	}
+	if t.Failed() {
+		t.Logf("log of pid %d:\n%s", d.process.Process.Pid, d.tail())
+	}
+}
+
+// tail is the end of the log.
+func (d *daemon) tail() string {
+	text := d.logText()
+	var lines []string
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		lines = append(lines, s.Text())
+	}
+	if n := len(lines); n > 60 {
+		lines = append([]string{"…"}, lines[n-60:]...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// freeAddress is one that nothing listens at now, for a provider that is to
+// come back to it.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

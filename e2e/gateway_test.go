@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/openfaas/go-sdk"
+)
+
+// gatewayURL is the only place at which the stock gateway listens; tests that
+// need it run one after another.
+const gatewayURL = "http://127.0.0.1:8080"
+
+// stack is "faas-infer up" with the gateway in front of it.
+type stack struct {
+	*daemon
+	// faas is OpenFaaS's own client, password that of the gateway.
+	faas     *sdk.Client
+	http     *http.Client
+	password string
+}
+
+// up starts "faas-infer up" with testdata/stack.yml and waits until it says
+// what to try.
+func (p *place) up(t *testing.T, arguments ...string) *stack {
+	t.Helper()
+	awaitGatewayPorts(t)
+	arguments = append([]string{"up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml")}, arguments...)
+	s := &stack{daemon: p.run(t, suite.binary, arguments...), http: client(t)}
+	s.await(t, 60*time.Second, "the welcome", func() bool { return strings.Contains(s.output(), "Ctrl-C stops") })
+	for line := range strings.Lines(s.output()) {
+		if rest, ok := strings.CutPrefix(line, "Provider"); ok {
+			s.url = strings.TrimSpace(rest)
+		}
+	}
+	s.password = strings.TrimSpace(readAll(filepath.Join(p.state, "secrets", "basic-auth-password")))
+	at, err := url.Parse(gatewayURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.faas = sdk.NewClient(at, &sdk.BasicAuth{Username: "admin", Password: s.password}, s.http)
+	return s
+}
+
+// awaitGatewayPorts waits until nobody else on the machine uses the gateway's
+// ports.
+func awaitGatewayPorts(t *testing.T) {
+	t.Helper()
+	await(t, 2*time.Minute, "ports 8080 and 8082 to be free", func() bool {
+		for _, port := range []string{"8080", "8082"} {
+			l, err := net.Listen("tcp", ":"+port)
+			if err != nil {
+				return false
+			}
+			l.Close()
+		}
+		return true
+	})
+}
+
+func throughGateway(function string) string { return gatewayURL + "/function/" + function }

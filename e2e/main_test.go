@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// suite is what all tests share: the binary, where the gateway and ONNX Runtime
+// are, and the directory of prepared models.
+var suite struct {
+	dir, binary, prepared string
+	// library is libonnxruntime.so, gateway the gateway's executable.
+	library, gateway string
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "end-to-end tests:", err)
+		os.RemoveAll(suite.dir)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(suite.dir)
+		os.Exit(code)
+	}))
+}
+
+// prepare builds the binary and has the scripts fetch what is not there yet.
+func prepare() (err error) {
+	if suite.dir, err = os.MkdirTemp("", "faas-infer-e2e-"); err != nil {
+		return err
+	}
+	// Another user runs the binary as well.
+	if err := os.Chmod(suite.dir, 0o755); err != nil {
+		return err
+	}
+	suite.prepared = filepath.Join(suite.dir, "prepared")
+	if suite.binary, err = build("faas-infer"); err != nil {
+		return err
+	}
+	if suite.library, err = script("onnxruntime.sh"); err != nil {
+		return fmt.Errorf("%w; run `make onnxruntime`", err)
+	}
+	if suite.gateway, err = script("gateway.sh"); err != nil {
+		return fmt.Errorf("%w; run `make gateway`", err)
+	}
+	return nil
+}
+
+// build builds the program from this source.
+func build(name string, flags ...string) (string, error) {
+	out := filepath.Join(suite.dir, name)
+	arguments := append([]string{"build", "-buildvcs=false", "-trimpath", "-o", out}, flags...)
+	c := exec.Command("go", append(arguments, ".")...)
+	c.Dir = ".."
+	if text, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, text)
+	}
+	return out, nil
+}
+
+// raceBinary is the program with the race detector in it.
+var raceBinary = sync.OnceValues(func() (string, error) { return build("faas-infer-race", "-race") })
+
+// script runs one of scripts/, which prints the path of what it made sure of.
+func script(name string) (string, error) {
+	c := exec.Command(filepath.Join("..", "scripts", name))
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		return "", fmt.Errorf("scripts/%s: %w", name, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stormSize is how many requests come at once.
+const stormSize = 10000
+
+// Ten thousand requests at once to a function that has no instance, and whose
+// model has not even been measured: as many as may wait are answered, the
+// others are told to come again, and the provider goes on as before.
+func TestTenThousandRequestsAtOnce(t *testing.T) {
+	allowOpenFiles(t, stormSize+500)
+	p := newPlace(t)
+	p.identity(t)
+	const limit = 7000
+	d := p.provider(t, suite.binary, "--queue-limit", fmt.Sprint(limit))
+	d.deploy(t, function("calm", "identity:latest", "1s"))
+	if err := invokeIdentity(client(t), d.function("calm"), 1); err != nil {
+		t.Fatal(err)
+	}
+	goroutines, memory := d.gauge(t, "go_goroutines"), d.gauge(t, "process_resident_memory_bytes")
+
+	connections := dialMany(t, strings.TrimPrefix(d.url, "http://"), stormSize)
+	// Another objective than calm's, so that the model is measured anew.
+	d.deploy(t, function("cold", "identity:latest", "1500ms"))
+	began := time.Now()
+	for i, c := range connections {
+		body, length := identityBody(i)
+		head := fmt.Sprintf("POST /function/cold HTTP/1.1\r\nHost: provider\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n", length, len(body))
+		if _, err := c.Write(append([]byte(head), body...)); err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+	}
+	sent := time.Since(began)
+	peak := d.gauge(t, "process_resident_memory_bytes")
+	codes := map[int]int{}
+	for i, c := range connections {
+		codes[stormAnswer(t, c, i)]++
+	}
+	t.Logf("sent within %v, answered within %v: %v; memory %.0f MiB before, %.0f MiB with all in flight", sent, time.Since(began), codes, memory/(1<<20), peak/(1<<20))
+	if codes[http.StatusOK] == 0 || codes[http.StatusOK]+codes[http.StatusTooManyRequests]+codes[http.StatusServiceUnavailable] != stormSize {
+		t.Errorf("answers by status: %v", codes)
+	}
+	// Ten thousand connections with their buffers are some 200 MiB.
+	if peak > 1<<30 {
+		t.Errorf("the provider took %.0f MiB", peak/(1<<20))
+	}
+	d.await(t, 30*time.Second, "goroutines to be back", func() bool { return d.gauge(t, "go_goroutines") <= goroutines+10 })
+	if err := invokeIdentity(client(t), d.function("cold"), 5); err != nil {
+		t.Errorf("after the storm: %v", err)
+	}
+	d.stop(t)
+}
+
+// stormAnswer reads one answer and hangs up. It uses no goroutine of its own:
+// the race detector allows 8128 of them.
+func stormAnswer(t *testing.T, c net.Conn, i int) int {
+	t.Helper()
+	defer c.Close()
+	if err := c.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReaderSize(c, 1024), nil)
+	if err != nil {
+		t.Fatalf("request %d has no answer: %v", i, err)
+	}
+	defer response.Body.Close()
+	body := make([]byte, max(0, response.ContentLength))
+	if _, err := io.ReadFull(response.Body, body); err != nil {
+		t.Fatalf("request %d: %v", i, err)
+	}
+	switch response.StatusCode {
+	case http.StatusOK:
+		if !strings.HasSuffix(string(body), string(payload(i))) {
+			t.Errorf("request %d got another's answer", i)
+		}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if response.Header.Get("Retry-After") == "" {
+			t.Errorf("request %d: %d without Retry-After", i, response.StatusCode)
+		}
+	default:
+		t.Errorf("request %d: %d %s", i, response.StatusCode, body)
+	}
+	return response.StatusCode
+}
+
+func dialMany(t *testing.T, address string, n int) []net.Conn {
+	t.Helper()
+	var connections []net.Conn
+	t.Cleanup(func() {
+		for _, c := range connections {
+			c.Close()
+		}
+	})
+	for range n {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatalf("connection %d: %v", len(connections), err)
+		}
+		connections = append(connections, c)
+	}
+	return connections
+}
+
+// allowOpenFiles makes sure that so many files can be open.
+func allowOpenFiles(t *testing.T, n uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Max < n {
+		t.Fatalf("%d open files are allowed, %d are needed: raise ulimit -n", limit.Max, n)
+	}
+	if limit.Cur < n {
+		limit.Cur = n
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
