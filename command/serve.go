@@ -123,11 +123,11 @@ func (f *providerFlags) logger() (zerolog.Logger, error) {
 
 // start opens everything, takes over what an earlier provider left running, and
 // serves.
-func (f *providerFlags) start(ctx context.Context) (s *runningProvider, err error) {
+func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err error) {
 	if err := f.complete(); err != nil {
 		return nil, err
 	}
-	s = &runningProvider{flags: f}
+	s := &runningProvider{flags: f}
 	defer func() {
 		if err != nil {
 			s.closeParts()
