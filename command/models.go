@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/model"
@@ -22,6 +25,70 @@ import (
 type childModels struct {
 	// prepared is the directory of prepared models.
 	prepared string
+
+	mu sync.Mutex
+	// seen are the model files that were looked at, by path.
+	seen map[string]seenModel
+}
+
+// seenModel is what is known of a model file for as long as its stamp holds.
+type seenModel struct {
+	// stamp is the size and time of every file beside the model: its weights
+	// may be in files of their own.
+	stamp, hash string
+	// ready is the directory of the prepared model, "" if that is not known.
+	ready string
+}
+
+// look returns what is known of a model file, with its hash, reading it only if
+// something in its directory has changed.
+func (m *childModels) look(file string) (seenModel, error) {
+	stamp, err := stampOf(filepath.Dir(file))
+	if err != nil {
+		return seenModel{}, fmt.Errorf("read model: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if seen, ok := m.seen[file]; ok && seen.stamp == stamp {
+		return seen, nil
+	}
+	hash, err := model.ContentHash(file)
+	if err != nil {
+		return seenModel{}, err
+	}
+	seen := seenModel{stamp: stamp, hash: hash}
+	if m.seen == nil {
+		m.seen = map[string]seenModel{}
+	}
+	m.seen[file] = seen
+	return seen, nil
+}
+
+// keep remembers where the model as it was looked at is prepared.
+func (m *childModels) keep(file string, seen seenModel, prepared string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen[file].stamp == seen.stamp {
+		seen.ready = prepared
+		m.seen[file] = seen
+	}
+}
+
+// stampOf tells whether anything below a directory has changed.
+func stampOf(dir string) (string, error) {
+	var stamp strings.Builder
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&stamp, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		return nil
+	})
+	return stamp.String(), err
 }
 
 // Check is control.Models': it reads the file and infers its graph.
@@ -31,15 +98,29 @@ func (m *childModels) Check(ctx context.Context, file string) error {
 }
 
 // Hash is control.Models'.
-func (m *childModels) Hash(file string) (string, error) { return model.ContentHash(file) }
+func (m *childModels) Hash(file string) (string, error) {
+	seen, err := m.look(file)
+	return seen.hash, err
+}
 
 // Prepare is control.Models'.
 func (m *childModels) Prepare(ctx context.Context, file string) (string, error) {
+	seen, err := m.look(file)
+	if err != nil {
+		return "", err
+	}
+	if seen.ready != "" {
+		if _, err := os.Stat(seen.ready); err == nil {
+			return seen.ready, nil
+		}
+	}
 	out, err := m.run(ctx, "instance", "prepare", "--model", file, "--cache", m.prepared)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(string(out)), nil
+	prepared := strings.TrimSpace(string(out))
+	m.keep(file, seen, prepared)
+	return prepared, nil
 }
 
 // Measure is control.Models'.

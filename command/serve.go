@@ -199,7 +199,7 @@ func instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []stri
 
 func (f *providerFlags) controlOptions(s *runningProvider) control.Options {
 	return control.Options{
-		Backend: s.backend, Engine: scaling.New(scaling.DefaultSettings()), Cold: coldstart.NewFixed(f.keepAlive),
+		Backend: s.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
 		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Metrics: s.metrics,
 		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: 100 * time.Millisecond, StopGrace: 10 * time.Second, ProfileKey: engineName() + " " + report.Machine(),

@@ -8,36 +8,62 @@ import (
 	"strings"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
+const (
+	// settled is how long an instance must have been ready for its exit to be
+	// a mishap and not the function's own fault.
+	settled = 10 * time.Second
+	// longPast is when failures are forgotten while other instances serve.
+	longPast = time.Minute
+	// lostGrace is how long an instance that broke off an exchange may take
+	// to leave.
+	lostGrace = 500 * time.Millisecond
+)
+
 // start begins one instance. The lock is held; the backend is asked outside of
-// it.
+// it, once the instances whose room it needs are gone.
 func (c *Controller) start(fn *function, s scaling.Start) {
 	spec := cluster.InstanceSpec{
 		ID: newID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
 		Bundle: fn.bundle, Model: fn.prepared, Env: fn.Deployment.EnvVars,
 	}
-	c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
-	var before []<-chan struct{}
+	in, ok := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
+	if !ok {
+		return // Candidates come from the profile, so they are all in it.
+	}
+	var before []*instance
 	for _, id := range s.After {
-		if in, ok := c.instances[id]; ok {
-			before = append(before, in.gone)
+		if leaving, ok := c.instances[id]; ok {
+			before = append(before, leaving)
 		}
 	}
-	c.loops.Go(func() {
-		for _, gone := range before {
-			select {
-			case <-gone:
-			case <-c.ctx.Done():
-			}
+	ctx, abandon := context.WithCancel(c.ctx)
+	in.abandon = abandon
+	c.begin(func() {
+		defer abandon()
+		err := await(ctx, before)
+		if err == nil {
+			_, err = c.options.Backend.Start(ctx, spec)
 		}
-		if _, err := c.options.Backend.Start(c.ctx, spec); err != nil {
+		close(in.begun)
+		if err != nil {
 			c.observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error()})
 		}
 	})
+}
+
+// await returns when the instances are gone.
+func await(ctx context.Context, leaving []*instance) error {
+	for _, in := range leaving {
+		select {
+		case <-in.gone:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
 }
 
 // newID names an instance after its function, with 48 random bits behind.
@@ -58,12 +84,14 @@ func (c *Controller) retire(in *instance, why string) {
 		return
 	}
 	in.retiring = true
+	in.abandon()
 	c.options.Logger.Info().Str("function", in.Function).Str("instance", string(in.ID)).Str("why", why).Msg("retiring")
-	c.loops.Go(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, c.options.StopGrace)
-		defer cancel()
+	c.begin(func() {
+		<-in.begun
+		ctx, cancel := context.WithTimeout(c.stops, c.options.StopGrace)
 		_ = in.function.dispatcher.Drain(ctx, in.ID) // At the end of the grace it is stopped all the same.
-		c.stop(in.ID)
+		cancel()
+		c.stop(in.ID, c.options.StopGrace)
 	})
 }
 
@@ -76,10 +104,28 @@ func (c *Controller) lost(id cluster.InstanceID, cause error) {
 	if !ok || in.retiring {
 		return
 	}
-	in.retiring = true
+	in.retiring, in.fault = true, cause
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(id)).AnErr("cause", cause).Msg("lost an instance")
-	c.loops.Go(func() { c.stop(id) })
+	c.begin(func() { c.stop(id, lostGrace) })
 	c.Wake()
+}
+
+// stop stops an instance and tries again if the backend fails, until Close,
+// which stops all that are left and tells of failures itself.
+func (c *Controller) stop(id cluster.InstanceID, grace time.Duration) {
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithTimeout(c.stops, grace)
+		err := c.options.Backend.Stop(ctx, id)
+		cancel()
+		if err == nil || c.ctx.Err() != nil {
+			return
+		}
+		c.options.Logger.Error().Str("instance", string(id)).Err(err).Msg("stop instance; it is tried again")
+		select {
+		case <-c.ctx.Done():
+		case <-time.After(retryMeasure(n)):
+		}
+	}
 }
 
 // observe takes in an instance's new state.
@@ -88,24 +134,17 @@ func (c *Controller) observe(seen cluster.Instance) {
 	defer c.mu.Unlock()
 	in, ok := c.instances[seen.ID]
 	if !ok {
-		if known, ok := c.known[seen.ID]; ok {
-			known.State, known.Network, known.Address, known.ReadyAt = seen.State, seen.Network, seen.Address, seen.ReadyAt
-			c.known[seen.ID] = known
-			if seen.State == cluster.Exited {
-				delete(c.known, seen.ID)
-			}
-		}
+		c.observeKnown(seen)
 		return
 	}
-	began := in.StartedAt
 	in.State, in.Network, in.Address, in.Reason = seen.State, seen.Network, seen.Address, seen.Reason
 	switch seen.State {
 	case cluster.Ready:
 		in.ReadyAt = seen.ReadyAt
-		in.function.failures, in.function.problem = 0, ""
-		in.function.metrics.ObserveCold(in.ReadyAt.Sub(began))
+		in.function.crash = ""
+		in.function.metrics.ObserveCold(in.ReadyAt.Sub(in.StartedAt))
 		if !in.retiring {
-			c.up(in)
+			in.up()
 		}
 	case cluster.Exited:
 		c.gone(in)
@@ -113,37 +152,50 @@ func (c *Controller) observe(seen cluster.Instance) {
 	c.Wake()
 }
 
-// up lets a ready instance take batches.
-func (c *Controller) up(in *instance) {
-	in.function.dispatcher.Up(c.describe(in, 0), in.Network, in.Address)
-}
-
-// describe is what the batching policy needs to know of an instance.
-func (c *Controller) describe(in *instance, rate float64) batching.Instance {
-	table := in.function.profile.Table(in.Config.Batch, in.Config.CPU)
-	config := in.Config
-	config.Batch = len(table)
-	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: rate}
-}
-
-// gone forgets an instance that exited. One that never became ready delays the
-// next start, twice as long each time.
+// gone forgets an instance that exited. The lock is held.
 func (c *Controller) gone(in *instance) {
-	fn := in.function
-	delete(fn.instances, in.ID)
+	delete(in.function.instances, in.ID)
 	delete(c.instances, in.ID)
 	close(in.gone)
-	fn.dispatcher.Forget(in.ID)
-	if in.retiring {
+	in.function.dispatcher.Forget(in.ID)
+	if in.retiring && in.fault == nil || c.ctx.Err() != nil {
 		return
 	}
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Str("reason", in.Reason).Msg("an instance exited")
+	if in.Revision == in.function.Revision {
+		in.function.crashed(time.Now(), in)
+	}
+}
+
+// crashed delays the next start if the instance did not live, twice as long
+// each time. One that did is replaced at once.
+func (fn *function) crashed(now time.Time, in *instance) {
+	when := "before it was ready"
 	if !in.ReadyAt.IsZero() {
-		return
+		if now.Sub(in.ReadyAt) >= settled {
+			fn.failures = 0
+			return
+		}
+		when = "soon after it was ready"
 	}
 	fn.failures++
-	fn.notBefore = time.Now().Add(backoff(fn.failures))
-	fn.problem = fmt.Sprintf("an instance exited before it was ready: %s", in.Reason)
+	fn.notBefore = now.Add(backoff(fn.failures))
+	fn.crash = fmt.Sprintf("an instance exited %s: %s", when, in.Reason)
+	if in.Reason == "" && in.fault != nil {
+		fn.crash = fmt.Sprintf("an instance exited %s: %v", when, in.fault)
+	}
+}
+
+// recover forgets the failures while in serves: once an instance that came after
+// them has lived, or when they are long past.
+func (fn *function) recover(now time.Time, in *instance) {
+	if fn.failures == 0 || now.Before(fn.notBefore) {
+		return
+	}
+	lived := !in.ReadyAt.Before(fn.notBefore) && now.Sub(in.ReadyAt) >= settled
+	if lived || now.Sub(fn.notBefore) >= longPast {
+		fn.failures, fn.crash = 0, ""
+	}
 }
 
 // backoff is the pause after the n-th failed start in a row: 0.2 s, 0.4 s, …,

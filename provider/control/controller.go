@@ -6,11 +6,10 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"net"
 	"sync"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -29,13 +27,15 @@ type Models interface {
 	// Check returns an error that names what is wrong with a model file, or
 	// nil.
 	Check(ctx context.Context, file string) error
-	// Hash identifies a model file's content.
+	// Hash identifies a model file's content. It is asked often, so it should
+	// not read a file again that has not changed.
 	Hash(file string) (string, error)
 	// Prepare makes the model ready for this host's instances, once, and
 	// returns the directory that they load.
 	Prepare(ctx context.Context, file string) (prepared string, err error)
 	// Measure prepares the model and measures it for batches of up to
-	// maxBatch that take no longer than until.
+	// maxBatch that take no longer than until. It is never asked twice at the
+	// same time.
 	Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 }
 
@@ -54,8 +54,9 @@ type Bundles interface {
 
 // Options configure a controller.
 type Options struct {
-	Backend  cluster.Backend
-	Engine   *scaling.Engine
+	Backend cluster.Backend
+	// Scaling are the engine's settings.
+	Scaling  scaling.Settings
 	Cold     coldstart.Policy
 	Models   Models
 	Profiles Profiles
@@ -68,43 +69,45 @@ type Options struct {
 	// instance may wait; QueueLimit how many may wait per function.
 	ColdWait   time.Duration
 	QueueLimit int
-	// Tick is the time between two looks at the load.
+	// Tick is the time between two looks at the load. While no function has
+	// an instance or a request, it is ten times as long.
 	Tick time.Duration
-	// StopGrace is how long a retired instance may take to leave.
+	// StopGrace is how long a retired instance may take to finish what it
+	// has, and then to leave.
 	StopGrace time.Duration
 	// ProfileKey adds engine and machine to a profile's key.
 	ProfileKey string
-}
-
-// Description is all that there is to say of a function.
-type Description struct {
-	// Instances are those that exist; Ready counts those that serve.
-	Instances []cluster.Instance
-	Ready     int
-	// Cold counts the requests that found no ready instance.
-	Cold uint64
-	// Wanted is the number of instances that are kept even without load.
-	Wanted uint64
-	// Measured says that the model's times are known.
-	Measured bool
-	// Problem is why the function cannot be served now, "" if it can.
-	Problem string
+	// Dial connects to an instance; nil means net.Dialer's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Controller holds the functions of one provider.
 type Controller struct {
 	options Options
-	cancel  context.CancelFunc
-	ctx     context.Context
+	engine  *scaling.Engine
 	kick    chan struct{}
-	loops   sync.WaitGroup
+	// measuring and preparing hold a token while a model is measured or
+	// prepared: measurements side by side would disturb each other.
+	measuring, preparing chan struct{}
+
+	// ctx ends when Close begins: from then on nothing is begun. stops ends
+	// when Close's patience does: what is still stopping is then killed.
+	// work counts what goes on in the background.
+	ctx, stops   context.Context
+	cancel, kill context.CancelFunc
+	work         sync.WaitGroup
 
 	mu        sync.Mutex
 	functions map[string]*function
 	instances map[cluster.InstanceID]*instance
 	// known are instances of an earlier provider that no function has claimed
-	// yet.
-	known map[cluster.InstanceID]cluster.Instance
+	// yet, or that nobody wants.
+	known map[cluster.InstanceID]*orphan
+	// shown is what the metrics hold of the nodes.
+	shown map[string]cluster.Node
+	// blind is why the nodes could not be listed, "" if they could.
+	blind    string
+	sampling bool
 }
 
 // New returns a controller that has found the instances of an earlier provider
@@ -114,23 +117,40 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
-	c := &Controller{options: o, kick: make(chan struct{}, 1), functions: map[string]*function{},
-		instances: map[cluster.InstanceID]*instance{}, known: map[cluster.InstanceID]cluster.Instance{}}
+	c := &Controller{
+		options: o, engine: scaling.New(o.Scaling), kick: make(chan struct{}, 1),
+		measuring: make(chan struct{}, 1), preparing: make(chan struct{}, 1),
+		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
+		known: map[cluster.InstanceID]*orphan{}, shown: map[string]cluster.Node{},
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.stops, c.kill = context.WithCancel(context.Background())
 	for _, in := range found {
-		c.known[in.ID] = in
+		c.known[in.ID] = &orphan{Instance: in}
 	}
 	return c, nil
 }
 
+const (
+	// passPause is the least time between two looks at the load, however many
+	// requests ask for one.
+	passPause = 5 * time.Millisecond
+	// passShare bounds what the looks take of one core: 1/passShare.
+	passShare = 5
+	// usagePeriod is the time between two readings of what instances use.
+	usagePeriod = 5 * time.Second
+)
+
 // Run follows the backend's events and asks the engine every tick, and at once
 // when something happened, until ctx ends. Instances of an earlier provider
-// that no function has claimed by then are stopped first.
+// whose functions are gone are stopped first.
 func (c *Controller) Run(ctx context.Context) {
 	c.stopUnclaimed()
-	ticker := time.NewTicker(c.options.Tick)
-	defer ticker.Stop()
+	next, usage := time.NewTimer(0), time.NewTicker(usagePeriod)
+	defer next.Stop()
+	defer usage.Stop()
 	events := c.options.Backend.Events()
+	var rested time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,10 +160,20 @@ func (c *Controller) Run(ctx context.Context) {
 				return
 			}
 			c.observe(in)
-		case <-ticker.C:
+		case <-usage.C:
+			c.sample()
+			continue
+		case <-next.C:
 		case <-c.kick:
 		}
-		c.scale(time.Now())
+		began := time.Now()
+		if pause := rested.Sub(began); pause > 0 {
+			next.Reset(pause)
+			continue
+		}
+		next.Reset(c.scale(began))
+		now := time.Now()
+		rested = now.Add(max(passPause, min((passShare-1)*now.Sub(began), c.options.Tick)))
 	}
 }
 
@@ -155,140 +185,46 @@ func (c *Controller) Wake() {
 	}
 }
 
-// ErrAbsent is returned for a function that is not deployed.
-var ErrAbsent = errors.New("no such function")
-
-// refusal is an error of the deployment's own making.
-type refusal struct{ error }
-
-// HTTPStatus is 400.
-func (refusal) HTTPStatus() int { return http.StatusBadRequest }
-
-// Unwrap returns what was found.
-func (r refusal) Unwrap() error { return r.error }
-
-// Deploy implements [provider.Controller]. What can be seen of the model is
-// checked before anything changes; measuring it goes on in the background. A new
-// revision keeps the instances of the old one serving until its own are ready.
-func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
-	bundle, file, err := c.options.Bundles.Model(f.Deployment.Image, f.Inference.Model)
-	if err != nil {
-		return nil, refusal{err}
+// begin runs f in the background, unless the controller is closed. The lock is
+// held.
+func (c *Controller) begin(f func()) {
+	if c.ctx.Err() == nil {
+		c.work.Go(f)
 	}
-	if err := c.options.Models.Check(ctx, file); err != nil {
-		return nil, refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[f.Name]
-	if !ok {
-		if fn, err = c.newFunction(f); err != nil {
-			return nil, err
-		}
-		c.functions[f.Name] = fn
-	} else if err := fn.reconfigure(c, f); err != nil {
-		return nil, err
-	}
-	fn.Function, fn.bundle, fn.replicas = f, bundle, f.Replicas
-	fn.preparing++
-	c.loops.Go(func() { c.prepare(fn, f, file) })
-	c.claim(fn)
-	c.Wake()
-	return fn.dispatcher, nil
 }
 
-// Remove implements [provider.Controller].
-func (c *Controller) Remove(_ context.Context, name string) error {
-	c.mu.Lock()
-	fn, ok := c.functions[name]
-	if !ok {
-		c.mu.Unlock()
-		return nil
-	}
-	delete(c.functions, name)
-	fn.removed = true
-	for _, in := range fn.instances {
-		c.retire(in, "the function was removed")
-	}
-	c.mu.Unlock()
-	fn.dispatcher.Close()
-	c.options.Cold.Forget(name)
-	c.options.Metrics.Remove(name)
-	return nil
-}
-
-// Scale implements [provider.Controller]. To 0 retires all instances; the next
-// request undoes it.
-func (c *Controller) Scale(name string, replicas uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return fmt.Errorf("%s: %w", name, ErrAbsent)
-	}
-	fn.replicas = replicas
-	fn.scaledToZero = replicas == 0
-	c.Wake()
-	return nil
-}
-
-// Status implements [provider.Controller].
-func (c *Controller) Status(name string) (provider.Status, bool) {
-	d, ok := c.Describe(name)
-	if !ok {
-		return provider.Status{}, false
-	}
-	s := provider.Status{Replicas: max(uint64(len(d.Instances)), d.Wanted), AvailableReplicas: uint64(d.Ready)}
-	for _, in := range d.Instances {
-		if used, err := c.options.Backend.Usage(c.ctx, in.ID); err == nil {
-			s.Usage = s.Usage.Add(used)
-		}
-	}
-	return s, true
-}
-
-// Describe tells what runs of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (Description, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return Description{}, false
-	}
-	d := Description{Problem: cmp.Or(fn.problem, fn.unplaced), Cold: fn.dispatcher.Stats().Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
-	for _, in := range fn.sorted() {
-		if in.retiring {
-			continue
-		}
-		d.Instances = append(d.Instances, in.Instance)
-		if in.State == cluster.Ready {
-			d.Ready++
-		}
-	}
-	return d, true
-}
-
-// Close stops every instance and waits until nothing of them is left, or ctx
-// ends. Run must have returned.
+// Close stops every instance and waits until nothing of them is left; those
+// that are still there when ctx ends are killed. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
-	c.cancel()
 	c.mu.Lock()
+	c.cancel()
 	for _, fn := range c.functions {
 		fn.dispatcher.Close()
 	}
-	var ids []cluster.InstanceID
-	for id := range c.instances {
-		ids = append(ids, id)
+	var stops []func() error
+	for id, in := range c.instances {
+		stops = append(stops, func() error {
+			select {
+			case <-in.begun: // What is being started now is found only after that.
+			case <-ctx.Done():
+			}
+			return c.options.Backend.Stop(ctx, id)
+		})
+	}
+	for id := range c.known {
+		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
 	}
 	c.mu.Unlock()
-	failures := make(chan error, len(ids))
-	for _, id := range ids {
-		go func() { failures <- c.options.Backend.Stop(ctx, id) }()
+	defer context.AfterFunc(ctx, c.kill)()
+	failures := make(chan error, len(stops))
+	for _, stop := range stops {
+		go func() { failures <- stop() }()
 	}
 	var err error
-	for range ids {
+	for range stops {
 		err = errors.Join(err, <-failures)
 	}
-	c.loops.Wait()
+	c.work.Wait()
+	c.kill()
 	return err
 }

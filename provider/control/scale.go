@@ -1,32 +1,37 @@
 package control
 
 import (
+	"math"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// scale asks the engine what to do and does it.
-func (c *Controller) scale(now time.Time) {
+// idleTicks is how many ticks apart the looks are while there is nothing to
+// look at.
+const idleTicks = 10
+
+// scale asks the engine what to do and does it. It returns after how long to do
+// so again if nothing happens before.
+func (c *Controller) scale(now time.Time) time.Duration {
 	nodes, err := c.options.Backend.Nodes(c.ctx)
-	if err != nil {
-		if c.ctx.Err() == nil {
-			c.options.Logger.Error().Err(err).Msg("list nodes")
-		}
-		return
+	if c.ctx.Err() != nil || c.unseen(err) {
+		return c.options.Tick
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	nodes = c.room(nodes)
 	functions := make([]scaling.Function, 0, len(c.functions))
+	busy := false
 	for _, fn := range c.functions {
-		functions = append(functions, c.look(now, fn))
+		f := c.look(now, fn)
+		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0 || now.Before(fn.notBefore)
+		functions = append(functions, f)
 	}
-	plan := c.options.Engine.Scale(now, functions, nodes)
+	plan := c.engine.Scale(now, functions, nodes)
 	for _, s := range plan.Stop {
 		if in, ok := c.instances[s.ID]; ok {
 			c.retire(in, string(s.Why))
@@ -37,25 +42,45 @@ func (c *Controller) scale(now time.Time) {
 			c.start(fn, s)
 		}
 	}
-	c.explain(plan)
+	c.explain(now, plan)
 	c.record(nodes)
+	if busy {
+		return c.options.Tick
+	}
+	return idleTicks * c.options.Tick
+}
+
+// unseen reports whether the nodes could not be listed, and logs it once.
+func (c *Controller) unseen(err error) bool {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != c.blind && err != nil {
+		c.options.Logger.Error().Err(err).Msg("list nodes; nothing is started or stopped until it works")
+	}
+	c.blind = why
+	return err != nil
 }
 
 // room is what is free on the nodes when everything that was begun is counted,
 // also what the backend has not heard of yet.
 func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
+	hold := func(in cluster.Instance) {
+		for i := range nodes {
+			if in.Node == nodes[i].Name {
+				nodes[i].Free = nodes[i].Free.Sub(in.Config.Resources)
+			}
+		}
+	}
 	for i := range nodes {
 		nodes[i].Free = nodes[i].Total
-		for _, in := range c.instances {
-			if in.Node == nodes[i].Name {
-				nodes[i].Free = nodes[i].Free.Sub(in.Config.Resources)
-			}
-		}
-		for _, in := range c.known {
-			if in.Node == nodes[i].Name {
-				nodes[i].Free = nodes[i].Free.Sub(in.Config.Resources)
-			}
-		}
+	}
+	for _, in := range c.instances {
+		hold(in.Instance)
+	}
+	for _, in := range c.known {
+		hold(in.Instance)
 	}
 	return nodes
 }
@@ -64,29 +89,33 @@ func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	stats := fn.dispatcher.Stats()
 	f := scaling.Function{
-		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: scaling.LateBound,
+		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: c.queue(fn.Function),
 		Rate: fn.meter.read(now, stats.Arrivals), Waiting: stats.Waiting,
 		Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
-	}
-	if c.policyName(fn.Function) == batching.InFlessName {
-		f.Queue = scaling.PerInstance
 	}
 	if !now.Before(fn.notBefore) {
 		f.Configs = fn.candidates
 	}
 	busy := stats.Waiting > 0
-	for _, in := range fn.sorted() {
+	instances := fn.sorted()
+	for _, in := range instances {
 		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State}
 		if in.retiring {
 			r.State = cluster.Stopping
 		}
+		if in.Revision != fn.Revision {
+			r.Revision = 0 // Also a higher one, of a deployment that was undone.
+		}
 		r.IdleSince = stats.Instances[in.ID]
-		busy = busy || in.State == cluster.Ready && !in.retiring && r.IdleSince.IsZero()
+		if in.serves() {
+			busy = busy || r.IdleSince.IsZero()
+			fn.recover(now, in)
+		}
 		f.Instances = append(f.Instances, r)
 	}
 	c.age(now, fn, &f, stats, busy)
 	if f.Queue == scaling.PerInstance {
-		c.deal(fn, f)
+		deal(instances, f)
 	}
 	return f
 }
@@ -94,7 +123,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 // age lets the cold-start policy say when an idle function loses its instances.
 func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats dispatch.Stats, busy bool) {
 	if stats.Arrivals != fn.arrivals {
-		if idle := now.Sub(fn.lastActive); idle > c.options.Tick*2 {
+		if idle := now.Sub(fn.lastActive); idle > 2*c.options.Tick {
 			c.options.Cold.Observe(now, fn.Name, idle)
 		}
 		fn.scaledToZero = false
@@ -115,64 +144,25 @@ func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats
 	}
 }
 
-// deal tells INFless' policy how much of the load each instance is to get.
-func (c *Controller) deal(fn *function, f scaling.Function) {
-	var ready []*instance
+// sameRate is the part of a rate by which it may be off before the policy is
+// told.
+const sameRate = 0.01
+
+// deal tells INFless' policy how much of the load each instance is to get
+// (r_i, §3.2).
+func deal(instances []*instance, f scaling.Function) {
+	var serving []*instance
 	var ranges []scaling.Range
-	for _, in := range fn.sorted() {
-		if in.State == cluster.Ready && !in.retiring {
-			ready = append(ready, in)
-			ranges = append(ranges, scaling.Bounds(in.Config.Batch, in.exec, f.SLO, scaling.Exact))
+	for _, in := range instances {
+		if in.serves() {
+			serving = append(serving, in)
+			ranges = append(ranges, scaling.Bounds(len(in.table), in.exec, f.SLO, scaling.Exact))
 		}
 	}
 	for i, rate := range scaling.Rates(f.Rate, ranges) {
-		fn.dispatcher.Up(c.describe(ready[i], rate), ready[i].Network, ready[i].Address)
-	}
-}
-
-// explain keeps, per function, why it cannot have what it needs, and logs it
-// when it changes.
-func (c *Controller) explain(plan scaling.Plan) {
-	unplaced := map[string]string{}
-	for _, u := range plan.Unplaced {
-		unplaced[u.Function] = u.Explanation
-	}
-	for name, fn := range c.functions {
-		why := unplaced[name]
-		if why == fn.unplaced || fn.profile == nil || len(fn.candidates) > 0 && time.Now().Before(fn.notBefore) {
-			continue
+		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
+			in.rate = rate
+			in.up()
 		}
-		fn.unplaced = why
-		if why != "" {
-			c.options.Logger.Warn().Str("function", name).Str("why", why).Msg("the function cannot have all the instances that it needs")
-		}
-	}
-}
-
-// record shows what runs in the metrics.
-func (c *Controller) record(nodes []cluster.Node) {
-	for _, n := range nodes {
-		c.options.Metrics.SetNode(n)
-	}
-	for _, fn := range c.functions {
-		counts := map[string]int{}
-		for config := range fn.shown {
-			counts[config] = 0
-		}
-		var held cluster.Resources
-		for _, in := range fn.instances {
-			held = held.Add(in.Config.Resources)
-			if in.State == cluster.Ready && !in.retiring {
-				counts[in.Config.String()]++
-			}
-		}
-		fn.metrics.SetAllocated(held)
-		for config, n := range counts {
-			fn.metrics.SetInstances(config, n)
-			if n == 0 {
-				delete(counts, config)
-			}
-		}
-		fn.shown = counts
 	}
 }

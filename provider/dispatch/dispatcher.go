@@ -11,6 +11,7 @@ package dispatch
 
 import (
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,9 +47,12 @@ type Options struct {
 	// QueueLimit bounds the requests that wait; beyond it ErrQueueFull.
 	QueueLimit int
 	// ExchangeTimeout bounds the time from sending a batch to its answer; an
-	// instance that takes longer counts as lost.
+	// instance that takes longer counts as lost. It is at least 20 times what
+	// the instance's full batch is predicted to take; 0 means 10 s.
 	ExchangeTimeout time.Duration
-	Recorder        Recorder
+	// Dial connects to an instance; nil means net.Dialer's.
+	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	Recorder Recorder
 	// OnCold is called, without a lock held, when a request finds no ready
 	// instance; it must not block.
 	OnCold func()
@@ -69,6 +73,7 @@ type Dispatcher struct {
 	instances map[cluster.InstanceID]*peer
 	lastID    batching.RequestID
 	closed    bool
+	problem   problem
 	timer     *time.Timer
 	// armed is when the timer will fire, zero if it will not.
 	armed time.Time
@@ -112,6 +117,9 @@ func New(o Options) *Dispatcher {
 	}
 	if o.OnLost == nil {
 		o.OnLost = func(cluster.InstanceID, error) {}
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
 	}
 	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*peer{}}
 }
@@ -159,6 +167,10 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	c.slo = d.options.SLO
 	c.deadline = c.arrived.Add(c.slo - travel(c.slo))
 	if c.cold = d.ready() == 0; c.cold {
+		if d.problem.refuse {
+			d.options.Recorder.AddDrop(metrics.NoInstance)
+			return nil, d.problem.error()
+		}
 		c.deadline = c.deadline.Add(d.options.ColdWait)
 		d.cold.Add(1)
 	}
@@ -236,7 +248,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost
 	case c.cold && d.ready() == 0:
-		err, reason = ErrCold, metrics.NoInstance
+		err, reason = d.problem.error(), metrics.NoInstance
 	}
 	d.options.Recorder.AddDrop(reason)
 	c.signal <- signal{err: err}

@@ -21,6 +21,7 @@ import (
 type link struct {
 	network, address string
 	timeout          time.Duration
+	dial             func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	idle   []*connection
@@ -107,8 +108,7 @@ func (l *link) get() (*connection, error) {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, l.network, l.address)
+	conn, err := l.dial(ctx, l.network, l.address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to instance: %w", err)
 	}

@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
@@ -20,11 +23,7 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 		return // It broke or is being retired: it does not come back.
 	}
 	if !ok {
-		timeout := d.options.ExchangeTimeout
-		if timeout == 0 {
-			timeout = time.Minute
-		}
-		m = &peer{link: &link{network: network, address: address, timeout: timeout}, up: true, idleSince: now}
+		m = &peer{link: &link{network: network, address: address, timeout: d.timeout(in), dial: d.options.Dial}, up: true, idleSince: now}
 		d.instances[in.ID] = m
 	}
 	m.Instance = in
@@ -32,6 +31,15 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 	batches := d.act(now)
 	d.mu.Unlock()
 	d.delegate(batches, nil)
+}
+
+// timeout is how long an exchange with the instance may take.
+func (d *Dispatcher) timeout(in batching.Instance) time.Duration {
+	least := cmp.Or(d.options.ExchangeTimeout, 10*time.Second)
+	if len(in.Exec) == 0 {
+		return least
+	}
+	return max(least, 20*in.Exec[len(in.Exec)-1])
 }
 
 // Drain gives an instance nothing new and returns when it has nothing left in
@@ -150,7 +158,7 @@ func (d *Dispatcher) Close() {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	members := d.instances
+	members := slices.Collect(maps.Values(d.instances))
 	d.mu.Unlock()
 	for _, m := range members {
 		m.link.close()

@@ -1,0 +1,137 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+var _ provider.Controller = (*Controller)(nil)
+
+// ErrAbsent is returned for a function that is not deployed.
+var ErrAbsent = errors.New("no such function")
+
+// errClosed is returned once the controller is closed.
+var errClosed = errors.New("the provider is stopping")
+
+// refusal is an error of the deployment's own making.
+type refusal struct{ error }
+
+// HTTPStatus is 400.
+func (refusal) HTTPStatus() int { return http.StatusBadRequest }
+
+// Unwrap returns what was found.
+func (r refusal) Unwrap() error { return r.error }
+
+// Deploy implements [provider.Controller]. What can be seen of the model is
+// checked before anything changes, also whether it can meet its objective, if
+// it has been measured before; measuring it goes on in the background. Until the
+// new revision's times are known the old one is served as before, and its
+// instances serve until the new one's are ready.
+func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	bundle, file, err := c.options.Bundles.Model(f.Deployment.Image, f.Inference.Model)
+	if err != nil {
+		return nil, refusal{err}
+	}
+	if err := c.check(ctx, f, file); err != nil {
+		return nil, err
+	}
+	policy, err := c.policy(f)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	fn, ok := c.functions[f.Name]
+	if !ok {
+		fn = c.newFunction(f, policy)
+		c.functions[f.Name] = fn
+	} else {
+		fn.abandon()
+	}
+	fn.wanted, fn.replicas = f, f.Replicas
+	prepareCtx, abandon := context.WithCancel(c.ctx)
+	fn.abandon = abandon
+	c.begin(func() {
+		defer abandon()
+		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, policy: policy})
+	})
+	c.Wake()
+	return fn.dispatcher, nil
+}
+
+// check refuses a model that cannot be read or cannot meet the objective. A
+// model that has been measured can be read.
+func (c *Controller) check(ctx context.Context, f *provider.Function, file string) error {
+	hash, err := c.options.Models.Hash(file)
+	if err != nil {
+		return refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
+	}
+	p := c.stored(c.key(hash, f))
+	if p == nil {
+		if err := c.options.Models.Check(ctx, file); err != nil {
+			return refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
+		}
+		return nil
+	}
+	if why := c.hopeless(f, c.candidates(f, p)); why != nil {
+		return why
+	}
+	return nil
+}
+
+// hopeless says why none of the candidates meets the function's objective; nil
+// if one does.
+func (c *Controller) hopeless(f *provider.Function, candidates []scaling.Candidate) *annotation.Error {
+	found := scaling.Schedule(scaling.Demand{RPS: 1, SLO: f.Inference.SLO, Configs: candidates, Queue: c.queue(f)}, nil, c.options.Scaling.Options)
+	if found.Reason != scaling.NoConfig {
+		return nil
+	}
+	return &annotation.Error{Key: annotation.SLOLatency, Value: f.Inference.SLO.String(), Why: found.Explain(f.Inference.SLO)}
+}
+
+// Remove implements [provider.Controller].
+func (c *Controller) Remove(_ context.Context, name string) error {
+	c.mu.Lock()
+	fn, ok := c.functions[name]
+	if !ok {
+		c.mu.Unlock()
+		return nil
+	}
+	delete(c.functions, name)
+	fn.abandon()
+	fn.wanted = nil
+	for _, in := range fn.instances {
+		c.retire(in, "removed")
+	}
+	c.dismiss(name, "its function was removed")
+	c.options.Cold.Forget(name)
+	c.mu.Unlock()
+	fn.dispatcher.Close()
+	c.options.Metrics.Remove(name)
+	return nil
+}
+
+// Scale implements [provider.Controller]. To 0 retires all instances; the next
+// request undoes it.
+func (c *Controller) Scale(name string, replicas uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return fmt.Errorf("%s: %w", name, ErrAbsent)
+	}
+	fn.replicas = replicas
+	fn.scaledToZero = replicas == 0
+	fn.arrivals = fn.dispatcher.Stats().Arrivals
+	c.Wake()
+	return nil
+}

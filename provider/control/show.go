@@ -1,0 +1,195 @@
+package control
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// Description is all that there is to say of a function.
+type Description struct {
+	// Instances are those that exist and are to stay; Ready counts those that
+	// serve.
+	Instances []cluster.Instance
+	Ready     int
+	// Cold counts the requests that found no ready instance.
+	Cold uint64
+	// Wanted is the number of instances that are kept even without load.
+	Wanted uint64
+	// Measured says that the model's times are known.
+	Measured bool
+	// Problem is why the function, or the latest deployment of it, cannot be
+	// served as it should, "" if it can.
+	Problem string
+}
+
+// Describe tells what runs of a function; false if it is not deployed.
+func (c *Controller) Describe(name string) (Description, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return Description{}, false
+	}
+	d := Description{Problem: cmp.Or(fn.failed, fn.crash, fn.unplaced), Cold: fn.dispatcher.Stats().Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
+	for _, in := range fn.sorted() {
+		if in.retiring {
+			continue
+		}
+		d.Instances = append(d.Instances, in.Instance)
+		if in.State == cluster.Ready {
+			d.Ready++
+		}
+	}
+	return d, true
+}
+
+// Status implements [provider.Controller]. The replicas are those that exist or
+// are to be kept, whichever are more: a function at zero shows 0, and the stock
+// gateway, told not to scale from zero itself, passes its requests on.
+func (c *Controller) Status(name string) (provider.Status, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return provider.Status{}, false
+	}
+	var s provider.Status
+	for _, in := range fn.instances {
+		s.Usage = s.Usage.Add(in.usage)
+		if !in.retiring {
+			s.Replicas++
+		}
+		if in.serves() {
+			s.AvailableReplicas++
+		}
+	}
+	s.Replicas = max(s.Replicas, fn.replicas)
+	return s, true
+}
+
+// explain keeps, per function, why it cannot have what it needs, logs it when
+// it changes, and tells it to the requests that wait.
+func (c *Controller) explain(now time.Time, plan scaling.Plan) {
+	unplaced := map[string]string{}
+	for _, u := range plan.Unplaced {
+		unplaced[u.Function] = u.Explanation
+	}
+	for name, fn := range c.functions {
+		// Without a profile, and in the pause after a crash, the engine is
+		// given no configs, and its explanation tells nothing.
+		if why := unplaced[name]; why != fn.unplaced && fn.profile != nil && !now.Before(fn.notBefore) {
+			fn.unplaced = why
+			if why != "" {
+				c.options.Logger.Warn().Str("function", name).Str("why", why).Msg("the function cannot have all the instances that it needs")
+			}
+		}
+		if a := fn.advise(now); a != fn.told {
+			fn.told = a
+			fn.dispatcher.SetProblem(a.problem, a.refuse)
+		}
+	}
+}
+
+// advice is what a dispatcher is told of a function without ready instances.
+type advice struct {
+	problem string
+	refuse  bool
+}
+
+// hopelessFailures is after how many instances in a row that did not live a
+// request is no longer held until the next one is tried.
+const hopelessFailures = 3
+
+// advise says what requests that find no ready instance are to be told, and
+// whether it is of any use to hold them.
+func (fn *function) advise(now time.Time) advice {
+	switch {
+	case fn.profile == nil:
+		return advice{fn.failed, fn.failed != ""}
+	case fn.crash != "":
+		return advice{fn.crash, fn.failures >= hopelessFailures && now.Before(fn.notBefore)}
+	}
+	return advice{problem: fn.unplaced}
+}
+
+// record shows what runs in the metrics, where it has changed.
+func (c *Controller) record(nodes []cluster.Node) {
+	for _, n := range nodes {
+		if c.shown[n.Name] != n {
+			c.shown[n.Name] = n
+			c.options.Metrics.SetNode(n)
+		}
+	}
+	for _, fn := range c.functions {
+		if len(fn.instances) > 0 || fn.held != (cluster.Resources{}) || !fn.recorded {
+			fn.record()
+		}
+	}
+}
+
+func (fn *function) record() {
+	counts := map[string]int{}
+	for config := range fn.shown {
+		counts[config] = 0
+	}
+	var held cluster.Resources
+	for _, in := range fn.instances {
+		held = held.Add(in.Config.Resources)
+		if in.serves() {
+			counts[in.config]++
+		}
+	}
+	if held != fn.held || !fn.recorded {
+		fn.held, fn.recorded = held, true
+		fn.metrics.SetAllocated(held)
+	}
+	if len(fn.instances) == 0 {
+		fn.metrics.SetUsed(cluster.Resources{})
+	}
+	for config, n := range counts {
+		if n != fn.shown[config] {
+			fn.metrics.SetInstances(config, n)
+		}
+		if n == 0 {
+			delete(counts, config)
+		}
+	}
+	fn.shown = counts
+}
+
+// sample reads in the background what the instances use, unless the last
+// reading still goes on.
+func (c *Controller) sample() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sampling || len(c.instances) == 0 {
+		return
+	}
+	var instances []*instance
+	for _, in := range c.instances {
+		instances = append(instances, in)
+	}
+	c.sampling = true
+	c.begin(func() {
+		used := make([]cluster.Resources, len(instances))
+		for i, in := range instances {
+			// One that is not there yet, or no more, uses nothing.
+			used[i], _ = c.options.Backend.Usage(c.ctx, in.ID)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sampling = false
+		sums := map[*function]cluster.Resources{}
+		for i, in := range instances {
+			in.usage = used[i]
+			sums[in.function] = sums[in.function].Add(used[i])
+		}
+		for fn, sum := range sums {
+			fn.metrics.SetUsed(sum)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package control
+
+import "github.com/faas-infer/faas-infer/cluster"
+
+// orphan is an instance of an earlier provider.
+type orphan struct {
+	cluster.Instance
+	// leaving: nobody wants it, and it is being stopped.
+	leaving bool
+}
+
+// claim takes over the instances of an earlier provider that are this
+// function's. It needs the profile, for their times. The lock is held.
+func (c *Controller) claim(fn *function) {
+	for id, known := range c.known {
+		if known.Function != fn.Name || known.leaving {
+			continue
+		}
+		kept, ok := c.adopt(fn, known.Instance)
+		if !ok {
+			c.leave(id, known, "its config is not among those that were measured")
+			continue
+		}
+		close(kept.begun)
+		delete(c.known, id)
+		if kept.Model != fn.prepared {
+			// What the image names has changed while no provider ran.
+			kept.Revision = 0
+		}
+		c.options.Logger.Info().Str("function", fn.Name).Str("instance", string(id)).Msg("took over a running instance")
+		if kept.State == cluster.Ready {
+			kept.up()
+		}
+	}
+}
+
+// stopUnclaimed stops the instances whose functions are gone. Those of a
+// function that is being prepared are claimed later.
+func (c *Controller) stopUnclaimed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, known := range c.known {
+		if _, ok := c.functions[known.Function]; !ok {
+			c.leave(id, known, "its function is gone")
+		}
+	}
+}
+
+// dismiss stops a function's unclaimed instances. The lock is held.
+func (c *Controller) dismiss(function, why string) {
+	for id, known := range c.known {
+		if known.Function == function {
+			c.leave(id, known, why)
+		}
+	}
+}
+
+// leave stops an unclaimed instance. Until it is gone it holds its room. The
+// lock is held.
+func (c *Controller) leave(id cluster.InstanceID, known *orphan, why string) {
+	if known.leaving {
+		return
+	}
+	known.leaving = true
+	c.options.Logger.Info().Str("function", known.Function).Str("instance", string(id)).Str("why", why).Msg("stopping an instance of an earlier provider")
+	c.begin(func() { c.stop(id, c.options.StopGrace) })
+}
+
+// observeKnown takes in the new state of an instance that nobody has claimed.
+// The lock is held.
+func (c *Controller) observeKnown(seen cluster.Instance) {
+	known, ok := c.known[seen.ID]
+	switch {
+	case !ok:
+	case seen.State == cluster.Exited:
+		delete(c.known, seen.ID)
+		c.Wake()
+	default:
+		known.State, known.Network, known.Address, known.ReadyAt = seen.State, seen.Network, seen.Address, seen.ReadyAt
+	}
+}

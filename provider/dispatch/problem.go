@@ -1,0 +1,46 @@
+package dispatch
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// problem is why there is no ready instance.
+type problem struct {
+	reason string
+	refuse bool
+}
+
+// error is what a request is told that gets no instance.
+func (p problem) error() *Error {
+	switch {
+	case p.reason == "":
+		return ErrCold
+	case p.refuse:
+		return &Error{http.StatusServiceUnavailable, time.Second, "the function cannot be served: " + p.reason}
+	}
+	return &Error{http.StatusServiceUnavailable, time.Second, "no instance of the function became ready in time: " + p.reason}
+}
+
+// SetProblem tells why the function has no ready instance, for the requests that
+// wait for one in vain; "" takes it back. With refuse, it is of no use to wait:
+// requests that find no ready instance are answered at once, those that wait
+// already included. While an instance is ready it changes nothing.
+func (d *Dispatcher) SetProblem(reason string, refuse bool) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.problem = problem{reason, refuse && reason != ""}
+	if !d.problem.refuse || d.ready() > 0 {
+		return
+	}
+	for id, c := range d.calls {
+		if d.policy.Cancel(now, id) {
+			delete(d.calls, id)
+			d.options.Recorder.AddDrop(metrics.NoInstance)
+			c.signal <- signal{err: d.problem.error()}
+		}
+	}
+}
