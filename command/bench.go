@@ -25,7 +25,7 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer bench coldstart --model resnet50`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newFrontCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFrontCommand())
 	return c
 }
 
@@ -98,6 +98,57 @@ everything else shares the other.`,
 	f.DurationVar(&t.SLO, "slo", 50*time.Millisecond, "latency objective")
 	f.IntVar(&t.MaxBatch, "max-batch", 32, "largest batch")
 	f.DurationVar(&t.Trial, "trial", 4*time.Second, "how long each rate is offered")
+	return c
+}
+
+func newColdstartCommand() *cobra.Command {
+	var model string
+	var runs int
+	c := benchCommand(&cobra.Command{
+		Use:   "coldstart",
+		Short: "From zero instances to the first answer",
+		Long: `coldstart deploys a model with a provider of its own, scales it to zero, and
+times a request until its answer, several times; the instance tells how its part
+of the start went.`,
+		Example: `  faas-infer bench coldstart --model mnist
+  faas-infer bench coldstart --model resnet50 --runs 10 --json`,
+	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+		if runs < 1 {
+			return nil, errors.New("--runs must be at least 1")
+		}
+		return bench.Coldstart(ctx, o, model, runs)
+	})
+	c.Flags().StringVar(&model, "model", "mnist", "an architecture of faas-infer model make")
+	c.Flags().IntVar(&runs, "runs", 20, "how many cold starts")
+	return c
+}
+
+func newSharingCommand() *cobra.Command {
+	var model string
+	c := benchCommand(&cobra.Command{
+		Use:     "sharing",
+		Short:   "What a second instance of a model costs: load time and memory of its own",
+		Example: `  faas-infer bench sharing --model bert`,
+	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+		return bench.Sharing(ctx, o, model)
+	})
+	c.Flags().StringVar(&model, "model", "resnet50", "an architecture of faas-infer model make")
+	return c
+}
+
+func newMemoryCommand() *cobra.Command {
+	var functions int
+	c := benchCommand(&cobra.Command{
+		Use:     "memory",
+		Short:   "What an idle provider takes, alone and with many functions at zero instances",
+		Example: `  faas-infer bench memory --functions 100`,
+	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+		if functions < 1 {
+			return nil, errors.New("--functions must be at least 1")
+		}
+		return bench.Memory(ctx, o, functions)
+	})
+	c.Flags().IntVar(&functions, "functions", 100, "how many functions are deployed")
 	return c
 }
 

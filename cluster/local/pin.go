@@ -26,8 +26,25 @@ func (b *Backend) enclose(e *entry) (cores []int, err error) {
 			}
 		}
 	}
-	e.group, err = b.tree.Create(string(id), b.limits(e))
+	limits := b.limits(e)
+	limits.CPU = max(limits.CPU, startingCPU)
+	e.group, err = b.tree.Create(string(id), limits)
 	return nil, err
+}
+
+// startingCPU is what an instance may use at least, in millicores, until it is
+// ready: on a quarter of a core, loading the engine alone takes 80 ms instead of
+// 20, while a request waits.
+const startingCPU = 1000
+
+// restrict holds an instance that has become ready to its own share.
+func (b *Backend) restrict(e *entry) error {
+	if e.group == nil || e.record.Spec.Config.CPU >= startingCPU {
+		return nil
+	}
+	b.pinning.Lock()
+	defer b.pinning.Unlock()
+	return e.group.Update(b.limits(e))
 }
 
 // limits is what an instance's cgroup is held to. It is called with pinning

@@ -99,6 +99,9 @@ func answers(ctx context.Context, client *http.Client) bool {
 }
 
 func (b *Backend) becomeReady(e *entry) {
+	if err := b.restrict(e); err != nil {
+		b.log.Error().Err(err).Msg("an instance keeps the larger CPU share that it started with")
+	}
 	now := b.options.Now()
 	became := b.emit(e, func(i *cluster.Instance) bool {
 		if i.State != cluster.Starting {
