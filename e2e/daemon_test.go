@@ -73,7 +73,7 @@ func (p *place) run(t *testing.T, binary string, arguments ...string) *daemon {
 	}
 	d.process = exec.Command(binary, arguments...)
 	d.process.Stdout, d.process.Stderr = out, log
-	d.process.Env = append(append(os.Environ(), "FAAS_INFER_ONNXRUNTIME="+suite.library), p.extra...)
+	d.process.Env = append(append(os.Environ(), "FAAS_INFER_ONNXRUNTIME="+suite.library, "TMPDIR="+p.dir), p.extra...)
 	// Should the tests be killed, it stops in order.
 	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: p.user}
 	if err := d.process.Start(); err != nil {

@@ -8,57 +8,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"path/filepath"
 	"strconv"
-	"testing"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/load"
-	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/onnxpb"
-	"github.com/faas-infer/faas-infer/model/zoo"
 )
-
-// zooModel makes a model of the zoo.
-func zooModel(t *testing.T, name string) *model.Model {
-	t.Helper()
-	m, err := zoo.Make(name, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// bundle writes a bundle for an image and returns the model's file.
-func (p *place) bundle(t *testing.T, image string, m *model.Model) string {
-	t.Helper()
-	b, err := bundle.Write(p.bundles, image, bundle.Manifest{}, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(b.Dir, b.Manifest.Model)
-}
-
-// identity writes the bundle identity:latest, whose output is its input.
-func (p *place) identity(t *testing.T) {
-	t.Helper()
-	p.bundle(t, "identity:latest", zooModel(t, "identity"))
-}
-
-// edited is a model of the zoo after a change to its graph.
-func edited(t *testing.T, name string, change func(*onnxpb.GraphProto)) *model.Model {
-	t.Helper()
-	p := proto.Clone(zooModel(t, name).Proto()).(*onnxpb.ModelProto)
-	change(p.Graph)
-	m, err := model.FromProto(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 // width is how many numbers a request to identity carries here.
 const width = 8

@@ -105,6 +105,11 @@ func (p *place) nothingLeft(t *testing.T) {
 	for _, e := range entries {
 		t.Errorf("directory of instance %s is left", e.Name())
 	}
+	// The directory is that of its temporary files, too.
+	temporary, _ := filepath.Glob(filepath.Join(p.dir, "faas-infer-*"))
+	for _, file := range temporary {
+		t.Errorf("temporary file %s is left", file)
+	}
 }
 
 // gone fails the test for every directory that is still there.

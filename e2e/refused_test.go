@@ -87,10 +87,7 @@ func (s *stack) badBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixed := edited(t, "identity", func(g *onnxpb.GraphProto) {
-		dims := g.Input[0].Type.GetTensorType().Shape.Dim
-		dims[0].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: 4}
-	})
+	fixed := edited(t, func(g *onnxpb.GraphProto) { fix(g.Input[0], 0, 4) })
 	s.bundle(t, "fixed:latest", fixed)
 	for _, err := range []error{
 		os.Truncate(mnist, info.Size()/2),

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// race returns the binary with the race detector.
+func race(t *testing.T) string {
+	t.Helper()
+	binary, err := raceBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// Every second one instance is killed, under an open loop of load: no request
+// stays without an answer, none gets another's, and what could not be retried
+// is told so. One function has a second instance to retry on, the other has
+// not.
+func TestInstancesKilledUnderLoad(t *testing.T) {
+	kills := 30
+	if testing.Short() {
+		kills = 5
+	}
+	p := newPlace(t)
+	p.slow(t)
+	d := p.provider(t, race(t))
+	const rate = 100
+	d.deploy(t, scaled(function("pair", "slow:latest", "500ms"), "2", "2"))
+	d.deploy(t, scaled(function("single", "slow:latest", "500ms"), "1", "1"))
+	d.awaitReady(t, "pair", 2)
+	d.awaitReady(t, "single", 1)
+	groups := p.cgroups()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	killed := make(chan map[string]int)
+	go func() { killed <- p.killEverySecond(ctx, "pair", "single") }()
+	targets := []load.Target{identityTarget(d.function("pair"), rate), identityTarget(d.function("single"), rate)}
+	result, err := load.Run(ctx, load.Options{Targets: targets, Duration: time.Duration(kills) * time.Second, Seed: 1})
+	cancel()
+	count := <-killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"pair", "single"} {
+		r := result.Targets[i]
+		t.Logf("%s: %d killed; of %d requests %s; p50 %v, p99 %v, max %v", name, count[name], r.Requests, outcome(r), r.Latency.P50, r.Latency.P99, r.Latency.Max)
+		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
+		// A kill can take with it what is in flight at that instant, and what
+		// waits for the next instance longer than the objective allows.
+		if refused := float64(r.Refused) / float64(r.Requests); refused > 0.02 {
+			t.Errorf("%s: %.2f %% of the requests were refused", name, 100*refused)
+		}
+		if count[name] < kills/4 {
+			t.Errorf("%s: only %d instances were killed", name, count[name])
+		}
+	}
+	d.awaitReady(t, "pair", 2)
+	d.stop(t)
+	gone(t, groups)
+}
+
+// outcome sums a target's answers up.
+func outcome(r load.TargetResult) string {
+	text := ""
+	for _, code := range slices.Sorted(maps.Keys(r.Codes)) {
+		text += fmt.Sprintf("%d: %d, ", code, r.Codes[code])
+	}
+	return fmt.Sprintf("%swrong %d, without answer %d, not sent %d", text, r.Wrong, r.Failed, r.Dropped)
+}
+
+// wantAnswered fails the test unless every request was sent and answered, by
+// 200 with its own answer or by one of the codes.
+func wantAnswered(t *testing.T, r load.TargetResult, codes ...int) {
+	t.Helper()
+	if r.Wrong > 0 || r.Failed > 0 || r.Dropped > 0 {
+		t.Errorf("%s: %s; for example %v", r.Name, outcome(r), r.FirstError)
+	}
+	for code := range r.Codes {
+		if code != http.StatusOK && !slices.Contains(codes, code) {
+			t.Errorf("%s: %d requests were answered with %d", r.Name, r.Codes[code], code)
+		}
+	}
+}
+
+// killEverySecond kills one instance of any of the functions each second until
+// ctx ends, in turn, and returns how many of each it did.
+func (p *place) killEverySecond(ctx context.Context, functions ...string) map[string]int {
+	killed := map[string]int{}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return killed
+		case <-ticker.C:
+		}
+		name := functions[i%len(functions)]
+		pids := p.instancesOf(name)
+		if len(pids) > 0 && syscall.Kill(pids[rand.IntN(len(pids))], syscall.SIGKILL) == nil {
+			killed[name]++
+		}
+	}
+}

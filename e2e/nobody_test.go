@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Everything works without any privilege: as the user nobody where the tests
+// run as root, as themselves where they do not. The provider says once what it
+// cannot do.
+func TestWithoutPrivileges(t *testing.T) {
+	p := newPlace(t)
+	p.asNobody(t)
+	awaitGatewayPorts(t)
+	d := p.run(t, suite.binary, "up", "--demo", "--json", "--duration", "3s", "--rate", "60",
+		"--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
+	d.await(t, 60*time.Second, "instances", func() bool { return len(p.instances()) > 0 })
+	for _, pid := range p.instances() {
+		text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+		if strings.Contains(string(text), "faas-infer-") {
+			t.Errorf("instance %d is in a cgroup that nobody may make", pid)
+		}
+	}
+	if code := d.exit(t, 60*time.Second); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, d.tail())
+	}
+	d.nothingLeft(t)
+	d.saysOnceWhatIsLacking(t)
+	var report struct {
+		Results []struct {
+			Name  string
+			Value float64
+		}
+	}
+	if err := json.Unmarshal([]byte(d.output()), &report); err != nil {
+		t.Fatalf("%v: %s", err, d.output())
+	}
+	values := map[string]float64{}
+	for _, r := range report.Results {
+		values[r.Name] = r.Value
+	}
+	for _, name := range []string{"identity", "mnist"} {
+		sent, good := values[name+".requests.sent"], values[name+".requests.good"]
+		t.Logf("%s: %v of %v requests were answered, p99 %.1f ms", name, good, sent, values[name+".latency.p99_ms"])
+		if sent == 0 || good != sent {
+			t.Errorf("%s: %v of %v requests were answered", name, good, sent)
+		}
+	}
+}
+
+// asNobody gives the place to the user nobody, with a cache of its own that
+// holds the gateway and ONNX Runtime, if the tests run as root.
+func (p *place) asNobody(t *testing.T) {
+	t.Helper()
+	cache := filepath.Join(p.dir, "cache")
+	p.extra = []string{"HOME=" + p.dir, "XDG_CACHE_HOME=" + cache, "XDG_STATE_HOME=" + filepath.Join(p.dir, "home")}
+	library := filepath.Join(p.dir, "libonnxruntime.so")
+	copyFile(t, suite.library, library)
+	p.extra = append(p.extra, "FAAS_INFER_ONNXRUNTIME="+library)
+	version := filepath.Base(filepath.Dir(suite.gateway))
+	if err := os.CopyFS(filepath.Join(cache, "faas-infer", "gateway", version), os.DirFS(filepath.Dir(suite.gateway))); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() != 0 {
+		return
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(nobody.Uid)
+	gid, _ := strconv.Atoi(nobody.Gid)
+	p.user = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	err = filepath.WalkDir(p.dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chown(path, uid, gid)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saysOnceWhatIsLacking looks for the one line about cgroups.
+func (d *daemon) saysOnceWhatIsLacking(t *testing.T) {
+	t.Helper()
+	said := 0
+	for _, line := range d.lines() {
+		if line["message"] != "instances are not fully isolated" {
+			continue
+		}
+		said++
+		text, _ := json.Marshal(line["lacking"])
+		wantWords(t, string(text), "cgroup", "only the number of threads is limited")
+	}
+	if said != 1 {
+		t.Errorf("what is lacking was said %d times", said)
+	}
+}

@@ -1,0 +1,42 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// Under every policy, requests that are all different, from many clients at
+// once and in an open loop, get their own answers.
+func TestPoliciesUnderStress(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	d := p.provider(t, race(t))
+	for _, policy := range []string{"shared", "infless", "one-to-one"} {
+		t.Run(policy, func(t *testing.T) {
+			d.deploy(t, scaled(function(policy, "identity:latest", "2s", "infer.policy", policy, "infer.max-batch", "16"), "1", "2"))
+			d.awaitReady(t, policy, 1)
+			const clients = 48
+			closed, err := load.RunClosed(t.Context(), identityTarget(d.function(policy), 0), clients, 2*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAnswered(t, *closed)
+			open, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function(policy), 300)}, Duration: 2 * time.Second, Seed: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAnswered(t, open.Targets[0])
+			batches, requests, larger := d.batches(t, policy)
+			t.Logf("%d requests from %d clients, %d in an open loop, in %d batches; p99 %v", closed.Requests, clients, open.Targets[0].Requests, batches, open.Targets[0].Latency.P99)
+			if larger == (policy == "one-to-one") {
+				t.Errorf("%d requests in %d batches", requests, batches)
+			}
+			if want := uint64(closed.Requests + open.Targets[0].Requests); requests != want {
+				t.Errorf("%d requests were executed, %d were sent", requests, want)
+			}
+		})
+	}
+	d.stop(t)
+}

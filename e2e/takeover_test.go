@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// A provider that is killed under load and started again finds its functions
+// and takes over its instances: the same processes, and no others beside them.
+func TestProviderKilledUnderLoad(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	address := freeAddress(t)
+	first := p.providerAt(t, race(t), address)
+	first.deploy(t, scaled(function("identity", "identity:latest", "500ms"), "2", "2"))
+	first.awaitReady(t, "identity", 2)
+	before, groups := p.instances(), p.cgroups()
+	deployed := first.status(t, "identity")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan load.TargetResult, 1)
+	go func() {
+		result, err := load.Run(ctx, load.Options{Targets: []load.Target{identityTarget(first.function("identity"), 200)}, Duration: 8 * time.Second, Seed: 2})
+		if err != nil {
+			t.Error(err)
+			result = &load.Result{Targets: make([]load.TargetResult, 1)}
+		}
+		done <- result.Targets[0]
+	}()
+	_, requests, _ := first.batches(t, "identity")
+	first.await(t, 10*time.Second, "load", func() bool { _, now, _ := first.batches(t, "identity"); return now > requests+100 })
+	first.kill(t)
+	if left := p.instances(); !slices.Equal(left, before) {
+		t.Errorf("instances %v with the provider dead, %v before", left, before)
+	}
+	killed := time.Now()
+	second := p.providerAt(t, race(t), address)
+	second.awaitReady(t, "identity", 2)
+	t.Logf("taken over %v after the kill", time.Since(killed))
+	if now := p.instances(); !slices.Equal(now, before) {
+		t.Errorf("instances %v after the takeover, %v before", now, before)
+	}
+	now := second.status(t, "identity")
+	if !now.CreatedAt.Equal(deployed.CreatedAt) || now.Image != deployed.Image || now.Annotations == nil || (*now.Annotations)["com.openfaas.slo.latency"] != "500ms" {
+		t.Errorf("the function is now %+v, it was %+v", now, deployed)
+	}
+	r := <-done
+	t.Logf("of %d requests %s", r.Requests, outcome(r))
+	if r.Wrong > 0 || r.Good < r.Requests/2 {
+		t.Errorf("%s; for example %v", outcome(r), r.FirstError)
+	}
+	for code := range r.Codes {
+		if code != http.StatusOK && code != http.StatusServiceUnavailable && code != http.StatusBadGateway {
+			t.Errorf("%d requests were answered with %d", r.Codes[code], code)
+		}
+	}
+	// The load has ended since; nothing came beside them.
+	if now := p.instances(); !slices.Equal(now, before) {
+		t.Errorf("instances %v after the load, %v before", now, before)
+	}
+	second.stop(t)
+	gone(t, groups)
+}
+
+// A provider that is stopped right after it came back has not looked at its
+// instances yet; they go all the same, also those that were starting when the
+// earlier one was killed.
+func TestStoppedRightAfterTheTakeover(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	first := p.provider(t, suite.binary)
+	first.deploy(t, scaled(function("identity", "identity:latest", "500ms"), "2", "2"))
+	first.awaitReady(t, "identity", 1)
+	groups := p.cgroups()
+	first.kill(t)
+	if len(p.instances()) == 0 {
+		t.Error("no instance survived the provider")
+	}
+	p.provider(t, suite.binary).stop(t)
+	gone(t, groups)
+	// The functions are still there.
+	third := p.provider(t, suite.binary)
+	third.awaitReady(t, "identity", 2)
+	third.stop(t)
+	gone(t, groups)
+}
+
+// Only one provider can have a state directory or an address; the second says
+// so and leaves the first alone.
+func TestTwoProviders(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	first := p.provider(t, suite.binary)
+	first.deploy(t, scaled(function("identity", "identity:latest", "500ms"), "1", "1"))
+	first.awaitReady(t, "identity", 1)
+	pids := p.instances()
+	second := p.run(t, suite.binary, "provider", "--listen", "127.0.0.1:0")
+	if code := second.exit(t, 30*time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	wantWords(t, second.logText(), p.state, "in use by another process")
+	other := newPlace(t)
+	third := other.run(t, suite.binary, "provider", "--listen", first.url[len("http://"):])
+	if code := third.exit(t, 30*time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	wantWords(t, third.logText(), first.url[len("http://"):], "address already in use")
+	if now := p.instances(); !slices.Equal(now, pids) {
+		t.Errorf("instances %v, %v before", now, pids)
+	}
+	if err := invokeIdentity(client(t), first.function("identity"), 9); err != nil {
+		t.Error(err)
+	}
+	first.stop(t)
+}
+
+// A bundle that is removed while no provider runs keeps the next one from
+// serving that function only.
+func TestComesBackWithoutABundle(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	p.bundle(t, "other:latest", zooModel(t, "identity"))
+	first := p.provider(t, suite.binary)
+	first.deploy(t, function("stays", "identity:latest", "500ms"))
+	first.deploy(t, function("lost", "other:latest", "500ms"))
+	c := client(t)
+	for i, name := range []string{"stays", "lost"} {
+		if err := invokeIdentity(c, first.function(name), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.kill(t)
+	if err := os.RemoveAll(filepath.Join(p.bundles, "other")); err != nil {
+		t.Fatal(err)
+	}
+	second := p.provider(t, suite.binary)
+	if err := invokeIdentity(c, second.function("stays"), 4); err != nil {
+		t.Error(err)
+	}
+	a := do(t, c, http.MethodPost, second.function("lost"), []byte("{}"))
+	if a.status != http.StatusServiceUnavailable {
+		t.Errorf("a function without its bundle: %d %s", a.status, a.body)
+	}
+	wantWords(t, a.body, "other:latest")
+	second.await(t, 20*time.Second, "the instances without a function to go", func() bool { return len(p.instancesOf("lost")) == 0 })
+	second.signal(t, syscall.SIGINT)
+	if code := second.exit(t, 30*time.Second); code != 0 {
+		t.Errorf("exit code %d after SIGINT", code)
+	}
+	second.nothingLeft(t)
+}

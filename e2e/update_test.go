@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// An update under load: every request is answered by the old deployment or the
+// new one, with the request's own answer, until only the new one answers.
+func TestUpdateUnderLoad(t *testing.T) {
+	for name, change := range map[string]func(f *types.FunctionDeployment){
+		"objective": func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.slo.latency"] = "900ms" },
+		"policy":    func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.infer.policy"] = "infless" },
+		"model":     func(f *types.FunctionDeployment) { f.Image = "double:latest" },
+		"resources": func(f *types.FunctionDeployment) { f.Limits = &types.FunctionResources{CPU: "500m"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.identity(t)
+			p.doubling(t)
+			d := p.provider(t, suite.binary)
+			f := scaled(function("f", "identity:latest", "600ms"), "1", "4")
+			d.deploy(t, f)
+			d.awaitReady(t, "f", 1)
+			before := p.instances()
+			var oldAnswers, newAnswers atomic.Int64
+			target := identityTarget(d.function("f"), 150)
+			target.Verify = func(i int, body []byte) error {
+				switch {
+				case bytes.HasSuffix(body, doubled(i)) && i > 0:
+					newAnswers.Add(1)
+				case bytes.HasSuffix(body, payload(i)):
+					oldAnswers.Add(1)
+				default:
+					return fmt.Errorf("request %d got another's answer: %q", i, body)
+				}
+				return nil
+			}
+			done := make(chan load.TargetResult, 1)
+			go func() {
+				result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{target}, Duration: 4 * time.Second, Seed: 3})
+				if err != nil {
+					t.Error(err)
+					result = &load.Result{Targets: make([]load.TargetResult, 1)}
+				}
+				done <- result.Targets[0]
+			}()
+			d.await(t, 10*time.Second, "load", func() bool { _, n, _ := d.batches(t, "f"); return n > 100 })
+			change(&f)
+			if a := d.put(t, http.MethodPut, f); a.status != http.StatusAccepted {
+				t.Errorf("update: %d %s", a.status, a.body)
+			}
+			d.await(t, 20*time.Second, "the old instances to go", func() bool {
+				now := p.instances()
+				return len(now) > 0 && d.status(t, "f").AvailableReplicas > 0 && !overlap(before, now)
+			})
+			r := <-done
+			t.Logf("of %d requests %s; %d answers from the old model, %d from the new; p99 %v", r.Requests, outcome(r), oldAnswers.Load(), newAnswers.Load(), r.Latency.P99)
+			wantAnswered(t, r, http.StatusServiceUnavailable)
+			if r.Refused*100 > r.Requests {
+				t.Errorf("%d of %d requests were refused", r.Refused, r.Requests)
+			}
+			if name == "model" {
+				d.onlyDoubled(t)
+			}
+			d.stop(t)
+		})
+	}
+}
+
+// onlyDoubled fails the test unless the new model is the one that answers.
+func (d *daemon) onlyDoubled(t *testing.T) {
+	t.Helper()
+	for i := 1; i < 20; i++ {
+		body, length := identityBody(i)
+		a := do(t, client(t), http.MethodPost, d.function("f"), body, load.HeaderLength, fmt.Sprint(length))
+		if a.status != http.StatusOK || !bytes.HasSuffix([]byte(a.body), doubled(i)) {
+			t.Fatalf("after the update: %d %q", a.status, a.body)
+		}
+	}
+}
+
+func overlap(a, b []int) bool {
+	in := map[int]bool{}
+	for _, x := range a {
+		in[x] = true
+	}
+	for _, x := range b {
+		if in[x] {
+			return true
+		}
+	}
+	return false
+}
