@@ -37,7 +37,7 @@ func (p *Profile) Validate() error {
 		}
 		seen[at] = true
 		for _, t := range []float64{m.Median, m.P95, m.CPU} {
-			if !(t >= 0 && t <= float64(math.MaxInt64/int64(time.Hour))) {
+			if !(t >= 0 && t <= float64(time.Hour.Microseconds())) {
 				return fmt.Errorf("profile of %.12s: batch %d on %d threads took %v µs", p.Model, m.Batch, m.Threads, t)
 			}
 		}

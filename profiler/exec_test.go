@@ -134,6 +134,9 @@ func TestUsableAndValidate(t *testing.T) {
 	if good.Usable("onnxruntime 1.30.0", "AMD EPYC × 2") || good.Usable("onnxruntime 1.31.1", "AMD EPYC × 4") {
 		t.Error("a profile of another engine or machine is usable")
 	}
+	if err := profile(point(1, 1, 1000), point(32, 1, 600e6)).Validate(); err != nil {
+		t.Errorf("a batch of ten minutes: %v", err)
+	}
 	for want, p := range map[string]*Profile{
 		"no measurements":  profile(),
 		"batch 0":          profile(point(0, 1, 1000)),

@@ -209,6 +209,27 @@ func (b *fakeBackend) asked() int {
 	return len(b.started)
 }
 
+// becomes says what becomes of the n-th instance from now on.
+func (b *fakeBackend) becomes(behave func(n int, spec cluster.InstanceSpec) behaviour) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.behave = behave
+}
+
+// resize gives the node so many millicores.
+func (b *fakeBackend) resize(cpu int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes[0].Total.CPU = cpu
+}
+
+// looks counts the calls of Nodes.
+func (b *fakeBackend) looks() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.listed
+}
+
 func (b *fakeBackend) Events() <-chan cluster.Instance { return b.events }
 
 func (b *fakeBackend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resources, error) {

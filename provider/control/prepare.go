@@ -54,6 +54,7 @@ func (c *Controller) fail(fn *function, r revision, why string) {
 		return
 	}
 	fn.failed = why
+	fn.tell(time.Now())
 	if fn.profile == nil {
 		c.dismiss(fn.Name, "its function cannot be served")
 	}
@@ -78,7 +79,8 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	}
 	fn.Function, fn.bundle = r.Function, r.bundle
 	fn.prepared, fn.profile, fn.candidates = prepared, profile, candidates
-	fn.failed, fn.crash, fn.failures, fn.notBefore = "", "", 0, time.Time{}
+	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
+	fn.tell(time.Now())
 	c.claim(fn)
 	c.Wake()
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ type rig struct {
 	stopRun     context.CancelFunc
 	ran         chan struct{}
 	revision    uint64
-	dispatchers map[string]provider.Dispatcher
+	dispatchers sync.Map
 }
 
 const (
@@ -45,7 +46,7 @@ const (
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, backend: newFakeBackend(t), models: &fakeModels{}, profiles: &fakeProfiles{kept: map[string]*profiler.Profile{}},
-		registry: prometheus.NewRegistry(), dispatchers: map[string]provider.Dispatcher{}}
+		registry: prometheus.NewRegistry()}
 	r.options = Options{
 		Backend: r.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles,
 		Bundles: fakeBundles{}, Metrics: metrics.New(r.registry), Logger: zerolog.Nop(), Policy: batching.SharedName,
@@ -100,8 +101,8 @@ func try(t *testing.T, f func(r *rig)) {
 		r := newRig(t)
 		r.open()
 		r.run()
+		defer r.close()
 		f(r)
-		r.close()
 	})
 }
 
@@ -127,7 +128,7 @@ func (r *rig) deploy(name, image string, edit ...func(*provider.Function)) {
 	if err != nil {
 		r.t.Fatalf("deploy %s: %v", name, err)
 	}
-	r.dispatchers[name] = d
+	r.dispatchers.Store(name, d)
 }
 
 // measured deploys and waits until the model's times are known.
@@ -146,7 +147,8 @@ func (r *rig) describe(name string) Description {
 }
 
 func (r *rig) invoke(name, body string) (string, error) {
-	got, err := r.dispatchers[name].Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)})
+	d, _ := r.dispatchers.Load(name)
+	got, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)})
 	if err != nil {
 		return "", err
 	}

@@ -87,10 +87,15 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 				c.options.Logger.Warn().Str("function", name).Str("why", why).Msg("the function cannot have all the instances that it needs")
 			}
 		}
-		if a := fn.advise(now); a != fn.told {
-			fn.told = a
-			fn.dispatcher.SetProblem(a.problem, a.refuse)
-		}
+		fn.tell(now)
+	}
+}
+
+// tell lets the dispatcher know what to answer where there is no instance.
+func (fn *function) tell(now time.Time) {
+	if a := fn.advise(now); a != fn.told {
+		fn.told = a
+		fn.dispatcher.SetProblem(a.problem, a.refuse)
 	}
 }
 

@@ -158,11 +158,9 @@ func TestInflessRatesAreDealt(t *testing.T) {
 // A storm of requests to a cold function asks for one look after the other.
 func TestStormOfColdRequestsDoesNotMakeTheLoopSpin(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.behave = func(int, cluster.InstanceSpec) behaviour { return behaviour{readyAfter: time.Second} }
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{readyAfter: time.Second} })
 		r.measured("f", "m", func(f *provider.Function) { f.Inference.SLO = 10 * time.Second })
-		r.backend.mu.Lock()
-		before := r.backend.listed
-		r.backend.mu.Unlock()
+		before := r.backend.looks()
 		errs := make(chan error, 10000)
 		for i := range 10000 {
 			go func() {
@@ -173,9 +171,7 @@ func TestStormOfColdRequestsDoesNotMakeTheLoopSpin(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}
-		r.backend.mu.Lock()
-		looks := r.backend.listed - before
-		r.backend.mu.Unlock()
+		looks := r.backend.looks() - before
 		if most := int(500*time.Millisecond/passPause) + 10; looks > most {
 			t.Errorf("10,000 cold requests in 0.5 s made %d looks at the load, want at most %d", looks, most)
 		}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// A hundred functions on two cores take turns: one is evicted for another, none
+// waits for ever, and the backend is never asked for more than there is (the
+// fake fails the test).
+func TestManyFunctionsOnASmallNode(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.resize(2000)
+		const functions = 100
+		for i := range functions {
+			r.deploy(fmt.Sprint("f", i), "m", func(f *provider.Function) { f.Inference.SLO = time.Second })
+		}
+		r.until("measured", func() bool { return r.describe("f99").Measured })
+		random := rand.New(rand.NewPCG(1, 2))
+		served := map[int]int{}
+		failed := 0
+		for range 300 {
+			i := random.IntN(functions)
+			if _, err := r.invoke(fmt.Sprint("f", i), "x"); err != nil {
+				failed++
+				continue
+			}
+			served[i]++
+		}
+		if failed > 0 || len(served) < 80 {
+			t.Errorf("%d of 300 requests failed, %d functions served", failed, len(served))
+		}
+		// All at once: more than fit. Each gets its turn, or is told why not.
+		errs := make(chan error, functions)
+		for i := range functions {
+			go func() {
+				_, err := r.invoke(fmt.Sprint("f", i), "x")
+				errs <- err
+			}()
+		}
+		answered := 0
+		for range functions {
+			if err := <-errs; err == nil {
+				answered++
+			} else if status(err) != 503 {
+				t.Error(err)
+			}
+		}
+		if answered < 60 {
+			t.Errorf("of %d functions called at once on a node for 8, %d answered within %v", functions, answered, coldWait)
+		}
+	})
+}
+
+// While nothing runs, the loop looks once a second.
+func TestIdleLoopRests(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		time.Sleep(time.Second)
+		before := r.backend.looks()
+		time.Sleep(time.Minute)
+		if looks := r.backend.looks() - before; looks > 61 {
+			t.Errorf("%d looks in an idle minute", looks)
+		}
+	})
+}

@@ -1,0 +1,308 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// status is the HTTP status that an error asks for, 500 if it does not.
+func status(err error) int {
+	var known provider.HTTPError
+	if errors.As(err, &known) {
+		return known.HTTPStatus()
+	}
+	return http.StatusInternalServerError
+}
+
+func TestDeployRefuses(t *testing.T) {
+	try(t, func(r *rig) {
+		if _, err := r.Deploy(t.Context(), r.function("f", "absent")); status(err) != 400 {
+			t.Errorf("no bundle: %v", err)
+		}
+		r.models.checkFails = errors.New("not an ONNX file")
+		_, err := r.Deploy(t.Context(), r.function("f", "m"))
+		if status(err) != 400 || !strings.Contains(err.Error(), "not an ONNX file") {
+			t.Errorf("bad model: %v", err)
+		}
+		if _, ok := r.Describe(full("f")); ok {
+			t.Error("a refused function is there")
+		}
+	})
+}
+
+func fast(d time.Duration) func(*provider.Function) {
+	return func(f *provider.Function) { f.Inference.SLO = d }
+}
+
+// A model that was measured before is refused at once if it is too slow.
+func TestDeployRefusesAnObjectiveThatCannotBeMet(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		_, err := r.Deploy(t.Context(), r.function("g", "m", fast(time.Millisecond)))
+		if status(err) != 400 || !strings.Contains(err.Error(), annotation.SLOLatency) || !strings.Contains(err.Error(), "the fastest") {
+			t.Errorf("error %v", err)
+		}
+		r.answered("f", "m")
+	})
+}
+
+// One that was not is found out by measuring, and its requests are told.
+func TestAnObjectiveThatCannotBeMetIsTold(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "slow", fast(100*time.Millisecond))
+		held := make(chan error, 1)
+		go func() {
+			_, err := r.invoke("f", "x")
+			held <- err
+		}()
+		began := time.Now()
+		err := <-held
+		if status(err) != 503 || !strings.Contains(err.Error(), "no config meets the SLO of 100ms") || time.Since(began) > 2*time.Second {
+			t.Errorf("the request that waited got %v after %v", err, time.Since(began))
+		}
+		began = time.Now()
+		if _, err := r.invoke("f", "x"); status(err) != 503 || time.Since(began) > 0 {
+			t.Errorf("the next got %v after %v", err, time.Since(began))
+		}
+		// A deployment with an objective that can be met heals it.
+		r.deploy("f", "slow", fast(10*time.Second))
+		r.until("measured", func() bool { return r.describe("f").Measured })
+		r.answered("f", "slow")
+	})
+}
+
+func TestMeasuringIsTriedAgain(t *testing.T) {
+	try(t, func(r *rig) {
+		r.models.fail(errors.New("the engine crashed"))
+		r.deploy("f", "m")
+		r.until("a problem", func() bool { return r.describe("f").Problem != "" })
+		if _, err := r.invoke("f", "x"); status(err) != 503 || !strings.Contains(err.Error(), "the engine crashed") {
+			t.Errorf("error %v", err)
+		}
+		time.Sleep(time.Minute)
+		r.models.mu.Lock()
+		tries := r.models.measures
+		r.models.mu.Unlock()
+		if tries < 4 || tries > 8 {
+			t.Errorf("%d measurements in a minute", tries)
+		}
+		r.models.fail(nil)
+		r.until("measured", func() bool { return r.describe("f").Measured })
+		r.answered("f", "m")
+		if d := r.describe("f"); d.Problem != "" {
+			t.Errorf("it serves, and yet: %s", d.Problem)
+		}
+	})
+}
+
+func TestAProfileThatCannotBeKeptServesAllTheSame(t *testing.T) {
+	try(t, func(r *rig) {
+		r.profiles.fails = errors.New("disk full")
+		r.measured("f", "m")
+		r.answered("f", "m")
+	})
+}
+
+// Many functions of one model measure it once, and never two at a time.
+func TestMeasuringIsSerial(t *testing.T) {
+	try(t, func(r *rig) {
+		for i := range 20 {
+			r.deploy(fmt.Sprint("f", i), fmt.Sprint("m", i%4))
+		}
+		began := time.Now()
+		for i := range 20 {
+			r.until("measured", func() bool { return r.describe(fmt.Sprint("f", i)).Measured })
+		}
+		if r.models.most != 1 || r.models.measures != 4 {
+			t.Errorf("%d measurements, up to %d at once; want 4, one by one", r.models.measures, r.models.most)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("4 measurements of a second took %v", took)
+		}
+	})
+}
+
+// Functions with different objectives share what was measured, as far as it
+// goes; what goes further is measured once more and holds for both.
+func TestProfilesAreShared(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("loose", "slow", fast(9*time.Second))
+		r.measured("tight", "slow", fast(3*time.Second))
+		if r.models.measures != 1 {
+			t.Errorf("%d measurements, want 1", r.models.measures)
+		}
+		r.measured("tight2", "slow2", fast(3*time.Second))
+		r.measured("loose2", "slow2", fast(9*time.Second))
+		if r.models.measures != 3 {
+			t.Errorf("%d measurements, want 3", r.models.measures)
+		}
+		if checks := r.models.checks; checks != 2 {
+			t.Errorf("%d models were checked, want 2: what was measured can be read", checks)
+		}
+	})
+}
+
+// An update keeps the old revision and its model serving until the new one's
+// instances are ready.
+func TestUpdateServesWithoutAGap(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "old")
+		r.answered("f", "old")
+		updated := make(chan struct{})
+		go func() {
+			defer close(updated)
+			time.Sleep(time.Second)
+			r.deploy("f", "new")
+		}()
+		if failed := r.load("f", 5*time.Millisecond, 5*time.Second); failed > 0 {
+			t.Errorf("%d requests failed during the update", failed)
+		}
+		<-updated
+		r.until("the old ones are gone", func() bool {
+			for _, in := range r.backend.living() {
+				if in.Model != "new" {
+					return false
+				}
+			}
+			return true
+		})
+		r.answered("f", "new")
+		for _, spec := range r.backend.started {
+			if (spec.Model == "new") != (spec.Revision == r.revision) || spec.Bundle != "bundles/"+spec.Model {
+				t.Errorf("an instance of revision %d was started with %q of %q", spec.Revision, spec.Model, spec.Bundle)
+			}
+		}
+	})
+}
+
+func TestUpdateThatFailsLeavesTheOldOneServing(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "old")
+		r.answered("f", "old")
+		r.models.fail(errors.New("the engine crashed"))
+		r.deploy("f", "new")
+		r.until("a problem", func() bool { return strings.Contains(r.describe("f").Problem, "the engine crashed") })
+		time.Sleep(2 * keepAlive)
+		r.answered("f", "old")
+	})
+}
+
+// The provider goes back to an earlier revision where the later one could not
+// be recorded.
+func TestGoingBackToAnEarlierRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		first := r.function("f", "old")
+		deploy := func(f *provider.Function) {
+			d, err := r.Deploy(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.dispatchers.Store("f", d)
+		}
+		deploy(first)
+		r.until("measured", func() bool { return r.describe("f").Measured })
+		deploy(r.function("f", "new"))
+		time.Sleep(2 * time.Second)
+		r.answered("f", "new")
+		deploy(first)
+		r.until("old again", func() bool {
+			got, err := r.invoke("f", "x")
+			return err == nil && got == "old:x"
+		})
+	})
+}
+
+func TestLimitsBoundTheConfigs(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m", func(f *provider.Function) {
+			f.Inference.Limits = cluster.Resources{CPU: 300, Memory: 1 << 30}
+			f.Inference.Policy = "one-to-one"
+		})
+		r.answered("f", "m")
+		if c := r.only().Config; c.CPU != 250 || c.Memory != 1<<30 || c.Batch != 1 {
+			t.Errorf("config %+v", c)
+		}
+		r.measured("g", "m", func(f *provider.Function) { f.Inference.Limits.CPU = 100 })
+		r.answered("g", "m")
+		if c := r.describe("g").Instances[0].Config; c.CPU != 100 || c.Memory != 256<<20 {
+			t.Errorf("config %+v", c)
+		}
+	})
+}
+
+func TestRemoveWhileInstancesRun(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		r.deploy("starting", "m")
+		waits := make(chan error, 1)
+		go func() {
+			_, err := r.invoke("starting", "x")
+			waits <- err
+		}()
+		time.Sleep(coldStart / 2)
+		for _, name := range []string{"f", "starting"} {
+			if err := r.Remove(t.Context(), full(name)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-waits; status(err) != 503 {
+			t.Errorf("a request to a removed function: %v", err)
+		}
+		r.until("nothing lives", func() bool { return len(r.backend.living()) == 0 })
+		if _, ok := r.Describe(full("f")); ok {
+			t.Error("it is still described")
+		}
+		r.deploy("f", "m")
+		time.Sleep(10 * time.Millisecond)
+		r.answered("f", "m")
+	})
+}
+
+// A function is removed while its instance waits for the room of another.
+func TestRemoveWhileAnInstanceWaitsForRoom(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.resize(250)
+		r.measured("f", "m")
+		r.answered("f", "m")
+		time.Sleep(5 * time.Second)
+		r.measured("g", "m")
+		go r.invoke("g", "x")
+		time.Sleep(stopTime / 2)
+		if r.backend.asked() != 1 {
+			t.Fatal("the second instance does not wait")
+		}
+		if err := r.Remove(t.Context(), full("g")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if living := r.backend.living(); len(living) != 0 {
+			t.Errorf("%d instances live", len(living))
+		}
+		r.answered("f", "m")
+	})
+}
+
+func TestDeployAfterCloseIsRefused(t *testing.T) {
+	try(t, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		other := newRig(t)
+		other.open()
+		if err := other.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Deploy(ctx, other.function("f", "m")); !errors.Is(err, errClosed) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
