@@ -68,3 +68,23 @@ func TestIdleLoopRests(t *testing.T) {
 		}
 	})
 }
+
+// One look at a hundred functions without instances, as an idle provider takes
+// it every second.
+func BenchmarkLook(b *testing.B) {
+	r := newRig(b)
+	r.open()
+	for i := range 100 {
+		r.deploy(fmt.Sprint("f", i), "m")
+	}
+	for i := range 100 {
+		r.until("measured", func() bool { return r.describe(fmt.Sprint("f", i)).Measured })
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.scale(time.Now())
+	}
+	if err := r.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}

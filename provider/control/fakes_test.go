@@ -46,7 +46,7 @@ const (
 
 // fakeBackend is a cluster in memory. Its instances answer batches over pipes.
 type fakeBackend struct {
-	t      *testing.T
+	t      testing.TB
 	behave func(n int, spec cluster.InstanceSpec) behaviour
 	events chan cluster.Instance
 	work   sync.WaitGroup
@@ -68,7 +68,7 @@ type fakeInstance struct {
 	cancel context.CancelFunc
 }
 
-func newFakeBackend(t *testing.T) *fakeBackend {
+func newFakeBackend(t testing.TB) *fakeBackend {
 	return &fakeBackend{
 		t: t, behave: func(int, cluster.InstanceSpec) behaviour { return behaviour{} },
 		events: make(chan cluster.Instance, 1<<16), instances: map[cluster.InstanceID]*fakeInstance{},

@@ -44,7 +44,7 @@ const (
 	coldWait  = 10 * time.Second
 )
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	r := &rig{t: t, backend: newFakeBackend(t), models: &fakeModels{}, profiles: &fakeProfiles{kept: map[string]*profiler.Profile{}},
 		registry: prometheus.NewRegistry()}
 	r.options = Options{

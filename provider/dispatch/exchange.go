@@ -2,11 +2,11 @@ package dispatch
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -62,24 +62,20 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 		return nil, 0, err
 	}
 	body, length := frame.EncodeRequests(requests)
-	head := make([]byte, 0, 160)
-	head = append(head, "POST "+frame.Path+" HTTP/1.1\r\nHost: instance\r\nContent-Type: "+frame.ContentType+"\r\nContent-Length: "...)
-	head = strconv.AppendInt(head, length, 10)
-	head = append(head, "\r\n\r\n"...)
-	buffers := append(net.Buffers{head}, body...)
+	request := make([]byte, 0, 160)
+	request = append(request, "POST "+frame.Path+" HTTP/1.1\r\nHost: instance\r\nContent-Type: "+frame.ContentType+"\r\nContent-Length: "...)
+	request = strconv.AppendInt(request, length, 10)
+	request = append(request, "\r\n\r\n"...)
+	buffers := append(net.Buffers{request}, body...)
 	if _, err := buffers.WriteTo(c.Conn); err != nil {
 		return nil, 0, fmt.Errorf("send batch: %w", err)
 	}
-	response, err := http.ReadResponse(c.reader, nil)
+	answer, err := c.readHead()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read batch answer: %w", err)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK || response.ContentLength < 0 || response.ContentLength > maxReply {
-		return nil, 0, fmt.Errorf("instance answered a batch with %s, %d bytes", response.Status, response.ContentLength)
-	}
-	reply := make([]byte, response.ContentLength)
-	if _, err := io.ReadFull(response.Body, reply); err != nil {
+	reply := make([]byte, answer.length)
+	if _, err := io.ReadFull(c.reader, reply); err != nil {
 		return nil, 0, fmt.Errorf("read batch answer: %w", err)
 	}
 	answers, err := frame.DecodeResponses(reply)
@@ -89,8 +85,53 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 	if len(answers) != len(requests) {
 		return nil, 0, fmt.Errorf("instance answered %d of %d members", len(answers), len(requests))
 	}
-	micros, _ := strconv.ParseInt(response.Header.Get(frame.ExecHeader), 10, 64)
-	return answers, time.Duration(micros) * time.Microsecond, nil
+	return answers, answer.exec, nil
+}
+
+// head is what matters of an answer's status line and headers.
+type head struct {
+	length int64
+	exec   time.Duration
+}
+
+// readHead reads an answer's head. The peer is our own instance server, so of
+// HTTP/1.1 only what it uses is understood: a status of 200 and a body with
+// Content-Length. Anything else is an error, and the connection is given up.
+func (c *connection) readHead() (head, error) {
+	h := head{length: -1}
+	for first := true; ; first = false {
+		line, err := c.reader.ReadSlice('\n')
+		if err != nil {
+			return h, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if first {
+			if !bytes.HasPrefix(line, []byte("HTTP/1.1 200")) {
+				return h, fmt.Errorf("the instance answered %q", line)
+			}
+			continue
+		}
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if h.length, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+				return h, fmt.Errorf("the instance's Content-Length: %w", err)
+			}
+		case bytes.EqualFold(name, []byte(frame.ExecHeader)):
+			micros, err := strconv.ParseInt(string(value), 10, 64)
+			if err != nil {
+				return h, fmt.Errorf("the instance's %s: %w", frame.ExecHeader, err)
+			}
+			h.exec = time.Duration(micros) * time.Microsecond
+		}
+	}
+	if h.length < 0 || h.length > maxReply {
+		return h, fmt.Errorf("the instance's answer has a length of %d bytes", h.length)
+	}
+	return h, nil
 }
 
 func (l *link) get() (*connection, error) {
