@@ -157,22 +157,23 @@ func (c *Controller) gone(in *instance) {
 	delete(in.function.instances, in.ID)
 	delete(c.instances, in.ID)
 	close(in.gone)
-	in.function.dispatcher.Forget(in.ID)
+	served := in.function.dispatcher.Forget(in.ID)
 	if in.retiring && in.fault == nil || c.ctx.Err() != nil {
 		return
 	}
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Str("reason", in.Reason).Msg("an instance exited")
 	if in.Revision == in.function.Revision {
-		in.function.crashed(time.Now(), in)
+		in.function.crashed(time.Now(), in, served)
 	}
 }
 
 // crashed delays the next start if the instance did not live, twice as long
-// each time. One that did is replaced at once.
-func (fn *function) crashed(now time.Time, in *instance) {
+// each time. One that did, or that answered a batch at least, is replaced at
+// once: whatever ended it, the function works.
+func (fn *function) crashed(now time.Time, in *instance, served bool) {
 	when := "before it was ready"
 	if !in.ReadyAt.IsZero() {
-		if now.Sub(in.ReadyAt) >= settled {
+		if served || now.Sub(in.ReadyAt) >= settled {
 			fn.failures = 0
 			return
 		}

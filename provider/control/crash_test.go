@@ -97,6 +97,39 @@ func TestInstanceThatDiesLaterIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
+// An instance that answered works, whatever ends it: also the one that is killed
+// soon after it was ready, again and again, is replaced at once.
+func TestInstanceThatAnsweredIsReplacedAtOnce(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		if err := r.Scale(full("f"), 1); err != nil {
+			t.Fatal(err)
+		}
+		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
+		for range 2 * hopelessFailures {
+			r.answered("f", "m")
+			r.backend.crash(r.only().ID, "killed by signal 9")
+			time.Sleep(coldStart + 10*time.Millisecond)
+			if d := r.describe("f"); d.Ready != 1 || d.Problem != "" {
+				t.Fatalf("after %v: %+v", coldStart, d)
+			}
+		}
+	})
+}
+
+// A new deployment is not told what was wrong with the one before it.
+func TestDeploymentAfterAHopelessOne(t *testing.T) {
+	try(t, func(r *rig) {
+		slo := func(d time.Duration) func(*provider.Function) {
+			return func(f *provider.Function) { f.Inference.SLO = d }
+		}
+		r.deploy("f", "m", slo(time.Nanosecond))
+		r.until("it is known to be hopeless", func() bool { return r.describe("f").Problem != "" })
+		r.deploy("f", "m", slo(time.Second))
+		r.answered("f", "m")
+	})
+}
+
 // Instances that die of the first batch are not started without pause.
 func TestInstancesThatDieOfRequestsAreDelayed(t *testing.T) {
 	try(t, func(r *rig) {

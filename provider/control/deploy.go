@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -56,6 +57,9 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.functions[f.Name] = fn
 	} else {
 		fn.abandon()
+		// What was wrong with the earlier deployment need not be with this one.
+		fn.failed = ""
+		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
 	prepareCtx, abandon := context.WithCancel(c.ctx)

@@ -78,6 +78,9 @@ func (d *Dispatcher) record(b *batch, exec time.Duration) {
 func (d *Dispatcher) done(id cluster.InstanceID) {
 	now := time.Now()
 	d.mu.Lock()
+	if m, ok := d.instances[id]; ok {
+		m.served = true
+	}
 	d.release(id, now)
 	d.policy.Done(now, id)
 	batches := d.act(now)

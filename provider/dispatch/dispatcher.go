@@ -83,8 +83,10 @@ type Dispatcher struct {
 type peer struct {
 	batching.Instance
 	link *link
-	// up is false once the instance takes no new batch.
+	// up is false once the instance takes no new batch; served is true once
+	// it has answered one.
 	up        bool
+	served    bool
 	inFlight  int
 	idleSince time.Time
 	// drained is closed when it is down and nothing is in flight.

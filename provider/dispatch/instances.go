@@ -91,20 +91,22 @@ func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration) {
 	d.delegate(batches, nil)
 }
 
-// Forget removes an instance that is gone.
-func (d *Dispatcher) Forget(id cluster.InstanceID) {
+// Forget removes an instance that is gone, and tells whether it ever answered a
+// batch.
+func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
 	now := time.Now()
 	d.mu.Lock()
 	m, ok := d.instances[id]
 	if !ok {
 		d.mu.Unlock()
-		return
+		return false
 	}
 	if m.up {
 		m.up = false
 		d.policy.Down(now, id)
 	}
 	delete(d.instances, id)
+	served = m.served
 	if m.drained != nil {
 		close(m.drained)
 		m.drained = nil
@@ -113,6 +115,7 @@ func (d *Dispatcher) Forget(id cluster.InstanceID) {
 	d.mu.Unlock()
 	m.link.close()
 	d.delegate(batches, nil)
+	return served
 }
 
 // Stats is what the scaling engine wants to know.
