@@ -47,23 +47,34 @@ func gatewayDir() (string, error) {
 }
 
 // basicAuth makes sure that dir holds a user and a password for the gateway and
-// the provider, and returns them.
+// the provider, readable by this user only, and returns them.
 func basicAuth(dir string) (user, password string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", fmt.Errorf("credentials: %w", err)
 	}
-	file := filepath.Join(dir, "basic-auth-password")
+	if user, err = credential(filepath.Join(dir, "basic-auth-user"), "admin"); err != nil {
+		return "", "", err
+	}
+	var b [16]byte
+	rand.Read(b[:])
+	password, err = credential(filepath.Join(dir, "basic-auth-password"), hex.EncodeToString(b[:]))
+	return user, password, err
+}
+
+// credential returns what a file holds; one that is absent or empty is given
+// the initial value.
+func credential(file, initial string) (string, error) {
 	text, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		var b [16]byte
-		rand.Read(b[:])
-		text = []byte(hex.EncodeToString(b[:]))
-		err = errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(filepath.Join(dir, "basic-auth-user"), []byte("admin"), 0o600))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("credentials: %w", err)
 	}
-	if err != nil {
-		return "", "", fmt.Errorf("credentials: %w", err)
+	if held := strings.TrimSpace(string(text)); held != "" {
+		return held, nil
 	}
-	return "admin", strings.TrimSpace(string(text)), nil
+	if err := os.WriteFile(file, []byte(initial), 0o600); err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	return initial, nil
 }
 
 // startGateway starts the gateway before a provider at providerAddress and

@@ -67,6 +67,9 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if _, err := f.rate(0, len(functions)); f.demo && err != nil {
+		return err
+	}
 	if err := makeBundles(functions, f.bundles, os.Stderr); err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if f.demo {
 		return f.drive(ctx, s, functions, out)
 	}
-	f.welcome(out, s, functions, password)
+	f.welcome(out, s, functions, user, password)
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "stopping")
@@ -107,23 +110,23 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 }
 
 // welcome prints where everything is and what to try.
-func (f *upFlags) welcome(out io.Writer, s *runningProvider, functions []stackFunction, password string) {
+func (f *upFlags) welcome(out io.Writer, s *runningProvider, functions []stackFunction, user, password string) {
 	provider := "http://" + s.listener.Addr().String()
 	name := functions[0].Service
 	fmt.Fprintf(out, `
-Gateway    %s        web interface %s/ui/  (user admin, password %s)
+Gateway    %s        web interface %s/ui/  (user %s, password %s)
 Provider   %s
 Metrics    %s/metrics
 Instances' logs are in %s
 
-  faas-cli login -g %s -u admin -p %s
+  faas-cli login -g %s -u %s -p %s
   faas-cli deploy -f %s -g %s
   faas-cli list -g %s
-  curl -s -u admin:%s %s/system/functions
+  curl -s -u %s:%s %s/system/functions
   curl -s %s/function/%s/v2/models/%s
   bin/faas-infer load --url %s/function/%s --rate 200 --duration 10s --poisson --slo 50ms
 
 Ctrl-C stops everything.
-`, gatewayURL, gatewayURL, password, provider, provider, filepath.Join(f.state, "local", "logs"),
-		gatewayURL, password, f.stackFile, gatewayURL, gatewayURL, password, gatewayURL, gatewayURL, name, name, gatewayURL, name)
+`, gatewayURL, gatewayURL, user, password, provider, provider, filepath.Join(f.state, "local", "logs"),
+		gatewayURL, user, password, f.stackFile, gatewayURL, gatewayURL, user, password, gatewayURL, gatewayURL, name, name, gatewayURL, name)
 }

@@ -1,0 +1,177 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A model file is read again when it, or a file of weights beside it, has
+// changed, and only then.
+func TestModelHashIsRemembered(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	m := &childModels{}
+	if _, err := m.Hash(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no such file: %v", err)
+	}
+	write(t, file, "one")
+	hash := func() string {
+		t.Helper()
+		h, err := m.Hash(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := model.ContentHash(file); err != nil || h != want {
+			t.Errorf("hash %s, %v; want %s", h, err, want)
+		}
+		return h
+	}
+	first := hash()
+	m.seen[file] = seenModel{stamp: m.seen[file].stamp, hash: "remembered"}
+	if h, _ := m.Hash(file); h != "remembered" {
+		t.Error("a file that has not changed is read again")
+	}
+	write(t, filepath.Join(filepath.Dir(file), "weights.bin"), "w")
+	if hash() != first {
+		t.Error("the model's content has not changed, its hash has")
+	}
+	write(t, file, "two, longer")
+	if hash() == first {
+		t.Error("the model's content has changed, its hash has not")
+	}
+}
+
+func TestPreparedModelIsRemembered(t *testing.T) {
+	file, prepared := filepath.Join(t.TempDir(), "model.onnx"), t.TempDir()
+	write(t, file, "one")
+	m := &childModels{}
+	seen, err := m.look(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.keep(file, seen, prepared)
+	if got, err := m.Prepare(t.Context(), file); err != nil || got != prepared {
+		t.Errorf("prepared in %q, %v", got, err)
+	}
+	write(t, file, "two, longer")
+	if seen, _ := m.look(file); seen.ready != "" {
+		t.Error("another model counts as prepared")
+	}
+	m.keep(file, seen, prepared) // The model changed while it was prepared.
+	if seen, _ := m.look(file); seen.ready != "" {
+		t.Error("what was prepared of the earlier model counts for the later")
+	}
+}
+
+func TestChildrenEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (&childModels{}).Check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLastLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                   "",
+		"one":                                "one",
+		"one\ntwo\n":                         "two",
+		"warning: x\nfaas-infer: bad  \n\n ": "faas-infer: bad",
+	} {
+		if got := lastLine(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestBundlesFindModels(t *testing.T) {
+	root := t.TempDir()
+	m, err := zoo.Make("identity", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.Write(root, "team/id:v1", bundle.Manifest{}, m); err != nil {
+		t.Fatal(err)
+	}
+	dir, file, err := bundles(root).Model("team/id:v1", "")
+	if err != nil || filepath.Dir(file) != dir {
+		t.Errorf("the manifest's model: %q in %q, %v", file, dir, err)
+	}
+	if _, named, err := bundles(root).Model("team/id:v1", filepath.Base(file)); err != nil || named != file {
+		t.Errorf("the model by name: %q, %v", named, err)
+	}
+	for _, c := range [][2]string{{"team/id:v2", ""}, {"team/id:v1", "other.onnx"}, {"team/id:v1", "../../../etc/passwd"}, {"../team/id:v1", ""}} {
+		if _, _, err := bundles(root).Model(c[0], c[1]); err == nil {
+			t.Errorf("image %q, model %q: found", c[0], c[1])
+		}
+	}
+}
+
+func TestMakeBundles(t *testing.T) {
+	root := t.TempDir()
+	var log bytes.Buffer
+	functions := []stackFunction{{}, {}}
+	functions[0].Image, functions[1].Image = "identity:latest", "somebody/else:1"
+	for range 2 { // The second time there is nothing to do.
+		if err := makeBundles(functions, root, &log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "identity:latest") {
+		t.Errorf("log %q", got)
+	}
+	if _, err := bundle.Open(root, "identity:latest"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProviderFlags(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	good := func() *providerFlags {
+		return &providerFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, logLevel: "info"}
+	}
+	f := good()
+	if err := f.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(state, "faas-infer"); f.state != want || f.bundles != filepath.Join(want, "bundles") || f.prepared == "" {
+		t.Errorf("state %q, bundles %q, prepared %q", f.state, f.bundles, f.prepared)
+	}
+	blocked := filepath.Join(t.TempDir(), "file")
+	write(t, blocked, "")
+	for want, change := range map[string]func(*providerFlags){
+		"--keep-alive":            func(f *providerFlags) { f.keepAlive = -1 },
+		"--cold-wait":             func(f *providerFlags) { f.coldWait = -1 },
+		"--drain":                 func(f *providerFlags) { f.drain = -1 },
+		"--queue-limit":           func(f *providerFlags) { f.queueLimit = 0 },
+		"--max-body":              func(f *providerFlags) { f.maxBody = 0 },
+		"one-to-one, infless":     func(f *providerFlags) { f.policy = "best" },
+		"--bundles":               func(f *providerFlags) { f.bundles = filepath.Join(blocked, "below") },
+		"basic-auth-user":         func(f *providerFlags) { f.secrets = state },
+		"it is debug, info, warn": func(f *providerFlags) { f.logLevel = "loud" },
+		"--listen":                func(f *providerFlags) { f.listen = "nowhere:at:all" },
+	} {
+		f := good()
+		change(f)
+		if _, err := f.start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+}

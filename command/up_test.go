@@ -1,0 +1,202 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/load"
+)
+
+const stackText = `version: 1.0
+provider:
+  name: openfaas
+  gateway: http://127.0.0.1:8080
+functions:
+  second:
+    lang: onnx-infer
+    handler: ./second
+    image: second:latest
+    namespace: elsewhere
+    limits: {cpu: 500m, memory: 128Mi}
+    requests: {cpu: 100m}
+    constraints: [node=a]
+    secrets: [token]
+    environment: {KEY: value}
+    labels: {com.openfaas.slo.latency: 20ms}
+  first:
+    lang: onnx-infer
+    handler: ./first
+    image: first:latest
+    annotations: {com.openfaas.slo.latency: 50ms}
+`
+
+func TestReadStack(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "stack.yml")
+	write(t, file, stackText)
+	functions, err := readStack(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(functions) != 2 {
+		t.Fatalf("%d functions", len(functions))
+	}
+	first, second := functions[0], functions[1]
+	if first.full() != "first.openfaas-fn" || first.Image != "first:latest" || first.slo() != 50*time.Millisecond {
+		t.Errorf("first: %+v", first)
+	}
+	if second.full() != "second.elsewhere" || second.slo() != 20*time.Millisecond || second.Limits.CPU != "500m" ||
+		second.Limits.Memory != "128Mi" || second.Requests.CPU != "100m" || second.Constraints[0] != "node=a" ||
+		second.Secrets[0] != "token" || second.EnvVars["KEY"] != "value" {
+		t.Errorf("second: %+v", second)
+	}
+	if (stackFunction{}).slo() != 0 {
+		t.Error("a function without an objective has one")
+	}
+}
+
+func TestReadStackFails(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"empty.yml":  "version: 1.0\nprovider:\n  name: openfaas\nfunctions: {}\n",
+		"broken.yml": "functions: [",
+	} {
+		file := filepath.Join(dir, name)
+		write(t, file, text)
+		if _, err := readStack(file); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
+		t.Errorf("absent: %v", err)
+	}
+}
+
+func TestBasicAuth(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "secrets")
+	user, password, err := basicAuth(dir)
+	if err != nil || user != "admin" || len(password) != 32 {
+		t.Fatalf("%q, %q, %v", user, password, err)
+	}
+	for name, want := range map[string]fs.FileMode{"": 0o700, "basic-auth-user": 0o600, "basic-auth-password": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q: %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+	if again, same, err := basicAuth(dir); err != nil || again != user || same != password {
+		t.Errorf("the second time: %q, %q, %v", again, same, err)
+	}
+	// What somebody else has put there counts, and what is absent is made.
+	write(t, filepath.Join(dir, "basic-auth-password"), "chosen\n")
+	if err := os.Remove(filepath.Join(dir, "basic-auth-user")); err != nil {
+		t.Fatal(err)
+	}
+	if user, password, err := basicAuth(dir); err != nil || user != "admin" || password != "chosen" {
+		t.Errorf("%q, %q, %v", user, password, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "basic-auth-user")); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := basicAuth(filepath.Join(dir, "basic-auth-user")); err == nil {
+		t.Error("a file as directory is no error")
+	}
+}
+
+func TestRates(t *testing.T) {
+	f := &upFlags{rates: []float64{5}}
+	for i := range 3 {
+		if r, err := f.rate(i, 3); err != nil || r != 5 {
+			t.Errorf("one for all: %v, %v", r, err)
+		}
+	}
+	f.rates = []float64{1, 2, 3}
+	if r, err := f.rate(1, 3); err != nil || r != 2 {
+		t.Errorf("one for each: %v, %v", r, err)
+	}
+	if _, err := f.rate(0, 2); err == nil || !strings.Contains(err.Error(), "3 rates for 2 functions") {
+		t.Errorf("three for two: %v", err)
+	}
+}
+
+// It fails before anything is started.
+func TestUpRefusesRates(t *testing.T) {
+	stack := filepath.Join(t.TempDir(), "stack.yml")
+	write(t, stack, stackText)
+	c := NewRootCommand()
+	c.SetArgs([]string{"up", "--demo", "--rate", "1,2,3", "--stack", stack, "--state", t.TempDir()})
+	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--rate gives 3 rates for 2 functions") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestConfigs(t *testing.T) {
+	if got := configs(nil); got != "none" {
+		t.Errorf("of nothing: %q", got)
+	}
+	instance := func(batch, cpu int) cluster.Instance {
+		return cluster.Instance{InstanceSpec: cluster.InstanceSpec{Config: cluster.Config{Batch: batch, Resources: cluster.Resources{CPU: cpu}}}}
+	}
+	got := configs([]cluster.Instance{instance(8, 1000), instance(4, 500), instance(8, 1000)})
+	if want := "1 × ⟨4,500m,0%⟩, 2 × ⟨8,1000m,0%⟩"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func demoRows() []demoRow {
+	row := demoRow{counts: counts{batches: 10, batched: 25, coldStarts: 3}.less(counts{batches: 5, batched: 5, coldStarts: 1}), instances: "1 × ⟨8,1000m,0%⟩"}
+	row.TargetResult = load.TargetResult{Name: "mnist"}
+	return []demoRow{row}
+}
+
+func TestDemoTable(t *testing.T) {
+	var out bytes.Buffer
+	if err := demoTable(&out, demoRows()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if !strings.HasPrefix(lines[0], "function") || !strings.HasPrefix(lines[1], "mnist") || !strings.Contains(lines[1], "4.00") || !strings.Contains(lines[1], "⟨8,1000m,0%⟩") {
+		t.Errorf("table:\n%s", out.String())
+	}
+	if got := (counts{}).meanBatch(); got != 0 {
+		t.Errorf("mean batch of none: %v", got)
+	}
+}
+
+func TestDemoJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := demoReport(demoRows()).JSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(out.Bytes()) || !strings.Contains(out.String(), "mnist.mean_batch") {
+		t.Errorf("JSON: %s", out.String())
+	}
+}
+
+func TestInstanceCommand(t *testing.T) {
+	t.Setenv("FAAS_INFER_ONNXRUNTIME", "/lib/ort.so")
+	t.Setenv("XDG_CACHE_HOME", "")
+	spec := cluster.InstanceSpec{Function: "mnist.openfaas-fn", Model: "/prepared/x",
+		Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1500, Memory: 1 << 28}}}
+	argv, env := instanceCommand(spec, "/run/s")
+	got := strings.Join(argv[1:], " ")
+	for _, want := range []string{"instance", "--prepared /prepared/x", "--name mnist ", "--threads 2", "--max-batch 8", "--memory 268435456", "--listen unix:///run/s"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	if len(env) != 1 || env[0] != "FAAS_INFER_ONNXRUNTIME=/lib/ort.so" {
+		t.Errorf("environment %q", env)
+	}
+	// The instance's own flags take it.
+	c, _, err := NewRootCommand().Find(argv[1:])
+	if err != nil || c.ParseFlags(argv[2:]) != nil {
+		t.Errorf("%q is refused: %v", got, err)
+	}
+}
