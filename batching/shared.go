@@ -15,9 +15,8 @@ type Options struct {
 	// bound.
 	MaxBatch int
 	// ShortExec is the execution time below which the way to the instance and
-	// back takes about as long as the execution. Such an instance is given
-	// its next batch while it executes one, and as many batches at once as
-	// fill that time. 0 means [DefaultShortExec].
+	// back takes about as long as the execution. Such an instance is given as
+	// many batches at once as fill that time. 0 means [DefaultShortExec].
 	ShortExec time.Duration
 }
 
@@ -149,7 +148,7 @@ func (s *Shared) Actions(now time.Time) []Action {
 			break
 		}
 		from, size := s.size(now, in)
-		if in.inFlight > 0 && size < in.Config.Batch && !s.short(in) {
+		if in.inFlight > 0 && size < in.reach {
 			break // Not full after all: it may still grow.
 		}
 		if until, hold := s.hold(now, in, size); hold {
@@ -206,14 +205,12 @@ func (s *Shared) next(now time.Time) *sharedInstance {
 
 // takes reports whether in can be given a batch now: it is free, or it executes
 // one batch and nothing is lost by fixing the next one now, because that is full
-// already or the execution is shorter than the way there; and it can still meet
-// some deadline.
+// already; and it can still meet some deadline.
 func (s *Shared) takes(now time.Time, in *sharedInstance) bool {
 	switch in.inFlight {
 	case 0:
 	case 1:
-		full := s.queue.len() >= in.Config.Batch
-		if !full && !s.short(in) {
+		if s.queue.len() < in.reach {
 			return false
 		}
 	default:
@@ -222,9 +219,6 @@ func (s *Shared) takes(now time.Time, in *sharedInstance) bool {
 	last := s.queue.at(s.queue.len() - 1).Deadline
 	return !last.Before(in.start(now).Add(in.Exec[0]))
 }
-
-// short reports whether in executes faster than a batch travels to it.
-func (s *Shared) short(in *sharedInstance) bool { return in.Exec[0] <= s.options.ShortExec }
 
 func (s *Shared) dispatch(now time.Time, in *sharedInstance, from, size int) {
 	start := in.start(now)

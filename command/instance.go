@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -92,7 +93,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		f.name = base[:len(base)-len(filepath.Ext(base))]
 	}
 	ctx := c.Context()
-	f.tuneCollector()
+	f.tuneRuntime()
 	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
 
 	listeners, err := f.open(ctx)
@@ -131,9 +132,14 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	})
 }
 
-// tuneCollector sets Go's garbage collector for a process whose own heap is
-// small next to the model: rare collections, within the memory limit.
-func (f *instanceFlags) tuneCollector() {
+// tuneRuntime sets Go's runtime for a process whose work is the engine's: no
+// more threads of Go's own than the engine has, since they would only wake each
+// other, and as the heap is small next to the model, rare collections, within
+// the memory limit.
+func (f *instanceFlags) tuneRuntime() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, f.threads))
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
