@@ -66,6 +66,13 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 			t.Errorf("%s: only %d instances were killed", name, count[name])
 		}
 	}
+	lost := 0
+	for _, line := range d.lines() {
+		if line["message"] == "lost an instance" {
+			lost++
+		}
+	}
+	t.Logf("%d of %d instances died with requests in flight", lost, count["pair"]+count["single"])
 	d.awaitReady(t, "pair", 2)
 	d.stop(t)
 	gone(t, groups)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/load"
 )
@@ -143,9 +145,7 @@ func TestClientsThatHangUp(t *testing.T) {
 	d := p.provider(t, suite.binary)
 	d.deploy(t, scaled(function("ready", "identity:latest", "5s"), "1", "1"))
 	d.awaitReady(t, "ready", 1)
-	// No execution is that fast, so its requests wait until the provider gives
-	// them up.
-	d.deploy(t, function("never", "identity:latest", "1ns"))
+	d.deploy(t, oversized("never"))
 	if err := invokeIdentity(client(t), d.function("ready"), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +160,14 @@ func TestClientsThatHangUp(t *testing.T) {
 		t.Error(err)
 	}
 	d.stop(t)
+}
+
+// oversized is a function that no machine has room for, so that its requests
+// wait until the provider gives them up.
+func oversized(name string) types.FunctionDeployment {
+	f := function(name, "identity:latest", "1s")
+	f.Limits = &types.FunctionResources{Memory: "64Ti"}
+	return f
 }
 
 // hangUp sends requests, all of them at once, and gives each up after a moment,
@@ -188,23 +196,33 @@ func hangUp(t *testing.T, url string, requests int) {
 	c.CloseIdleConnections()
 }
 
-// An objective that no execution can meet is no mistake that can be seen at
-// deploy. Requests are told so, and the log says what the fastest takes.
+// An objective that no execution can meet shows once the model has been
+// measured: requests are told so at once, and so is the next deployment.
 func TestObjectiveBelowTheFastestExecution(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
-	d := p.provider(t, suite.binary, "--cold-wait", "1s")
-	d.deploy(t, function("never", "identity:latest", "1ns"))
+	d := p.provider(t, suite.binary)
+	never := function("never", "identity:latest", "1ns")
+	d.deploy(t, never)
 	body, length := identityBody(1)
 	a := do(t, client(t), http.MethodPost, d.function("never"), body, load.HeaderLength, strconv.Itoa(length))
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	t.Logf("answered: %s", a.body)
-	line := d.awaitLine(t, "the function cannot have all the instances that it needs", 10*time.Second)
-	wantWords(t, line["why"].(string), "1ns", "fastest")
+	words := []string{"com.openfaas.slo.latency", "1ns", "the fastest"}
+	wantWords(t, a.body, words...)
+	wantWords(t, d.awaitLine(t, "the objective cannot be met", 10*time.Second)["error"].(string), words...)
+	if a := d.put(t, http.MethodPut, never); a.status != http.StatusBadRequest {
+		t.Errorf("deployed again: %d %s", a.status, a.body)
+	} else {
+		wantWords(t, a.body, words...)
+	}
 	if n := len(p.instances()); n != 0 {
 		t.Errorf("%d instances for an objective that none can meet", n)
+	}
+	d.deploy(t, function("never", "identity:latest", "1s"))
+	if err := invokeIdentity(client(t), d.function("never"), 2); err != nil {
+		t.Errorf("with an objective that can be met: %v", err)
 	}
 	d.stop(t)
 }

@@ -10,33 +10,50 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/load"
 )
 
 // stormSize is how many requests come at once.
 const stormSize = 10000
 
-// Ten thousand requests at once to a function that has no instance, and whose
-// model has not even been measured: as many as may wait are answered, the
-// others are told to come again, and the provider goes on as before.
+// Ten thousand requests at once to a function that has no instance: as many as
+// may wait are answered, the others are told to come again, none is left
+// without an answer, and the provider goes on as before. One function gets an
+// instance meanwhile, the other never.
 func TestTenThousandRequestsAtOnce(t *testing.T) {
 	allowOpenFiles(t, stormSize+500)
 	p := newPlace(t)
 	p.identity(t)
 	const limit = 7000
-	d := p.provider(t, suite.binary, "--queue-limit", fmt.Sprint(limit))
-	d.deploy(t, function("calm", "identity:latest", "1s"))
-	if err := invokeIdentity(client(t), d.function("calm"), 1); err != nil {
-		t.Fatal(err)
+	d := p.provider(t, suite.binary, "--queue-limit", fmt.Sprint(limit), "--cold-wait", "5s")
+	// A moment before the storm the model has not even been measured.
+	d.deploy(t, function("cold", "identity:latest", "1s"))
+	codes := d.storm(t, "cold")
+	if codes[http.StatusOK] < limit/2 {
+		t.Errorf("answers by status: %v", codes)
 	}
-	goroutines, memory := d.gauge(t, "go_goroutines"), d.gauge(t, "process_resident_memory_bytes")
+	d.deploy(t, oversized("never"))
+	codes = d.storm(t, "never")
+	if codes[http.StatusServiceUnavailable] != limit || codes[http.StatusTooManyRequests] != stormSize-limit {
+		t.Errorf("answers by status: %v", codes)
+	}
+	if err := invokeIdentity(client(t), d.function("cold"), 5); err != nil {
+		t.Errorf("after the storms: %v", err)
+	}
+	d.stop(t)
+}
 
+// storm sends a request on each of stormSize connections before it reads the
+// first answer, and returns how many answers of each status came.
+func (d *daemon) storm(t *testing.T, function string) map[int]int {
+	t.Helper()
+	goroutines, memory := d.gauge(t, "go_goroutines"), d.gauge(t, "process_resident_memory_bytes")
 	connections := dialMany(t, strings.TrimPrefix(d.url, "http://"), stormSize)
-	// Another objective than calm's, so that the model is measured anew.
-	d.deploy(t, function("cold", "identity:latest", "1500ms"))
 	began := time.Now()
 	for i, c := range connections {
 		body, length := identityBody(i)
-		head := fmt.Sprintf("POST /function/cold HTTP/1.1\r\nHost: provider\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n", length, len(body))
+		head := fmt.Sprintf("POST /function/%s HTTP/1.1\r\nHost: provider\r\n%s: %d\r\nContent-Length: %d\r\n\r\n", function, load.HeaderLength, length, len(body))
 		if _, err := c.Write(append([]byte(head), body...)); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
@@ -47,19 +64,14 @@ func TestTenThousandRequestsAtOnce(t *testing.T) {
 	for i, c := range connections {
 		codes[stormAnswer(t, c, i)]++
 	}
-	t.Logf("sent within %v, answered within %v: %v; memory %.0f MiB before, %.0f MiB with all in flight", sent, time.Since(began), codes, memory/(1<<20), peak/(1<<20))
-	if codes[http.StatusOK] == 0 || codes[http.StatusOK]+codes[http.StatusTooManyRequests]+codes[http.StatusServiceUnavailable] != stormSize {
-		t.Errorf("answers by status: %v", codes)
-	}
+	t.Logf("%s: sent within %v, answered within %v: %v; memory %.0f MiB before, %.0f MiB with all in flight",
+		function, sent, time.Since(began), codes, memory/(1<<20), peak/(1<<20))
 	// Ten thousand connections with their buffers are some 200 MiB.
 	if peak > 1<<30 {
 		t.Errorf("the provider took %.0f MiB", peak/(1<<20))
 	}
 	d.await(t, 30*time.Second, "goroutines to be back", func() bool { return d.gauge(t, "go_goroutines") <= goroutines+10 })
-	if err := invokeIdentity(client(t), d.function("cold"), 5); err != nil {
-		t.Errorf("after the storm: %v", err)
-	}
-	d.stop(t)
+	return codes
 }
 
 // stormAnswer reads one answer and hangs up. It uses no goroutine of its own:

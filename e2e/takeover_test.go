@@ -29,7 +29,7 @@ func TestProviderKilledUnderLoad(t *testing.T) {
 	defer cancel()
 	done := make(chan load.TargetResult, 1)
 	go func() {
-		result, err := load.Run(ctx, load.Options{Targets: []load.Target{identityTarget(first.function("identity"), 200)}, Duration: 8 * time.Second, Seed: 2})
+		result, err := load.Run(ctx, load.Options{Targets: []load.Target{identityTarget(first.function("identity"), 200)}, Duration: 6 * time.Second, Seed: 2})
 		if err != nil {
 			t.Error(err)
 			result = &load.Result{Targets: make([]load.TargetResult, 1)}
