@@ -123,10 +123,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestEachRequestIsAnsweredOnceAndAsItself(t *testing.T) {
 	for _, policy := range batching.Names() {
 		t.Run(policy, func(t *testing.T) {
-			d, _ := newDispatcher(t, policy, Options{SLO: 2 * time.Second})
+			d, _ := newDispatcher(t, policy, Options{SLO: 400 * time.Millisecond})
 			for _, id := range []string{"a", "b"} {
 				e := newEcho(t, nil)
-				d.Up(instance(id, 8), "unix", e.address)
+				d.Up(instance(id, 3), "unix", e.address)
 			}
 			var wait sync.WaitGroup
 			for client := range 32 {
@@ -141,6 +141,7 @@ func TestEachRequestIsAnsweredOnceAndAsItself(t *testing.T) {
 						cancel()
 						switch {
 						case errors.Is(err, context.Canceled):
+						case errors.Is(err, ErrLate): // An answer, too, on a slow machine.
 						case err != nil:
 							t.Error(err)
 						case string(got.Body) != body:
