@@ -2,11 +2,14 @@ package dispatch
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 func TestProblemIsTold(t *testing.T) {
@@ -69,5 +72,27 @@ func TestExchangesMayTakeTwentyTimesTheirPrediction(t *testing.T) {
 		if got := d.timeout(c.in); got != c.want {
 			t.Errorf("%v: %v, want %v", c.in.Exec, got, c.want)
 		}
+	}
+}
+
+// Instances go away while the function is removed; the race detector watches.
+func TestCloseWhileInstancesGo(t *testing.T) {
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second})
+	e := newEcho(t, nil)
+	ids := make([]cluster.InstanceID, 200)
+	for i := range ids {
+		ids[i] = cluster.InstanceID(fmt.Sprint("a", i))
+		d.Up(instance(string(ids[i]), 1), "unix", e.address)
+	}
+	var gone sync.WaitGroup
+	gone.Go(func() {
+		for _, id := range ids {
+			d.Forget(id)
+		}
+	})
+	d.Close()
+	gone.Wait()
+	if n := len(d.Stats().Instances); n != 0 {
+		t.Errorf("%d instances are left", n)
 	}
 }
