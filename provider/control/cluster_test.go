@@ -1,0 +1,293 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// behaviour is what becomes of one instance of the fake backend.
+type behaviour struct {
+	// refuse is Start's error.
+	refuse error
+	// readyAfter its start it is ready; 0 means coldStart, below 0 never.
+	readyAfter time.Duration
+	// exitAfter its start it exits for reason, if not 0.
+	exitAfter time.Duration
+	reason    string
+	// broken hangs up on batches, hung never answers them.
+	broken, hung bool
+}
+
+const (
+	// coldStart is how long the fake's instances take to be ready, stopTime
+	// to leave.
+	coldStart = 100 * time.Millisecond
+	stopTime  = 20 * time.Millisecond
+)
+
+// fakeBackend is a cluster in memory. Its instances answer batches over pipes.
+type fakeBackend struct {
+	t      testing.TB
+	behave func(n int, spec cluster.InstanceSpec) behaviour
+	events chan cluster.Instance
+	work   sync.WaitGroup
+
+	mu        sync.Mutex
+	nodes     []cluster.Node
+	instances map[cluster.InstanceID]*fakeInstance
+	// started lists every instance that was asked for.
+	started   []cluster.InstanceSpec
+	stopFails int
+	listed    int
+}
+
+type fakeInstance struct {
+	cluster.Instance
+	behaviour
+	conns  []net.Conn
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func newFakeBackend(t testing.TB) *fakeBackend {
+	return &fakeBackend{
+		t: t, behave: func(int, cluster.InstanceSpec) behaviour { return behaviour{} },
+		events: make(chan cluster.Instance, 1<<16), instances: map[cluster.InstanceID]*fakeInstance{},
+		nodes: []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, Memory: 64 << 30}}},
+	}
+}
+
+func (b *fakeBackend) Nodes(context.Context) ([]cluster.Node, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listed++
+	return slices.Clone(b.nodes), nil
+}
+
+func (b *fakeBackend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	how := b.behave(len(b.started), spec)
+	b.started = append(b.started, spec)
+	if err := errors.Join(ctx.Err(), how.refuse); err != nil {
+		return cluster.Instance{}, err
+	}
+	held := spec.Config.Resources
+	for _, in := range b.instances {
+		if in.Node == spec.Node {
+			held = held.Add(in.Config.Resources)
+		}
+	}
+	at := slices.IndexFunc(b.nodes, func(n cluster.Node) bool { return n.Name == spec.Node })
+	if at < 0 || !held.Fits(b.nodes[at].Total) {
+		b.t.Errorf("%s: asked for %v on %q, which is more than it has", spec.ID, spec.Config, spec.Node)
+		return cluster.Instance{}, errors.New("no capacity")
+	}
+	return b.add(spec, how).Instance, nil
+}
+
+// add makes an instance. The lock is held.
+func (b *fakeBackend) add(spec cluster.InstanceSpec, how behaviour) *fakeInstance {
+	in := &fakeInstance{behaviour: how, Instance: cluster.Instance{InstanceSpec: spec, State: cluster.Starting, Network: "fake", Address: string(spec.ID), StartedAt: time.Now()}}
+	in.ctx, in.cancel = context.WithCancel(context.Background())
+	b.instances[spec.ID] = in
+	if how.readyAfter == 0 {
+		how.readyAfter = coldStart
+	}
+	b.after(in, how.readyAfter, func() {
+		if in.State == cluster.Starting {
+			in.State, in.ReadyAt = cluster.Ready, time.Now()
+			b.events <- in.Instance
+		}
+	})
+	b.after(in, how.exitAfter, func() { b.exit(in, how.reason) })
+	return in
+}
+
+// after runs f under the lock after d above 0, if the instance lives then.
+func (b *fakeBackend) after(in *fakeInstance, d time.Duration, f func()) {
+	if d <= 0 {
+		return
+	}
+	b.work.Go(func() {
+		select {
+		case <-time.After(d):
+		case <-in.ctx.Done():
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if in.ctx.Err() == nil {
+			f()
+		}
+	})
+}
+
+// exit ends an instance. The lock is held.
+func (b *fakeBackend) exit(in *fakeInstance, reason string) {
+	in.State, in.Reason = cluster.Exited, reason
+	in.cancel()
+	for _, conn := range in.conns {
+		conn.Close()
+	}
+	delete(b.instances, in.ID)
+	b.events <- in.Instance
+}
+
+// crash ends a living instance for a reason.
+func (b *fakeBackend) crash(id cluster.InstanceID, reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.exit(b.instances[id], reason)
+}
+
+func (b *fakeBackend) Stop(ctx context.Context, id cluster.InstanceID) error {
+	b.mu.Lock()
+	in, ok := b.instances[id]
+	if b.stopFails > 0 {
+		b.stopFails--
+		b.mu.Unlock()
+		return errors.New("no answer")
+	}
+	if ok && in.State != cluster.Stopping {
+		in.State = cluster.Stopping
+		b.events <- in.Instance
+	}
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	select {
+	case <-time.After(stopTime):
+	case <-ctx.Done():
+	case <-in.ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if in.ctx.Err() == nil {
+		b.exit(in, "stopped")
+	}
+	return nil
+}
+
+func (b *fakeBackend) Instances(context.Context) ([]cluster.Instance, error) {
+	return b.living(), nil
+}
+
+// living lists what exists, by ID.
+func (b *fakeBackend) living() []cluster.Instance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []cluster.Instance
+	for _, id := range slices.Sorted(maps.Keys(b.instances)) {
+		out = append(out, b.instances[id].Instance)
+	}
+	return out
+}
+
+func (b *fakeBackend) asked() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.started)
+}
+
+// becomes says what becomes of the n-th instance from now on.
+func (b *fakeBackend) becomes(behave func(n int, spec cluster.InstanceSpec) behaviour) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.behave = behave
+}
+
+// resize gives the node so many millicores.
+func (b *fakeBackend) resize(cpu int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes[0].Total.CPU = cpu
+}
+
+// looks counts the calls of Nodes.
+func (b *fakeBackend) looks() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.listed
+}
+
+func (b *fakeBackend) Events() <-chan cluster.Instance { return b.events }
+
+func (b *fakeBackend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resources, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.instances[id]; !ok {
+		return cluster.Resources{}, errors.New("no such instance")
+	}
+	return cluster.Resources{CPU: 100, Memory: 1 << 20}, nil
+}
+
+func (b *fakeBackend) Close() error { return nil }
+
+// Dial connects to an instance.
+func (b *fakeBackend) Dial(_ context.Context, _, address string) (net.Conn, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in, ok := b.instances[cluster.InstanceID(address)]
+	if !ok {
+		return nil, fmt.Errorf("%s: connection refused", address)
+	}
+	ours, theirs := net.Pipe()
+	in.conns = append(in.conns, ours)
+	b.work.Go(func() {
+		defer ours.Close()
+		in.serve(ours)
+	})
+	return theirs, nil
+}
+
+// serve answers every member with the function's prepared model and its own
+// body.
+func (in *fakeInstance) serve(conn net.Conn) {
+	reader := bufio.NewReader(conn)
+	for {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(request.Body)
+		if err != nil || in.broken {
+			return
+		}
+		if in.hung {
+			<-in.ctx.Done()
+			return
+		}
+		members, err := frame.DecodeRequests(body)
+		if err != nil {
+			return
+		}
+		time.Sleep(execTime(in.Model, len(members), 1))
+		answers := make([]frame.Response, len(members))
+		for i, m := range members {
+			answers[i] = frame.Response{Status: 200, Header: http.Header{}, Body: []byte(in.Model + ":" + string(m.Body))}
+		}
+		buffers, length := frame.EncodeResponses(answers)
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", length)
+		if _, err := buffers.WriteTo(conn); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package control
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// An update keeps the old revision and its model serving until the new one's
+// instances are ready.
+func TestUpdateServesWithoutAGap(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "old")
+		r.answered("f", "old")
+		updated := make(chan struct{})
+		go func() {
+			defer close(updated)
+			time.Sleep(time.Second)
+			r.deploy("f", "new")
+		}()
+		if failed := r.load("f", 5*time.Millisecond, 5*time.Second); failed > 0 {
+			t.Errorf("%d requests failed during the update", failed)
+		}
+		<-updated
+		r.until("the old ones are gone", func() bool {
+			for _, in := range r.backend.living() {
+				if in.Model != "new" {
+					return false
+				}
+			}
+			return true
+		})
+		r.answered("f", "new")
+		for _, spec := range r.backend.started {
+			if (spec.Model == "new") != (spec.Revision == r.revision) || spec.Bundle != "bundles/"+spec.Model {
+				t.Errorf("an instance of revision %d was started with %q of %q", spec.Revision, spec.Model, spec.Bundle)
+			}
+		}
+	})
+}
+
+func TestUpdateThatFailsLeavesTheOldOneServing(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "old")
+		r.answered("f", "old")
+		r.models.fail(errors.New("the engine crashed"))
+		r.deploy("f", "new")
+		r.until("a problem", func() bool { return strings.Contains(r.describe("f").Problem, "the engine crashed") })
+		time.Sleep(2 * keepAlive)
+		r.answered("f", "old")
+	})
+}
+
+// The provider goes back to an earlier revision where the later one could not
+// be recorded.
+func TestGoingBackToAnEarlierRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		first := r.function("f", "old")
+		deploy := func(f *provider.Function) {
+			d, err := r.Deploy(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.dispatchers.Store("f", d)
+		}
+		deploy(first)
+		r.until("measured", func() bool { return r.describe("f").Measured })
+		deploy(r.function("f", "new"))
+		time.Sleep(2 * time.Second)
+		r.answered("f", "new")
+		deploy(first)
+		r.until("old again", func() bool {
+			got, err := r.invoke("f", "x")
+			return err == nil && got == "old:x"
+		})
+	})
+}
