@@ -35,6 +35,7 @@ import (
 // providerFlags are the flags of everything that runs a provider.
 type providerFlags struct {
 	listen, state, bundles, prepared, secrets string
+	functionSecrets                           string
 	policy                                    string
 	keepAlive, coldWait, drain                time.Duration
 	queueLimit                                int
@@ -50,6 +51,7 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
+	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, a file NAMESPACE/NAME for each (default STATE/function-secrets)")
 	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: one-to-one, infless or shared")
 	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances")
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long beyond its SLO a request may wait for a first instance")
@@ -80,6 +82,9 @@ func (f *providerFlags) complete() error {
 	}
 	if f.bundles == "" {
 		f.bundles = filepath.Join(f.state, "bundles")
+	}
+	if f.functionSecrets == "" {
+		f.functionSecrets = filepath.Join(f.state, "function-secrets")
 	}
 	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
 		return fmt.Errorf("--bundles: %w", err)
@@ -210,10 +215,22 @@ func instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []stri
 func (f *providerFlags) controlOptions(s *runningProvider) control.Options {
 	return control.Options{
 		Backend: s.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
-		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Metrics: s.metrics,
+		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Secrets: functionSecrets(f.functionSecrets), Metrics: s.metrics,
 		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: 100 * time.Millisecond, StopGrace: 10 * time.Second, ProfileKey: engineName() + " " + report.Machine(),
 	}
+}
+
+// functionSecrets is the directory of the functions' secrets.
+type functionSecrets string
+
+// File is control.Secrets'. The provider has checked both names.
+func (root functionSecrets) File(namespace, secret string) (string, error) {
+	file := filepath.Join(string(root), namespace, secret)
+	if _, err := os.Stat(file); err != nil {
+		return "", fmt.Errorf("there is no secret %q: put its value into the file %s", secret, file)
+	}
+	return file, nil
 }
 
 // bundles is the directory of bundles.

@@ -52,6 +52,13 @@ type Bundles interface {
 	Model(image, model string) (bundle, file string, err error)
 }
 
+// Secrets finds the files that hold functions' secrets.
+type Secrets interface {
+	// File returns the file with a secret's value, or an error that names the
+	// secret.
+	File(namespace, secret string) (string, error)
+}
+
 // Options configure a controller.
 type Options struct {
 	Backend cluster.Backend
@@ -61,6 +68,7 @@ type Options struct {
 	Models   Models
 	Profiles Profiles
 	Bundles  Bundles
+	Secrets  Secrets
 	Metrics  *metrics.Metrics
 	Logger   zerolog.Logger
 	// Policy is the batching policy of functions that name none.

@@ -39,6 +39,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, refusal{err}
 	}
+	secrets, err := c.secrets(f)
+	if err != nil {
+		return nil, refusal{err}
+	}
 	if err := c.check(ctx, f, file); err != nil {
 		return nil, err
 	}
@@ -66,10 +70,23 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.abandon = abandon
 	c.begin(func() {
 		defer abandon()
-		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, policy: policy})
+		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, policy: policy})
 	})
 	c.Wake()
 	return fn.dispatcher, nil
+}
+
+// secrets finds the files of the secrets that a deployment names.
+func (c *Controller) secrets(f *provider.Function) (map[string]string, error) {
+	files := make(map[string]string, len(f.Deployment.Secrets))
+	for _, name := range f.Deployment.Secrets {
+		file, err := c.options.Secrets.File(f.Deployment.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = file
+	}
+	return files, nil
 }
 
 // check refuses a model that cannot be read or cannot meet the objective. A

@@ -236,3 +236,23 @@ func TestDeployAfterCloseIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func secrets(names ...string) func(*provider.Function) {
+	return func(f *provider.Function) { f.Deployment.Secrets = names }
+}
+
+func TestSecretsReachTheInstances(t *testing.T) {
+	try(t, func(r *rig) {
+		_, err := r.Deploy(t.Context(), r.function("f", "m", secrets("token", "absent")))
+		if status(err) != 400 || !strings.Contains(err.Error(), `"absent"`) {
+			t.Errorf("a secret that is not there: %v", err)
+		}
+		r.measured("f", "m", secrets("token"))
+		r.answered("f", "m")
+		for _, in := range r.describe("f").Instances {
+			if in.Secrets["token"] != "/secrets/token" {
+				t.Errorf("instance %s has the secrets %v", in.ID, in.Secrets)
+			}
+		}
+	})
+}

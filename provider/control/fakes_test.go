@@ -111,6 +111,16 @@ func (s *fakeProfiles) PutProfile(key string, p *profiler.Profile) error {
 	return s.fails
 }
 
+// fakeSecrets holds one secret, "token".
+type fakeSecrets struct{}
+
+func (fakeSecrets) File(_, secret string) (string, error) {
+	if secret != "token" {
+		return "", fmt.Errorf("there is no secret %q", secret)
+	}
+	return "/secrets/token", nil
+}
+
 // fakeBundles finds a bundle for every image but "absent".
 type fakeBundles struct{}
 

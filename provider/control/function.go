@@ -34,8 +34,10 @@ type function struct {
 	// load. They, profile and candidates are of Function, and nil until its
 	// model has been measured.
 	bundle, prepared string
-	profile          *profiler.Profile
-	candidates       []scaling.Candidate
+	// secrets are the files of the function's secrets, by name.
+	secrets    map[string]string
+	profile    *profiler.Profile
+	candidates []scaling.Candidate
 
 	// failed is why wanted cannot be served, crash why its instances do not
 	// live, unplaced why it has too few; "" where there is nothing to say.

@@ -16,6 +16,7 @@ import (
 type revision struct {
 	*provider.Function
 	bundle, file string
+	secrets      map[string]string
 	policy       batching.Policy
 }
 
@@ -77,7 +78,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	if !c.batchesAlike(fn.Function, r.Function) {
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
 	}
-	fn.Function, fn.bundle = r.Function, r.bundle
+	fn.Function, fn.bundle, fn.secrets = r.Function, r.bundle, r.secrets
 	fn.prepared, fn.profile, fn.candidates = prepared, profile, candidates
 	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
 	fn.tell(time.Now())

@@ -49,7 +49,7 @@ func newRig(t testing.TB) *rig {
 		registry: prometheus.NewRegistry()}
 	r.options = Options{
 		Backend: r.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles,
-		Bundles: fakeBundles{}, Metrics: metrics.New(r.registry), Logger: zerolog.Nop(), Policy: batching.SharedName,
+		Bundles: fakeBundles{}, Secrets: fakeSecrets{}, Metrics: metrics.New(r.registry), Logger: zerolog.Nop(), Policy: batching.SharedName,
 		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, StopGrace: 5 * time.Second, ProfileKey: "engine machine", Dial: r.backend.Dial,
 	}
 	return r
