@@ -59,7 +59,7 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
 		// A kill can take with it what is in flight at that instant, and what
 		// waits for the next instance longer than the objective allows.
-		if refused := float64(r.Refused) / float64(r.Requests); refused > 0.02 {
+		if refused := float64(r.Refused) / float64(r.Requests); refused > 0.05 {
 			t.Errorf("%s: %.2f %% of the requests were refused", name, 100*refused)
 		}
 		if count[name] < kills/4 {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -22,19 +23,24 @@ func TestPoliciesUnderStress(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantAnswered(t, *closed)
+			// A slow machine may miss the objective, of which the policy infless
+			// uses up most by waiting.
+			wantAnswered(t, *closed, http.StatusServiceUnavailable)
 			open, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function(policy), 300)}, Duration: 2 * time.Second, Seed: 4})
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantAnswered(t, open.Targets[0])
+			wantAnswered(t, open.Targets[0], http.StatusServiceUnavailable)
 			batches, requests, larger := d.batches(t, policy)
 			t.Logf("%d requests from %d clients, %d in an open loop, in %d batches; p99 %v", closed.Requests, clients, open.Targets[0].Requests, batches, open.Targets[0].Latency.P99)
 			if larger == (policy == "one-to-one") {
 				t.Errorf("%d requests in %d batches", requests, batches)
 			}
-			if want := uint64(closed.Requests + open.Targets[0].Requests); requests != want {
-				t.Errorf("%d requests were executed, %d were sent", requests, want)
+			if good := uint64(closed.Good + open.Targets[0].Good); requests != good {
+				t.Errorf("%d requests were executed, %d were answered", requests, good)
+			}
+			if all := closed.Requests + open.Targets[0].Requests; 50*(closed.Refused+open.Targets[0].Refused) > all {
+				t.Errorf("of %d requests, %d and %d were refused", all, closed.Refused, open.Targets[0].Refused)
 			}
 		})
 	}

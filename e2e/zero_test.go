@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// A function whose instances go as soon as they have nothing to do loses no
+// request, not even those that come while one goes; afterwards it has none.
+func TestToZeroAndBack(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	d := p.provider(t, suite.binary)
+	d.deploy(t, function("f", "identity:latest", "200ms", "infer.keep-alive", "100ms"))
+	if err := invokeIdentity(client(t), d.function("f"), 1); err != nil {
+		t.Fatal(err)
+	}
+	result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function("f"), 6)}, Duration: 8 * time.Second, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := result.Targets[0]
+	starts := uint64(0)
+	for _, m := range d.metrics(t)["faas_infer_cold_start_duration_seconds"].GetMetric() {
+		starts += m.GetHistogram().GetSampleCount()
+	}
+	t.Logf("of %d requests %s; %d instances were started; p50 %v, max %v", r.Requests, outcome(r), starts, r.Latency.P50, r.Latency.Max)
+	wantAnswered(t, r)
+	if starts < 4 {
+		t.Errorf("%d instances were started, so hardly a request came at zero", starts)
+	}
+	d.await(t, 10*time.Second, "the last instance to go", func() bool { return len(p.instances()) == 0 })
+	d.stop(t)
+}
