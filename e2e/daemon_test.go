@@ -209,12 +209,18 @@ func (d *daemon) stop(t *testing.T) {
 	d.nothingLeft(t)
 }
 
-// finish is the cleanup: it kills what still runs and looks at the log.
+// finish is the cleanup: it ends what still runs, in order if it can, and looks
+// at the log.
 func (d *daemon) finish(t *testing.T) {
 	select {
 	case <-d.exited:
 	default:
-		d.kill(t)
+		d.signal(t, syscall.SIGTERM)
+		select {
+		case <-d.exited:
+		case <-time.After(15 * time.Second):
+			d.kill(t)
+		}
 	}
 	text := d.logText()
 	for _, bad := range []string{"DATA RACE", "panic:", "fatal error:"} {
