@@ -92,7 +92,6 @@ func (p *InFless) Up(_ time.Time, in Instance) {
 		p.instances = append(p.instances, &inflessInstance{Instance: in})
 	}
 	p.measureFastest()
-	p.refill()
 }
 
 // Down implements [Policy].
@@ -121,17 +120,17 @@ func (p *InFless) Actions(now time.Time) []Action {
 	p.actions, p.ids = p.actions[:0], p.ids[:0]
 	p.expire(now, &p.overflow)
 	for {
-		sent := false
+		p.refill()
+		changed := false
 		for _, in := range p.instances {
 			// A batch that timed out is sent even if the timer came late:
 			// its times are predictions on the safe side.
-			sent = p.submit(now, in) || sent
-			p.expire(now, &in.filling)
+			changed = p.submit(now, in) || changed
+			changed = p.expire(now, &in.filling) || changed
 		}
-		if !sent {
+		if !changed {
 			return p.actions
 		}
-		p.refill()
 	}
 }
 
@@ -188,13 +187,14 @@ func (p *InFless) Next() (at time.Time, ok bool) {
 }
 
 // expire rejects the requests of q that even a batch of one cannot answer in
-// time.
-func (p *InFless) expire(now time.Time, q *queue) {
+// time, and tells whether there were any.
+func (p *InFless) expire(now time.Time, q *queue) bool {
 	from := len(p.ids)
 	p.ids = q.take(0, q.before(now.Add(p.fastest)), p.ids)
 	for _, id := range p.ids[from:] {
 		p.actions = append(p.actions, Action{Reject: id, Reason: Late})
 	}
+	return len(p.ids) > from
 }
 
 func (p *InFless) index(id cluster.InstanceID) int {

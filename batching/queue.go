@@ -62,8 +62,12 @@ func (q *queue) take(i, n int, out []RequestID) []RequestID {
 // here, so a scan is cheap enough.
 func (q *queue) remove(id RequestID) bool {
 	i := slices.IndexFunc(q.waiting(), func(r Request) bool { return r.ID == id })
-	if i < 0 {
+	switch {
+	case i < 0:
 		return false
+	case i == 0:
+		q.head++
+		return true
 	}
 	q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
 	return true

@@ -5,7 +5,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -13,6 +12,8 @@ import (
 type batch struct {
 	instance cluster.InstanceID
 	link     *link
+	// policy is the one that sent it.
+	policy batching.Policy
 	// limit is the most that the instance executes at once.
 	limit int
 	calls []*call
@@ -38,87 +39,116 @@ func (d *Dispatcher) delegate(batches []*batch, own *call) (mine *batch) {
 	return mine
 }
 
+// maxExchange bounds the bodies of one exchange, in bytes; a batch beyond it
+// travels in several. One body is never cut.
+const maxExchange = 32 << 20
+
+// cut returns the first calls of a batch whose bodies fit into one exchange.
+func cut(calls []*call) []*call {
+	size := 0
+	for i, c := range calls {
+		if size += len(c.request.Body); size > maxExchange && i > 0 {
+			return calls[:i]
+		}
+	}
+	return calls
+}
+
 // lead executes a batch on behalf of its members and returns own's signal,
 // which is not sent.
-func (d *Dispatcher) lead(b *batch, own *call) signal {
-	requests := make([]frame.Request, len(b.calls))
-	for i, c := range b.calls {
-		requests[i] = *c.request
-		d.options.Recorder.ObserveQueue(b.sent.Sub(c.arrived))
+func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
+	for _, c := range b.calls {
+		d.options.Recorder.ObserveQueue(max(0, b.sent.Sub(c.arrived)))
 	}
-	responses, exec, err := b.link.exchange(requests)
-	if err != nil {
-		return d.lost(b, own, err)
-	}
-	d.record(b, exec)
-	// The instance first: its next batch should not wait for these answers.
-	d.done(b.instance)
-	var mine signal
-	for i, c := range b.calls {
-		s := signal{response: &responses[i]}
-		if c == own {
-			mine = s
-			continue
+	for rest := b.calls; len(rest) > 0; {
+		part := cut(rest)
+		responses, exec, err := b.link.exchange(part)
+		failure, harmless := harmless(err)
+		if err != nil && !harmless {
+			return d.lost(b, rest, own, mine, err)
 		}
-		c.signal <- s
+		if rest = rest[len(part):]; len(rest) == 0 {
+			// The instance first: its next batch should not wait for these
+			// answers.
+			d.done(b, err == nil)
+		}
+		if err == nil {
+			d.record(b, len(part), exec)
+		}
+		for i, c := range part {
+			s := signal{err: failure}
+			if err == nil {
+				s = signal{response: &responses[i]}
+			}
+			if c == own {
+				mine = s
+				continue
+			}
+			c.signal <- s
+		}
 	}
 	return mine
 }
 
 // record counts what was executed: one batch, or several short ones in turn.
-func (d *Dispatcher) record(b *batch, exec time.Duration) {
-	n := len(b.calls)
+func (d *Dispatcher) record(b *batch, n int, exec time.Duration) {
 	for rest := n; rest > 0; rest -= b.limit {
 		size := min(rest, b.limit)
 		d.options.Recorder.ObserveBatch(size, exec*time.Duration(size)/time.Duration(n))
 	}
 }
 
-// done tells the policy that an instance is free again.
-func (d *Dispatcher) done(id cluster.InstanceID) {
+// done tells the policy that an instance is free again; served says that it
+// answered.
+func (d *Dispatcher) done(b *batch, served bool) {
 	now := time.Now()
 	d.mu.Lock()
-	if m, ok := d.instances[id]; ok {
-		m.served = true
+	if m, ok := d.instances[b.instance]; ok {
+		m.served = m.served || served
 	}
-	d.release(id, now)
-	d.policy.Done(now, id)
+	d.release(b.instance, now)
+	if b.policy == d.policy { // A policy that came since has not sent it.
+		d.policy.Done(now, b.instance)
+	}
 	batches := d.act(now)
 	d.mu.Unlock()
 	d.delegate(batches, nil)
 }
 
 // lost deals with an exchange that broke off: the instance gets nothing more,
-// and its members go back to the queue once, with the deadline they had.
-func (d *Dispatcher) lost(b *batch, own *call, cause error) signal {
+// and those of its members that are not answered go back to the queue once, with
+// the deadline they had. It returns own's signal, mine if it has been answered.
+func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, cause error) signal {
 	now := time.Now()
 	d.mu.Lock()
-	m, known := d.instances[b.instance]
-	report := known && m.up
-	if report {
+	if m, known := d.instances[b.instance]; known && m.up {
 		m.up = false
 		d.policy.Down(now, b.instance)
+		go d.options.OnLost(b.instance, cause)
 	}
 	d.release(b.instance, now)
-	for _, c := range b.calls {
-		if c.retried || d.closed || !now.Before(c.deadline) {
+	answered := true
+	for _, c := range unanswered {
+		answered = answered && c != own
+		switch {
+		case c.ctx.Err() != nil:
+			c.signal <- signal{err: c.ctx.Err()}
+		case c.retried || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.signal <- signal{err: ErrInstanceLost}
-			continue
+		default:
+			c.retried = true
+			d.calls[c.id] = c
+			d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 		}
-		c.retried = true
-		d.calls[c.id] = c
-		d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 	}
 	batches := d.act(now)
 	d.mu.Unlock()
 	d.delegate(batches, nil)
-	if report {
-		d.options.OnLost(b.instance, cause)
+	if answered {
+		return mine
 	}
-	// own's answer, or a batch to lead, comes as for every other member. Its
-	// client may have left; the wait ends by the deadline at the latest.
-	return <-own.signal
+	return d.wait(own)
 }
 
 // release takes a batch off an instance. The lock is held.

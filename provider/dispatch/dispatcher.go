@@ -56,8 +56,8 @@ type Options struct {
 	// OnCold is called, without a lock held, when a request finds no ready
 	// instance; it must not block.
 	OnCold func()
-	// OnLost is called once, without a lock held, for an instance that broke
-	// off an exchange; it must not block.
+	// OnLost is called once, in a goroutine of its own, for an instance that
+	// broke off an exchange.
 	OnLost func(id cluster.InstanceID, err error)
 }
 
@@ -95,7 +95,9 @@ type peer struct {
 
 // call is one request on its way.
 type call struct {
-	id       batching.RequestID
+	id batching.RequestID
+	// ctx ends when the client hangs up.
+	ctx      context.Context
 	request  *frame.Request
 	arrived  time.Time
 	deadline time.Time
@@ -131,7 +133,7 @@ func New(o Options) *Dispatcher {
 // be changed or used again before Invoke returns; the answer's body stays valid.
 func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{request: request, arrived: time.Now(), signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, arrived: time.Now(), signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -142,16 +144,22 @@ func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame
 	if own := d.delegate(batches, c); own != nil {
 		return d.finish(c, d.lead(own, c))
 	}
+	return d.finish(c, d.wait(c))
+}
+
+// wait returns the call's signal, or its context's error if the client hangs up
+// while it is in no batch.
+func (d *Dispatcher) wait(c *call) signal {
 	select {
 	case s := <-c.signal:
-		return d.finish(c, s)
-	case <-ctx.Done():
+		return s
+	case <-c.ctx.Done():
 	}
 	if d.cancel(c) {
-		return nil, ctx.Err()
+		return signal{err: c.ctx.Err()}
 	}
 	// It is in a batch already, which may even be waiting for it to lead.
-	return d.finish(c, <-c.signal)
+	return <-c.signal
 }
 
 // admit gives the call to the policy and returns what is to be sent.
@@ -179,8 +187,9 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.lastID++
 	c.id = d.lastID
 	d.calls[c.id] = c
-	d.policy.Add(c.arrived, batching.Request{ID: c.id, Deadline: c.deadline})
-	return d.act(c.arrived), nil
+	now := time.Now() // Not c.arrived: the policy's time never goes back.
+	d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
+	return d.act(now), nil
 }
 
 // travel is what is kept of the objective for the answer's way back: a twentieth,
@@ -228,7 +237,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 			d.reject(a.Reject)
 			continue
 		}
-		b := &batch{instance: a.Instance, calls: make([]*call, len(a.Dispatch)), sent: now}
+		b := &batch{instance: a.Instance, policy: d.policy, calls: make([]*call, len(a.Dispatch)), sent: now}
 		for i, id := range a.Dispatch {
 			b.calls[i] = d.calls[id]
 			delete(d.calls, id)

@@ -32,6 +32,11 @@ var (
 	// ErrInstanceLost: the instance died with the request and there was no
 	// time, or no second chance, to run it elsewhere.
 	ErrInstanceLost = &Error{http.StatusBadGateway, 0, "the instance that executed this request died"}
+	// ErrRefused: the instance would not take the batch.
+	ErrRefused = &Error{http.StatusBadGateway, 0, "the instance refused the batch that this request was in"}
+	// ErrExhausted: the provider has no file descriptor or memory left to
+	// reach an instance.
+	ErrExhausted = &Error{http.StatusServiceUnavailable, time.Second, "the provider is out of connections; try again later"}
 	// ErrClosed: the function was removed or the provider is stopping.
 	ErrClosed = &Error{http.StatusServiceUnavailable, time.Second, "the function is being removed or the provider is stopping"}
 )

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -20,12 +22,32 @@ import (
 // itself.
 type link struct {
 	network, address string
-	timeout          time.Duration
 	dial             func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu     sync.Mutex
-	idle   []*connection
-	closed bool
+	mu      sync.Mutex
+	timeout time.Duration
+	idle    []*connection
+	// single: connections are not kept any more; closed: none is made either.
+	single, closed bool
+}
+
+// refusedError says that an instance answered an exchange as a whole with
+// another status than 200: it is well, but it does not want the batch.
+type refusedError struct{ status string }
+
+func (e *refusedError) Error() string { return "the instance answered a batch with " + e.status }
+
+// harmless tells whether an exchange failed for a reason that says nothing
+// against the instance, and what its members are to be told.
+func harmless(err error) (failure *Error, ok bool) {
+	var refused *refusedError
+	switch {
+	case errors.As(err, &refused):
+		return ErrRefused, true
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM):
+		return ErrExhausted, true
+	}
+	return nil, false
 }
 
 type connection struct {
@@ -36,30 +58,33 @@ type connection struct {
 // maxReply bounds an instance's answer to one batch, in bytes.
 const maxReply = 1 << 30
 
-// exchange sends a batch and reads its answers, at most one per member, in
-// order. exec is the engine's time as the instance reports it, or else the time
-// of the whole exchange.
-func (l *link) exchange(requests []frame.Request) (responses []frame.Response, exec time.Duration, err error) {
-	c, err := l.get()
+// exchange sends calls and reads their answers, in order. exec is the engine's
+// time as the instance reports it, or else the time of the whole exchange.
+func (l *link) exchange(calls []*call) (responses []frame.Response, exec time.Duration, err error) {
+	c, timeout, err := l.get()
 	if err != nil {
 		return nil, 0, err
+	}
+	requests := make([]frame.Request, len(calls))
+	for i := range calls {
+		requests[i] = *calls[i].request
 	}
 	began := time.Now()
-	responses, exec, err = c.roundTrip(requests, began.Add(l.timeout))
-	if err != nil {
+	responses, answer, err := c.roundTrip(requests, began.Add(timeout))
+	if err != nil || answer.last {
 		c.Close()
-		return nil, 0, err
+	} else {
+		l.put(c)
 	}
-	l.put(c)
-	if exec == 0 {
-		exec = time.Since(began)
+	if answer.exec == 0 {
+		answer.exec = time.Since(began)
 	}
-	return responses, exec, nil
+	return responses, answer.exec, err
 }
 
-func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]frame.Response, time.Duration, error) {
+func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]frame.Response, head, error) {
 	if err := c.SetDeadline(deadline); err != nil {
-		return nil, 0, err
+		return nil, head{}, err
 	}
 	body, length := frame.EncodeRequests(requests)
 	request := make([]byte, 0, 160)
@@ -68,30 +93,37 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 	request = append(request, "\r\n\r\n"...)
 	buffers := append(net.Buffers{request}, body...)
 	if _, err := buffers.WriteTo(c.Conn); err != nil {
-		return nil, 0, fmt.Errorf("send batch: %w", err)
+		// An instance that refuses a batch may do so before it has read it.
+		var refused *refusedError
+		if _, why := c.readHead(); errors.As(why, &refused) {
+			return nil, head{}, why
+		}
+		return nil, head{}, fmt.Errorf("send batch: %w", err)
 	}
 	answer, err := c.readHead()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read batch answer: %w", err)
+		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
 	}
 	reply := make([]byte, answer.length)
 	if _, err := io.ReadFull(c.reader, reply); err != nil {
-		return nil, 0, fmt.Errorf("read batch answer: %w", err)
+		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
 	}
 	answers, err := frame.DecodeResponses(reply)
 	if err != nil {
-		return nil, 0, err
+		return nil, head{}, err
 	}
 	if len(answers) != len(requests) {
-		return nil, 0, fmt.Errorf("instance answered %d of %d members", len(answers), len(requests))
+		return nil, head{}, fmt.Errorf("instance answered %d of %d members", len(answers), len(requests))
 	}
-	return answers, answer.exec, nil
+	return answers, answer, nil
 }
 
 // head is what matters of an answer's status line and headers.
 type head struct {
 	length int64
 	exec   time.Duration
+	// last: the instance closes the connection after it.
+	last bool
 }
 
 // readHead reads an answer's head. The peer is our own instance server, so of
@@ -107,7 +139,7 @@ func (c *connection) readHead() (head, error) {
 		line = bytes.TrimRight(line, "\r\n")
 		if first {
 			if !bytes.HasPrefix(line, []byte("HTTP/1.1 200")) {
-				return h, fmt.Errorf("the instance answered %q", line)
+				return h, &refusedError{status: string(line)}
 			}
 			continue
 		}
@@ -120,6 +152,8 @@ func (c *connection) readHead() (head, error) {
 			if h.length, err = strconv.ParseInt(string(value), 10, 64); err != nil {
 				return h, fmt.Errorf("the instance's Content-Length: %w", err)
 			}
+		case bytes.EqualFold(name, []byte("Connection")):
+			h.last = bytes.EqualFold(value, []byte("close"))
 		case bytes.EqualFold(name, []byte(frame.ExecHeader)):
 			micros, err := strconv.ParseInt(string(value), 10, 64)
 			if err != nil {
@@ -134,45 +168,62 @@ func (c *connection) readHead() (head, error) {
 	return h, nil
 }
 
-func (l *link) get() (*connection, error) {
+// get returns a connection and how long an exchange on it may take.
+func (l *link) get() (*connection, time.Duration, error) {
 	l.mu.Lock()
+	timeout := l.timeout
 	if l.closed {
 		l.mu.Unlock()
-		return nil, net.ErrClosed
+		return nil, 0, net.ErrClosed
 	}
 	if n := len(l.idle); n > 0 {
 		c := l.idle[n-1]
 		l.idle = l.idle[:n-1]
 		l.mu.Unlock()
-		return c, nil
+		return c, timeout, nil
 	}
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	conn, err := l.dial(ctx, l.network, l.address)
 	if err != nil {
-		return nil, fmt.Errorf("connect to instance: %w", err)
+		return nil, 0, fmt.Errorf("connect to instance: %w", err)
 	}
-	return &connection{Conn: conn, reader: bufio.NewReaderSize(conn, 16<<10)}, nil
+	return &connection{Conn: conn, reader: bufio.NewReaderSize(conn, 16<<10)}, timeout, nil
 }
 
 func (l *link) put(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.single || l.closed {
 		c.Close()
 		return
 	}
 	l.idle = append(l.idle, c)
 }
 
-// close drops the kept connections; one in use is dropped when it comes back.
-func (l *link) close() {
+func (l *link) setTimeout(timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
+	l.timeout = timeout
+}
+
+// keepNone drops the kept connections and keeps no more. What is in flight, or
+// about to be, is not disturbed.
+func (l *link) keepNone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.single = true
 	for _, c := range l.idle {
 		c.Close()
 	}
 	l.idle = nil
+}
+
+// close is keepNone, and no connection is made any more.
+func (l *link) close() {
+	l.keepNone()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 }

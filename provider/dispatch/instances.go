@@ -23,10 +23,11 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 		return // It broke or is being retired: it does not come back.
 	}
 	if !ok {
-		m = &peer{link: &link{network: network, address: address, timeout: d.timeout(in), dial: d.options.Dial}, up: true, idleSince: now}
+		m = &peer{link: &link{network: network, address: address, dial: d.options.Dial}, up: true, idleSince: now}
 		d.instances[in.ID] = m
 	}
 	m.Instance = in
+	m.link.setTimeout(d.timeout(in))
 	d.policy.Up(now, in)
 	batches := d.act(now)
 	d.mu.Unlock()
@@ -150,20 +151,13 @@ func (d *Dispatcher) Stats() Stats {
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true
-	now := time.Now()
-	for id, c := range d.calls {
-		if d.policy.Cancel(now, id) {
-			delete(d.calls, id)
-			d.options.Recorder.AddDrop(metrics.Closed)
-			c.signal <- signal{err: ErrClosed}
-		}
-	}
+	d.answerWaiting(time.Now(), ErrClosed, metrics.Closed)
 	if d.timer != nil {
 		d.timer.Stop()
 	}
 	members := slices.Collect(maps.Values(d.instances))
 	d.mu.Unlock()
 	for _, m := range members {
-		m.link.close()
+		m.link.keepNone()
 	}
 }

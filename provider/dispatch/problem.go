@@ -1,7 +1,9 @@
 package dispatch
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -36,11 +38,17 @@ func (d *Dispatcher) SetProblem(reason string, refuse bool) {
 	if !d.problem.refuse || d.ready() > 0 {
 		return
 	}
-	for id, c := range d.calls {
-		if d.policy.Cancel(now, id) {
+	d.answerWaiting(now, d.problem.error(), metrics.NoInstance)
+}
+
+// answerWaiting answers everything that waits with an error, the oldest first,
+// which is where the policy finds them soonest. The lock is held.
+func (d *Dispatcher) answerWaiting(now time.Time, err error, reason metrics.Reason) {
+	for _, id := range slices.Sorted(maps.Keys(d.calls)) {
+		if c := d.calls[id]; d.policy.Cancel(now, id) {
 			delete(d.calls, id)
-			d.options.Recorder.AddDrop(metrics.NoInstance)
-			c.signal <- signal{err: d.problem.error()}
+			d.options.Recorder.AddDrop(reason)
+			c.signal <- signal{err: err}
 		}
 	}
 }
