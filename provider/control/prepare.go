@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -78,12 +79,27 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	if !c.batchesAlike(fn.Function, r.Function) {
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
 	}
+	if fn.profile != nil && fn.prepared == prepared && slices.Equal(fn.candidates, candidates) &&
+		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) {
+		fn.renew(r.Revision)
+	}
 	fn.Function, fn.bundle, fn.secrets = r.Function, r.bundle, r.secrets
 	fn.prepared, fn.profile, fn.candidates = prepared, profile, candidates
 	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
 	fn.tell(time.Now())
 	c.claim(fn)
 	c.Wake()
+}
+
+// renew makes the current revision's instances those of the next one, which
+// would start the very same: a deployment that changes nothing, or only the
+// objective, restarts nothing.
+func (fn *function) renew(revision uint64) {
+	for _, in := range fn.instances {
+		if in.Revision == fn.Revision {
+			in.Revision = revision
+		}
+	}
 }
 
 // key names the profile of a model's content for a function's batches. The

@@ -78,3 +78,20 @@ func TestGoingBackToAnEarlierRevision(t *testing.T) {
 		})
 	})
 }
+
+// Deploying the same again, or with another objective, restarts nothing.
+func TestADeploymentThatChangesNothingForInstancesKeepsThem(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		before := r.describe("f").Instances
+		for _, edit := range []func(*provider.Function){func(*provider.Function) {}, fast(150 * time.Millisecond)} {
+			r.deploy("f", "m", edit)
+			time.Sleep(5 * time.Second)
+			r.answered("f", "m")
+			if after := r.describe("f").Instances; len(after) != len(before) || after[0].ID != before[0].ID {
+				t.Errorf("instances %v became %v", before, after)
+			}
+		}
+	})
+}
