@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// The bench commands print one JSON object on standard output, with the result
+// names that others rely on. What the figures are is not tested: the machine is
+// shared.
+func TestBenchCommandsPrintTheirResults(t *testing.T) {
+	benches := []struct {
+		arguments string
+		results   []string
+		cores     int
+	}{
+		{"dataplane --each 50ms", []string{"added.p50_us", "added.p99_us", "rps_ratio.faas_proxy", "mib.added.p50_us"}, 1},
+		{"throughput --model mnist --slo 50ms --trial 200ms", []string{"max_rps.one_to_one", "max_rps.infless", "max_rps.shared",
+			"ratio.shared_over_one_to_one", "ratio.shared_over_infless"}, 2},
+		{"coldstart --model mnist --runs 2", []string{"cold.p50_ms", "cold.library_ms", "cold.model_ms", "cold.first_run_ms", "cold.process_ms"}, 1},
+		{"sharing --model mnist", []string{"second.load_ms", "second.private_mib", "second.shared_mib"}, 1},
+		{"memory --functions 3", []string{"idle.rss_mib", "functions.rss_mib"}, 1},
+	}
+	for _, b := range benches {
+		t.Run(strings.Fields(b.arguments)[0], func(t *testing.T) {
+			if runtime.NumCPU() < b.cores {
+				return // It says so itself; there is nothing to see.
+			}
+			var complaint strings.Builder
+			c := exec.Command(suite.binary, append(strings.Fields("bench "+b.arguments), "--json", "--prepared", suite.prepared)...)
+			c.Stderr = &complaint
+			out, err := c.Output()
+			if err != nil {
+				t.Fatalf("%v: %s", err, complaint.String())
+			}
+			var r report.Report
+			if err := json.Unmarshal(out, &r); err != nil {
+				t.Fatalf("not one JSON object: %v: %s", err, out)
+			}
+			for _, name := range b.results {
+				if !slices.ContainsFunc(r.Results, func(x report.Result) bool { return x.Name == name }) {
+					t.Errorf("no result %q", name)
+				}
+			}
+			if r.Machine == "" || r.Date == "" || !strings.HasPrefix(r.Command, "bench ") {
+				t.Errorf("report of %q on %q at %q", r.Command, r.Machine, r.Date)
+			}
+		})
+	}
+}
