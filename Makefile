@@ -47,6 +47,8 @@ test: ## Check formatting, vet, run all tests with the race detector, end to end
 bench: ready ## Run every bench command on the binary
 	@for model in dssm lstm mnist; do bin/faas-infer bench throughput --model $$model --slo 50ms; done
 	@for model in mnist resnet-50; do bin/faas-infer bench coldstart --model $$model; done
+	@for model in resnet-50 bert-v1; do bin/faas-infer bench sharing --model $$model; done
+	@bin/faas-infer bench memory
 	@bin/faas-infer bench dataplane
 
 .PHONY: build

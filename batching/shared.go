@@ -101,15 +101,19 @@ func (s *Shared) Up(_ time.Time, in Instance) {
 	s.measureFastest()
 }
 
-// mostShort bounds how many short batches go to an instance at once.
-const mostShort = 16
+// mostShort bounds how many short batches go to an instance at once, mostReach
+// how many requests they may have together.
+const (
+	mostShort = 16
+	mostReach = 1024
+)
 
 // reach is a batch, or as many as are executed within ShortExec. For example
 // with batches of one that take 20 µs, a reach of 12 makes one exchange of 12.
 func (s *Shared) reach(in Instance) int {
 	b := in.Config.Batch
 	t := max(in.Exec[b-1], time.Microsecond)
-	return b * max(1, min(mostShort, int(s.options.ShortExec/t)))
+	return b * max(1, min(mostShort, int(s.options.ShortExec/t), mostReach/b))
 }
 
 // Down implements [Policy].

@@ -70,8 +70,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// Machine names this machine's processor and the cores that this process may
-// use: "AMD EPYC × 2".
+// Machine names this machine's processor and the cores that this process could
+// use when it started: "AMD EPYC × 2".
 func Machine() string {
 	name := runtime.GOARCH
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {

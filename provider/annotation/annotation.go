@@ -19,6 +19,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -38,7 +39,7 @@ const (
 	// InferMaxBatch is the most requests in one batch: 1 to 1024, 32 if
 	// absent.
 	InferMaxBatch = "com.openfaas.infer.max-batch"
-	// InferPolicy is how requests are batched: one of [Policies]; the
+	// InferPolicy is how requests are batched: one of [batching.Names]; the
 	// provider's default if absent.
 	InferPolicy = "com.openfaas.infer.policy"
 	// InferKeepAlive is how long an instance without requests stays: a Go
@@ -59,17 +60,10 @@ const (
 	LongestSLO        = 10 * time.Minute
 	LongestKeepAlive  = 24 * time.Hour
 	MaxReplicas       = 10000
+	// LeastCPU is the smallest CPU limit in millicores: below it, a quota of
+	// 10 ms periods, for which times are predicted, cannot be had.
+	LeastCPU = 100
 )
-
-// The batching policies (INFless §3.2 is Infless).
-const (
-	OneToOne = "one-to-one"
-	Infless  = "infless"
-	Shared   = "shared"
-)
-
-// Policies lists the values that InferPolicy takes.
-func Policies() []string { return []string{OneToOne, Infless, Shared} }
 
 // known are the keys of the two families in which an unknown key is refused
 // (it would be a misspelling that silently changes nothing).
@@ -93,7 +87,7 @@ type Inference struct {
 	Model string
 	// MaxBatch is the most requests in one batch.
 	MaxBatch int
-	// Policy is one of Policies, "" for the provider's default.
+	// Policy is one of batching.Names, "" for the provider's default.
 	Policy string
 	// KeepAlive is how long an idle instance stays, 0 for the provider's
 	// default.
@@ -231,8 +225,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.MaxBatch, err = integer(key, value, 1, LargestBatch, "32")
 	case InferPolicy:
 		in.Policy = value
-		if !slices.Contains(Policies(), value) {
-			err = &Error{Key: key, Value: value, Why: "it must be one of " + strings.Join(Policies(), ", "), Example: Shared}
+		if !slices.Contains(batching.Names(), value) {
+			err = &Error{Key: key, Value: value, Why: "it must be one of " + strings.Join(batching.Names(), ", "), Example: batching.SharedName}
 		}
 	case InferKeepAlive:
 		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")

@@ -79,6 +79,9 @@ func (in *Inference) resources(d types.FunctionDeployment) (err error) {
 	if in.Requests, err = parseResources("requests", d.Requests); err != nil {
 		return err
 	}
+	if in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
+		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm", LeastCPU), Example: "250m"}
+	}
 	if in.Limits.CPU > 0 && in.Requests.CPU > in.Limits.CPU {
 		return &Error{Key: "requests.cpu", Value: d.Requests.CPU, Why: fmt.Sprintf("it must not be above limits.cpu, which is %q", d.Limits.CPU)}
 	}

@@ -215,6 +215,7 @@ func (d *Dispatcher) cancel(c *call) bool {
 		return false
 	}
 	delete(d.calls, c.id)
+	d.options.Recorder.AddDrop(metrics.Canceled)
 	return true
 }
 
