@@ -53,6 +53,46 @@ func TestAnInstanceStartsServesAndLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestAStartThatFailsLate: the process runs already when its state cannot be
+// written down. Nothing stays, and a Stop that waited for the start is told so.
+func TestAStartThatFailsLate(t *testing.T) {
+	eachWay(t, func(t *testing.T, bare bool) {
+		o := options(t.TempDir(), bare)
+		command := o.Command
+		var b *Backend
+		var found *entry
+		o.Command = func(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+			found, _ = b.find(spec.ID)
+			if err := os.Mkdir(filepath.Join(b.layout.instance(spec.ID), "instance.json"), 0o700); err != nil {
+				t.Error(err)
+			}
+			return command(spec, socket)
+		}
+		b = open(t, o)
+		if _, err := b.Start(t.Context(), spec("one", "forking")); !errors.Is(err, syscall.EISDIR) {
+			t.Fatalf("got %v", err)
+		}
+		nothingLeft(t, b)
+		// As for a Stop that had looked it up before it was forgotten.
+		b.mu.Lock()
+		b.entries["one"] = found
+		b.mu.Unlock()
+		stopNow(t, b, "one")
+		if _, err := b.Usage(t.Context(), "one"); err == nil {
+			t.Error("it has a usage")
+		}
+		if found.instance.State != cluster.Starting {
+			t.Errorf("it became %s", found.instance.State)
+		}
+		b.forget(found)
+		select {
+		case event := <-b.Events():
+			t.Errorf("event %+v", event)
+		default:
+		}
+	})
+}
+
 func TestAKilledInstanceIsNoticedAtOnce(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		b := open(t, options(t.TempDir(), bare))

@@ -37,6 +37,7 @@ func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	if err != nil {
 		err = errors.Join(err, b.discard(e))
 		b.forget(e)
+		close(e.gone)
 		close(e.launched)
 		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
 	}

@@ -21,8 +21,8 @@ func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 	case <-b.ctx.Done():
 		return ErrClosed
 	}
-	if e.watch == nil {
-		// Its start failed.
+	if isClosed(e.gone) {
+		// Its start failed, or it has exited.
 		return nil
 	}
 	b.emit(e, func(i *cluster.Instance) bool {

@@ -39,7 +39,7 @@ func (b *Backend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resou
 	if err != nil {
 		return cluster.Resources{}, err
 	}
-	if e == nil || !isClosed(e.launched) {
+	if e == nil || !isClosed(e.launched) || isClosed(e.gone) {
 		return cluster.Resources{}, fmt.Errorf("usage of %s: no such instance", id)
 	}
 	cpu, memory, err := b.counters(e)
