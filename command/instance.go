@@ -33,6 +33,7 @@ type instanceFlags struct {
 	listen    []string
 	threads   int
 	maxBatch  int
+	maxRows   int
 	bodyLimit int64
 	memory    int64
 	warmUp    time.Duration
@@ -75,6 +76,7 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
 	flags.IntVar(&f.threads, "threads", 1, "threads that compute, at most the CPUs that the instance may use")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "most rows that run at once")
+	flags.IntVar(&f.maxRows, "max-rows", 0, "most rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
 	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "largest body of one request in bytes")
 	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, not the process")
 	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready unless it is known to take longer than this: a request that waits for the instance would wait for that run too")
@@ -115,7 +117,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer engine.Close()
 	startup.Began = began
 	server, err := instance.NewServer(engine, instance.Options{
-		Name: f.name, MaxBatch: f.maxBatch, BodyLimit: f.bodyLimit, Startup: startup, Logger: logger,
+		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Startup: startup, Logger: logger,
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -54,7 +55,7 @@ func TestInstanceProcess(t *testing.T) {
 	prepared, _, _ := strings.Cut(string(out), "\n")
 
 	serve := helperCommand("instance", "--model", file, "--prepared", prepared, "--name", "mnist.openfaas-fn",
-		"--max-batch", "4", "--listen", "unix://"+socket)
+		"--max-batch", "4", "--max-rows", "8", "--body-limit", "65536", "--listen", "unix://"+socket)
 	start := time.Now()
 	log := startUntilReady(t, serve)
 	t.Logf("ready after %v", time.Since(start))
@@ -112,7 +113,7 @@ func startUntilReady(t *testing.T, c *exec.Cmd) []byte {
 	return log
 }
 
-// askInstance sends one good and one bad request to a socket.
+// askInstance sends one good and several bad requests to a socket.
 func askInstance(t *testing.T, socket string) {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -121,9 +122,11 @@ func askInstance(t *testing.T, socket string) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 	pixels := strings.Repeat("0.5,", 28*28-1) + "0.5"
-	for body, status := range map[string]int{
-		`{"inputs":[{"name":"image","shape":[1,1,28,28],"datatype":"FP32","data":[` + pixels + `]}]}`: http.StatusOK,
-		`{"inputs":[{"name":"image","shape":[1,1,28,28],"datatype":"FP32","data":[1]}]}`:              http.StatusBadRequest,
+	for body, want := range map[string]string{
+		`{"inputs":[{"name":"image","shape":[1,1,28,28],"datatype":"FP32","data":[` + pixels + `]}]}`: `200 {"model_name"`,
+		`{"inputs":[{"name":"image","shape":[1,1,28,28],"datatype":"FP32","data":[1]}]}`:              `400 {"error":"input \"image\" has 1 elements`,
+		`{"inputs":[{"name":"image","shape":[9,1,28,28],"datatype":"FP32","data":[1]}]}`:              `400 {"error":"input \"image\" has 9 rows; at most 8 in one request`,
+		strings.Repeat(" ", 65537): `413 {"error":"the body is larger than the limit of 65536 bytes`,
 	} {
 		response, err := client.Post("http://instance/v2/models/mnist/infer", "application/json", strings.NewReader(body))
 		if err != nil {
@@ -131,8 +134,8 @@ func askInstance(t *testing.T, socket string) {
 		}
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if err != nil || response.StatusCode != status {
-			t.Errorf("got %d %s, %v, want %d", response.StatusCode, text, err, status)
+		if got := fmt.Sprintf("%d %s", response.StatusCode, text); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}
 }

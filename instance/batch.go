@@ -27,10 +27,10 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	members := make([]member, 0, len(requests))
 	for i, r := range requests {
 		if int64(len(r.Body)) > s.options.BodyLimit {
-			responses[i] = s.tooLarge()
+			responses[i] = tooLarge(s.options.BodyLimit)
 			continue
 		}
-		call, response := s.model.Decode(r)
+		call, response := s.decode(r)
 		if call == nil {
 			responses[i] = response
 			continue
@@ -92,7 +92,7 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 	case err == nil:
 		from := 0
 		for _, m := range group {
-			responses[m.at] = m.Respond(slice(outputs, from, m.Rows))
+			responses[m.at] = s.respond(m, slice(outputs, from, m.Rows))
 			from += m.Rows
 		}
 	case ctx.Err() != nil:
@@ -169,10 +169,11 @@ func (s *Server) run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 }
 
 // execute runs one batch and checks that its outputs can be split.
-func (s *Server) execute(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, time.Duration, error) {
+func (s *Server) execute(ctx context.Context, rows int, inputs []tensor.Tensor) (outputs []tensor.Tensor, exec time.Duration, err error) {
+	defer s.recovered(&err)
 	start := time.Now()
-	outputs, err := s.engine.Run(ctx, rows, inputs)
-	exec := time.Since(start)
+	outputs, err = s.engine.Run(ctx, rows, inputs)
+	exec = time.Since(start)
 	s.metrics.run(rows, exec)
 	if err != nil {
 		return nil, exec, err

@@ -182,6 +182,9 @@ func randomMember(random *rand.Rand, at int) (frame.Request, string) {
 		return invoke(fmt.Sprintf(`{"instances":[[%d],[%d]]}`, at, poison)), "500 "
 	}
 	rows := 1 + random.IntN(3)*random.IntN(20)
+	if rows > defaultMaxRows {
+		return invoke(`{"instances":[` + strings.Repeat(`[1],`, rows-1) + `[1]]}`), "400 "
+	}
 	in, out := make([]string, rows), make([]string, rows)
 	for i := range rows {
 		in[i], out[i] = fmt.Sprintf("[%d]", 1000*at+i), fmt.Sprintf("[%d]", 2*(1000*at+i))

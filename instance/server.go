@@ -19,14 +19,25 @@ import (
 // nothing.
 const DefaultBodyLimit = 32 << 20
 
+// defaultMaxRows is how many rows one request may have at least where Options
+// says nothing: clients do not know how small this instance's batches are.
+const defaultMaxRows = 32
+
+// frameBodies is how many bytes the bodies of one batch may have together. The
+// dispatcher splits a batch with more than half of that.
+const frameBodies = 64 << 20
+
 // Options configure a Server.
 type Options struct {
 	// Name is the model's name in the protocols' paths and responses.
 	Name string
 	// MaxBatch is the most rows that run at once, at least 1.
 	MaxBatch int
-	// BodyLimit is the largest body of one request in bytes; a batch may have
-	// MaxBatch times as much. 0 is DefaultBodyLimit.
+	// MaxRows is the most rows that one request may have; more than MaxBatch
+	// run in parts. 0 is the larger of MaxBatch and 32.
+	MaxRows int
+	// BodyLimit is the largest body of one request in bytes. A batch may have
+	// 64 MiB of bodies, or one that is larger. 0 is DefaultBodyLimit.
 	BodyLimit int64
 	// Startup is what the metrics tell of how the instance started.
 	Startup Startup
@@ -44,6 +55,8 @@ type Server struct {
 	buffers buffers
 	metrics *metrics
 	router  *mux.Router
+	// frameLimit is the longest frame in bytes.
+	frameLimit int64
 }
 
 // NewServer returns a server over an engine that is ready to run. The engine
@@ -52,18 +65,26 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	if options.MaxBatch < 1 {
 		return nil, fmt.Errorf("the largest batch must be at least 1, not %d", options.MaxBatch)
 	}
+	if options.MaxRows < 0 {
+		return nil, fmt.Errorf("the most rows in one request must be at least 1, not %d", options.MaxRows)
+	}
 	if options.Name == "" {
 		return nil, errors.New("a model needs a name")
 	}
 	if options.BodyLimit == 0 {
 		options.BodyLimit = DefaultBodyLimit
 	}
+	if options.MaxRows == 0 {
+		options.MaxRows = max(options.MaxBatch, defaultMaxRows)
+	}
 	s := &Server{
 		engine:  engine,
-		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs()},
+		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows},
 		options: options,
 		turn:    make(chan struct{}, 1),
 		metrics: newMetrics(options.Startup),
+
+		frameLimit: max(frameBodies, options.BodyLimit) + frame.Overhead(options.MaxBatch),
 	}
 	for _, in := range s.model.Inputs {
 		for _, d := range in.Shape[1:] {
@@ -91,11 +112,12 @@ func serveOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n")
 // serveBatch answers POST /v1/batch.
 func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	if got := r.Header.Get("Content-Type"); got != frame.ContentType {
+		drain(r, s.frameLimit)
 		write(w, protocol.Failure(http.StatusUnsupportedMediaType,
 			fmt.Errorf("%s takes %q, not %q", frame.Path, frame.ContentType, got)))
 		return
 	}
-	body, failure := s.read(r, s.options.BodyLimit*int64(s.options.MaxBatch))
+	body, failure := s.read(r, s.frameLimit)
 	if failure != nil {
 		write(w, *failure)
 		return
@@ -146,7 +168,8 @@ func write(w http.ResponseWriter, r frame.Response) {
 // read reads a body of at most limit bytes into a lent buffer.
 func (s *Server) read(r *http.Request, limit int64) (*[]byte, *frame.Response) {
 	if r.ContentLength > limit {
-		failure := s.tooLarge()
+		drain(r, limit)
+		failure := tooLarge(limit)
 		return nil, &failure
 	}
 	if r.ContentLength >= 0 {
@@ -163,7 +186,8 @@ func (s *Server) read(r *http.Request, limit int64) (*[]byte, *frame.Response) {
 		return nil, unreadable(err)
 	}
 	if n > limit {
-		failure := s.tooLarge()
+		drain(r, limit)
+		failure := tooLarge(limit)
 		return nil, &failure
 	}
 	read := body.Bytes()
@@ -175,7 +199,20 @@ func unreadable(err error) *frame.Response {
 	return &failure
 }
 
-func (s *Server) tooLarge() frame.Response {
+func tooLarge(limit int64) frame.Response {
 	return protocol.Failure(http.StatusRequestEntityTooLarge,
-		fmt.Errorf("the body is larger than the limit of %d bytes", s.options.BodyLimit))
+		fmt.Errorf("the body is larger than the limit of %d bytes", limit))
+}
+
+// drain reads away what is left of a body that is refused: its sender, who may
+// not read before all is written, would find the connection broken instead of
+// the reason. Who sends many times what is taken, or waits to be asked for the
+// body, gets the answer at once.
+func drain(r *http.Request, limit int64) {
+	const patience = 4
+	if r.ContentLength > patience*limit || r.Header.Get("Expect") != "" {
+		return
+	}
+	// An error shows again when the answer is written.
+	_, _ = io.CopyN(io.Discard, r.Body, patience*limit)
 }

@@ -23,6 +23,7 @@ import (
 func TestNewServerRefusesNonsense(t *testing.T) {
 	for wrong, o := range map[string]Options{
 		"at least 1":   {Name: "m"},
+		"most rows":    {Name: "m", MaxBatch: 1, MaxRows: -1},
 		"needs a name": {MaxBatch: 1},
 	} {
 		if _, err := NewServer(&doubler{width: 1}, o); err == nil || !strings.Contains(err.Error(), wrong) {
@@ -79,6 +80,7 @@ func TestBatchRoute(t *testing.T) {
 
 func TestBatchesThatCannotBeRead(t *testing.T) {
 	s := newTestServer(t, &doubler{maxBatch: 4, width: 1})
+	s.frameLimit = 4000
 	for name, c := range map[string]struct {
 		contentType string
 		body        io.Reader

@@ -41,11 +41,13 @@ const (
 	ExecHeader = "X-Faas-Infer-Exec-Us"
 	// MaxMembers is the largest batch that a frame may carry.
 	MaxMembers = 4096
+	// MaxHead is the largest head of a member in bytes: its first line and its
+	// headers.
+	MaxHead = 64 << 10
 
 	magic        = "FIB1"
 	prefixLength = 8
 	memberLength = 12
-	maxHead      = 64 << 10
 )
 
 // ErrFrame is wrapped by every error that reading a frame gives.
@@ -68,6 +70,12 @@ type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
+}
+
+// Overhead is the most that a frame of so many members takes beside their
+// bodies, in bytes.
+func Overhead(members int) int64 {
+	return prefixLength + int64(members)*(memberLength+MaxHead)
 }
 
 // EncodeRequests returns the frame of a batch as buffers for one vectored
@@ -200,7 +208,7 @@ func decode(frame []byte, begin func(count int), member func(line string, h http
 		headLength := uint64(binary.LittleEndian.Uint32(rest))
 		bodyLength := binary.LittleEndian.Uint64(rest[4:])
 		rest = rest[memberLength:]
-		if headLength > maxHead || headLength > uint64(len(rest)) || bodyLength > uint64(len(rest))-headLength {
+		if headLength > MaxHead || headLength > uint64(len(rest)) || bodyLength > uint64(len(rest))-headLength {
 			return fmt.Errorf("%w: member %d is longer than the frame", ErrFrame, i)
 		}
 		line, header, err := decodeHead(string(rest[:headLength]))

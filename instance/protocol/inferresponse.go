@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -31,7 +32,10 @@ func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
 	for _, o := range request.outputs {
 		at := m.output(o.Name)
 		if at < 0 {
-			return nil, fmt.Errorf("the model has no output %q; it gives %s", o.Name, describeAll(m.Outputs))
+			return nil, fmt.Errorf("the model has no output %.100q; it gives %s", o.Name, describeAll(m.Outputs))
+		}
+		if slices.ContainsFunc(wanted, func(w wantedOutput) bool { return w.at == at }) {
+			return nil, fmt.Errorf("output %q is asked for twice", o.Name)
 		}
 		if err := o.Parameters.check(); err != nil {
 			return nil, fmt.Errorf("output %q: %w", o.Name, err)

@@ -100,6 +100,7 @@ type inferInput struct {
 	Datatype   tensor.Type
 	Parameters parameters
 	data       []byte // JSON
+	elements   int64  // that the shape takes
 }
 
 type inferOutput struct {
@@ -114,7 +115,11 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 		return nil, err
 	}
 	var request inferRequest
-	if err := request.read(tensorjson.NewReader(text)); err != nil {
+	if err := request.read(m, tensorjson.NewReader(text)); err != nil {
+		return nil, err
+	}
+	wanted, err := m.wanted(request)
+	if err != nil {
 		return nil, err
 	}
 	given := make([]tensor.Tensor, len(request.inputs))
@@ -127,10 +132,6 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 		return nil, fmt.Errorf("%d bytes follow the last input's binary data", len(binary))
 	}
 	call, err := m.assemble(given)
-	if err != nil {
-		return nil, err
-	}
-	wanted, err := m.wanted(request)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,9 @@ func splitBinary(r frame.Request) (text, binary []byte, err error) {
 	return r.Body[:length], r.Body[length:], nil
 }
 
-func (q *inferRequest) read(r *tensorjson.Reader) error {
+// read reads the JSON part. Every input is checked against the model as soon
+// as it is there, and its elements are left for later.
+func (q *inferRequest) read(m *Model, r *tensorjson.Reader) error {
 	err := r.Object(func(key string) error {
 		switch key {
 		case "id":
@@ -165,7 +168,11 @@ func (q *inferRequest) read(r *tensorjson.Reader) error {
 		case "inputs":
 			return r.Array(func() error {
 				q.inputs = append(q.inputs, inferInput{})
-				return q.inputs[len(q.inputs)-1].read(r)
+				last := len(q.inputs) - 1
+				if err := q.inputs[last].read(r); err != nil {
+					return err
+				}
+				return q.inputs[last].check(m, q.inputs[:last])
 			})
 		}
 		return r.Skip()
@@ -198,16 +205,29 @@ func (in *inferInput) read(r *tensorjson.Reader) error {
 	})
 }
 
+// check compares the input with what the model takes and with the inputs
+// before it.
+func (in *inferInput) check(m *Model, before []inferInput) (err error) {
+	at := m.input(in.Name)
+	switch {
+	case at < 0:
+		return m.noInput(in.Name)
+	case slices.ContainsFunc(before, func(b inferInput) bool { return b.Name == in.Name }):
+		return fmt.Errorf("input %q is given twice", in.Name)
+	case in.Datatype.Size() == 0:
+		return fmt.Errorf("input %q has the datatype %.100q, which is not one of a model's", in.Name, in.Datatype)
+	}
+	if err := in.Parameters.check(); err != nil {
+		return fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	in.elements, err = m.checkShape(m.Inputs[at], in.Datatype, in.Shape)
+	return err
+}
+
 // tensor reads the input's elements, from the binary part if it says so; what
 // is left of that is returned.
 func (in *inferInput) tensor(binary []byte) (t tensor.Tensor, rest []byte, err error) {
 	t = tensor.Tensor{Name: in.Name, Type: in.Datatype, Shape: in.Shape}
-	if t.Type.Size() == 0 {
-		return t, nil, fmt.Errorf("input %q has the datatype %q, which is not one of a model's", in.Name, in.Datatype)
-	}
-	if err := in.Parameters.check(); err != nil {
-		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
-	}
 	if size := in.Parameters.BinaryDataSize; size != nil {
 		if in.data != nil {
 			return t, nil, fmt.Errorf("input %q has both data and binary_data_size", in.Name)
@@ -224,14 +244,11 @@ func (in *inferInput) tensor(binary []byte) (t tensor.Tensor, rest []byte, err e
 	if in.data == nil {
 		return t, nil, fmt.Errorf("input %q has no data", in.Name)
 	}
-	n, err := tensor.Elements(in.Shape)
-	if err != nil {
-		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
-	}
 	v := tensorjson.NewValues(t.Type)
-	v.Reserve(n, len(in.data))
+	v.Limit = in.elements
+	v.Reserve(in.elements, len(in.data))
 	if err := v.Read(tensorjson.NewReader(in.data), 0); err != nil {
-		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
+		return t, nil, fmt.Errorf("input %q: %w; its shape is %s", in.Name, err, describeShape(in.Shape))
 	}
 	// The data may be flat or nested; nested, it has to be of the shape given.
 	if len(v.Shape) != 1 && !slices.Equal(v.Shape, in.Shape) {

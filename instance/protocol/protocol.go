@@ -29,6 +29,8 @@ type Model struct {
 	// Inputs and Outputs are in the model's own order.
 	Inputs  []tensor.Info
 	Outputs []tensor.Info
+	// MaxRows is the most rows that one request may have, 0 for any number.
+	MaxRows int
 }
 
 // Call is one inference request.
@@ -173,13 +175,18 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 	for _, t := range given {
 		at := m.input(t.Name)
 		if at < 0 {
-			return nil, fmt.Errorf("the model has no input %q; it takes %s", t.Name, describeAll(m.Inputs))
+			return nil, m.noInput(t.Name)
 		}
 		if call.Inputs[at].Type != "" {
 			return nil, fmt.Errorf("input %q is given twice", t.Name)
 		}
-		if err := check(m.Inputs[at], t); err != nil {
+		n, err := m.checkShape(m.Inputs[at], t.Type, t.Shape)
+		if err != nil {
 			return nil, err
+		}
+		if n*int64(t.Type.Size()) != int64(len(t.Data)) {
+			return nil, fmt.Errorf("input %q has %d elements, its shape %s takes %d",
+				t.Name, len(t.Data)/t.Type.Size(), describeShape(t.Shape), n)
 		}
 		call.Inputs[at] = t
 	}
@@ -206,30 +213,35 @@ func (m *Model) input(name string) int {
 	return -1
 }
 
-// check compares one input with what the model takes.
-func check(info tensor.Info, t tensor.Tensor) error {
-	if t.Type != info.Type {
-		return fmt.Errorf("input %q is %s; the model takes %s", t.Name, t.Type, describe(info))
+func (m *Model) noInput(name string) error {
+	return fmt.Errorf("the model has no input %.100q; it takes %s", name, describeAll(m.Inputs))
+}
+
+// checkShape compares an input's type and shape with what the model takes, and
+// returns how many elements it has to have. It needs none of the elements, so
+// that what is refused for its shape gets no memory.
+func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (elements int64, err error) {
+	if kind != info.Type {
+		return 0, fmt.Errorf("input %q is %s; the model takes %s", info.Name, kind, describe(info))
 	}
-	fits := len(t.Shape) == len(info.Shape)
-	for i := 1; fits && i < len(t.Shape); i++ {
-		fits = info.Shape[i] < 0 || info.Shape[i] == t.Shape[i]
+	fits := len(shape) == len(info.Shape)
+	for i := 1; fits && i < len(shape); i++ {
+		fits = info.Shape[i] < 0 || info.Shape[i] == shape[i]
 	}
 	if !fits {
-		return fmt.Errorf("input %q has the shape %s; the model takes %s", t.Name, describeShape(t.Shape), describe(info))
+		return 0, fmt.Errorf("input %q has the shape %s; the model takes %s", info.Name, describeShape(shape), describe(info))
 	}
-	n, err := tensor.Elements(t.Shape)
+	elements, err = tensor.Elements(shape)
 	if err != nil {
-		return fmt.Errorf("input %q: %w", t.Name, err)
+		return 0, fmt.Errorf("input %q: %w", info.Name, err)
 	}
-	if n == 0 {
-		return fmt.Errorf("input %q is empty: its shape is %s", t.Name, describeShape(t.Shape))
+	if elements == 0 {
+		return 0, fmt.Errorf("input %q is empty: its shape is %s", info.Name, describeShape(shape))
 	}
-	if n*int64(t.Type.Size()) != int64(len(t.Data)) {
-		return fmt.Errorf("input %q has %d elements, its shape %s takes %d",
-			t.Name, len(t.Data)/t.Type.Size(), describeShape(t.Shape), n)
+	if m.MaxRows > 0 && shape[0] > int64(m.MaxRows) {
+		return 0, fmt.Errorf("input %q has %d rows; at most %d in one request", info.Name, shape[0], m.MaxRows)
 	}
-	return nil
+	return elements, nil
 }
 
 // describe prints an input as people write it: image FP32 [-1,1,28,28].

@@ -134,6 +134,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			{"name":"mask","shape":[1],"datatype":"BOOL","data":[true]}]}`), 400, `"mask" has 1 rows, input "ids" has 2`},
 		"unknown output": {one, post(infer, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}],"outputs":[{"name":"q"}]}`), 400,
 			`no output "q"; it gives y FP32 [-1,2]`},
+		"output twice": {one, post(infer, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}],"outputs":[{"name":"y"},{"name":"y"}]}`), 400,
+			`output "y" is asked for twice`},
 		"classification": {one, post(infer, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}],
 			"outputs":[{"name":"y","parameters":{"classification":3}}]}`), 400, "classification extension"},
 		"shared memory": {one, post(infer, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","parameters":{"shared_memory_region":"r"}}]}`), 400,

@@ -110,6 +110,9 @@ func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values
 	var rows int64
 	err := r.Array(func() error {
 		rows++
+		if err := m.checkRows(rows); err != nil {
+			return err
+		}
 		if r.Peek() != '{' {
 			return m.readOnly(r, columns, 1)
 		}
@@ -153,7 +156,7 @@ func (m *Model) readNamed(r *tensorjson.Reader, columns []*tensorjson.Values, de
 	err := r.Object(func(name string) error {
 		at := m.input(name)
 		if at < 0 {
-			return fmt.Errorf("the model has no input %q; it takes %s", name, describeAll(m.Inputs))
+			return m.noInput(name)
 		}
 		if seen[at] {
 			return fmt.Errorf("input %q is given twice", name)
@@ -176,77 +179,60 @@ func (m *Model) readNamed(r *tensorjson.Reader, columns []*tensorjson.Values, de
 }
 
 func (m *Model) readInto(r *tensorjson.Reader, columns []*tensorjson.Values, at, depth int) error {
-	if columns[at] == nil {
-		columns[at] = tensorjson.NewValues(m.Inputs[at].Type)
+	v := columns[at]
+	if v == nil {
+		v = tensorjson.NewValues(m.Inputs[at].Type)
+		v.Limit = m.mostElements(m.Inputs[at])
+		columns[at] = v
 	}
-	if err := columns[at].Read(r, depth); err != nil {
+	var err error
+	if depth == 0 {
+		err = m.readRows(r, v)
+	} else {
+		err = v.Read(r, depth)
+	}
+	if err != nil {
 		return fmt.Errorf("input %q: %w; the model takes %s", m.Inputs[at].Name, err, describe(m.Inputs[at]))
 	}
 	return nil
 }
 
-// encodeRows writes {"predictions": [one per row]}.
-func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
-	body := append(make([]byte, 0, sizeOf(outputs)), `{"predictions":[`...)
-	var err error
-	rows := outputs[0].Shape[0]
-	for row := range rows {
-		if row > 0 {
-			body = append(body, ',')
-		}
-		if len(outputs) > 1 {
-			body = append(body, '{')
-		}
-		for i, t := range outputs {
-			if len(outputs) > 1 {
-				if i > 0 {
-					body = append(body, ',')
-				}
-				body = append(appendString(body, t.Name), ':')
-			}
-			size := int64(len(t.Data)) / rows
-			one := tensor.Tensor{Type: t.Type, Shape: t.Shape[1:], Data: t.Data[row*size : (row+1)*size]}
-			if body, err = tensorjson.AppendNested(body, one); err != nil {
-				return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
-			}
-		}
-		if len(outputs) > 1 {
-			body = append(body, '}')
-		}
+// readRows reads a whole input and stops at the first row too many.
+func (m *Model) readRows(r *tensorjson.Reader, v *tensorjson.Values) error {
+	if r.Peek() != '[' {
+		return v.Read(r, 0)
 	}
-	return answer(http.StatusOK, append(body, "]}"...)), nil
+	var rows int64
+	err := r.Array(func() error {
+		rows++
+		if err := m.checkRows(rows); err != nil {
+			return err
+		}
+		return v.Read(r, 1)
+	})
+	if err != nil {
+		return err
+	}
+	return v.Length(0, rows)
 }
 
-// encodeColumns writes {"outputs": the tensor, or an object of them}.
-func encodeColumns(outputs []tensor.Tensor) (frame.Response, error) {
-	body := append(make([]byte, 0, sizeOf(outputs)), `{"outputs":`...)
-	if len(outputs) > 1 {
-		body = append(body, '{')
+// checkRows refuses the first row that is too many, without a look at how many
+// there are.
+func (m *Model) checkRows(rows int64) error {
+	if m.MaxRows > 0 && rows > int64(m.MaxRows) {
+		return fmt.Errorf("too many rows; at most %d in one request", m.MaxRows)
 	}
-	var err error
-	for i, t := range outputs {
-		if len(outputs) > 1 {
-			if i > 0 {
-				body = append(body, ',')
-			}
-			body = append(appendString(body, t.Name), ':')
-		}
-		if body, err = tensorjson.AppendNested(body, t); err != nil {
-			return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
-		}
-	}
-	if len(outputs) > 1 {
-		body = append(body, '}')
-	}
-	return answer(http.StatusOK, append(body, '}')), nil
+	return nil
 }
 
-func sizeOf(outputs []tensor.Tensor) int {
-	n := 32
-	for _, t := range outputs {
-		n += len(t.Name) + len(t.Data)/t.Type.Size()*13 + int(t.Shape[0])*8
+// mostElements is how many elements of an input a request may have, 0 where
+// the model leaves that open.
+func (m *Model) mostElements(info tensor.Info) int64 {
+	n, err := tensor.Elements(info.Shape[1:])
+	if err != nil {
+		return 0
 	}
-	return n
+	return n * int64(m.MaxRows)
 }
 
 // modelStatus answers GET /v1/models/NAME.

@@ -123,33 +123,44 @@ func (r *Reader) Array(element func() error) error {
 }
 
 func (r *Reader) string() (string, error) {
-	if r.Peek() != '"' {
-		return "", r.fail("a string")
+	quoted, plain, err := r.quoted()
+	if err != nil {
+		return "", err
 	}
-	start, plain := r.at, true
+	if plain {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	var s string
+	if err := json.Unmarshal(quoted, &s); err != nil {
+		return "", fmt.Errorf("%w: %w", errSyntax, err)
+	}
+	return s, nil
+}
+
+// quoted consumes a string and returns its text with the quotes. One that is
+// plain stands for itself; another may still turn out to be wrong.
+func (r *Reader) quoted() (text []byte, plain bool, err error) {
+	if r.Peek() != '"' {
+		return nil, false, r.fail("a string")
+	}
+	start := r.at
+	plain = true
 	for r.at++; r.at < len(r.data); r.at++ {
 		switch c := r.data[r.at]; {
 		case c == '"':
 			r.at++
-			if plain {
-				return string(r.data[start+1 : r.at-1]), nil
-			}
-			var s string
-			if err := json.Unmarshal(r.data[start:r.at], &s); err != nil {
-				return "", fmt.Errorf("%w: %w", errSyntax, err)
-			}
-			return s, nil
+			return r.data[start:r.at], plain, nil
 		case c == '\\':
 			plain = false
 			r.at++
 		case c < ' ':
-			return "", r.fail("a character")
+			return nil, false, r.fail("a character")
 		case c >= 0x80:
 			plain = false
 		}
 	}
 	r.at = len(r.data)
-	return "", r.fail("the end of a string")
+	return nil, false, r.fail("the end of a string")
 }
 
 // number returns the digits of a number. The string aliases the document.
@@ -207,7 +218,10 @@ func (r *Reader) Skip() error {
 	case c == '[':
 		return r.Array(r.Skip)
 	case c == '"':
-		_, err := r.string()
+		text, plain, err := r.quoted()
+		if err == nil && !plain && !json.Valid(text) {
+			err = errSyntax
+		}
 		return err
 	case c == '-' || c-'0' <= 9:
 		_, err := r.number()
@@ -228,11 +242,18 @@ func (r *Reader) Raw() ([]byte, error) {
 	return r.data[start:r.at], nil
 }
 
+// maxInto is how many bytes a value that Into decodes may have. What it decodes
+// may take many times as much memory.
+const maxInto = 64 << 10
+
 // Into decodes the next value, a small one, into what v points at.
 func (r *Reader) Into(what string, v any) error {
 	text, err := r.Raw()
 	if err != nil {
 		return err
+	}
+	if len(text) > maxInto {
+		return fmt.Errorf("%s takes %d bytes; at most %d are taken", what, len(text), maxInto)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -100,6 +100,34 @@ func TestValuesFindTheShape(t *testing.T) {
 	}
 }
 
+// TestValuesStopAtTheLimit: what follows the first element too many is not
+// even read.
+func TestValuesStopAtTheLimit(t *testing.T) {
+	for document, wrong := range map[string]string{`[[1,2],[3,4]]`: "", `[[1,2],[3,4],[5 no JSON`: "more than 4 elements"} {
+		v := NewValues(tensor.Int64)
+		v.Limit = 4
+		v.Reserve(4, len(document))
+		switch err := v.Read(&Reader{data: []byte(document)}, 0); {
+		case wrong == "" && err != nil, wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)):
+			t.Errorf("%s: got %v, want %q", document, err, wrong)
+		case cap(v.Data) != 32:
+			t.Errorf("%s: room for %d bytes, want 32", document, cap(v.Data))
+		}
+	}
+	v := NewValues(tensor.Int64)
+	if v.Reserve(1000, 1000); v.Data != nil {
+		t.Errorf("%d bytes for 1000 elements in a text that cannot hold them", cap(v.Data))
+	}
+}
+
+func TestIntoTakesSmallValuesOnly(t *testing.T) {
+	var list []struct{ Name string }
+	err := NewReader([]byte("["+strings.Repeat("{},", maxInto/3)+"{}]")).Into("outputs", &list)
+	if err == nil || !strings.Contains(err.Error(), "outputs takes 65539 bytes; at most 65536 are taken") || list != nil {
+		t.Errorf("got %v and %d elements", err, len(list))
+	}
+}
+
 // TestElementsSurviveBothWays writes elements as JSON and reads them back.
 func TestElementsSurviveBothWays(t *testing.T) {
 	for kind, data := range map[tensor.Type][]byte{

@@ -16,11 +16,17 @@ type Values struct {
 	// Type is the type of the elements, Data their bytes.
 	Type tensor.Type
 	Data []byte
+	// Limit is the most elements that are taken, 0 for any number. Reading
+	// stops at the first that is too many, so a long body gets no more memory
+	// than the model has a use for.
+	Limit int64
 	// Shape[d] is the length of the arrays at depth d, -1 before the first of
 	// them ended.
 	Shape []int64
 	// leaf is the depth at which the elements stand, -1 before the first.
 	leaf int
+	// taken counts the elements.
+	taken int64
 }
 
 // NewValues returns an empty collection of elements of one type.
@@ -28,11 +34,12 @@ func NewValues(kind tensor.Type) *Values { return &Values{Type: kind, leaf: -1} 
 
 var errRagged = errors.New("the arrays are not of one length and depth")
 
-// Reserve makes room for so many elements.
-func (v *Values) Reserve(elements int64, most int) {
-	// A number takes two bytes of the body at least, so a shape that claims
-	// more than the body holds gets no memory for it.
-	if elements > 0 && elements <= int64(most) {
+// Reserve makes room for so many elements, which come in a text of the given
+// length.
+func (v *Values) Reserve(elements int64, length int) {
+	// An element and its comma take two bytes at least, so a shape that claims
+	// more than the text holds gets no memory for it.
+	if elements > 0 && elements <= int64(length)/2+1 {
 		v.Data = make([]byte, 0, int(elements)*v.Type.Size())
 	}
 }
@@ -80,6 +87,9 @@ func (v *Values) Length(depth int, n int64) error {
 
 // element consumes one number, or true or false where they are expected.
 func (v *Values) element(r *Reader) error {
+	if v.taken++; v.Limit > 0 && v.taken > v.Limit {
+		return fmt.Errorf("it has more than %d elements", v.Limit)
+	}
 	if v.Type == tensor.Bool {
 		return v.boolean(r)
 	}
