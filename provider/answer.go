@@ -88,7 +88,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64, what string, 
 		return tooLarge(limit)
 	}
 	if err != nil {
-		return refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
+		return unreadable(err)
 	}
 	if len(text) == 0 {
 		return refuse(http.StatusBadRequest, "the request body is empty; it must be %s as JSON", what)

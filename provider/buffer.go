@@ -37,6 +37,17 @@ func newBuffer(n int) *buffer {
 	return b
 }
 
+// grow returns a buffer of n bytes that begins with b's first used ones, in the
+// place of b.
+func (b *buffer) grow(used, n int) *buffer {
+	larger := newBuffer(n)
+	if b != nil {
+		copy(larger.bytes, b.bytes[:used])
+		b.free()
+	}
+	return larger
+}
+
 // free gives the buffer back; nothing may refer to its bytes any more.
 func (b *buffer) free() {
 	if b != nil && b.class != unpooled {

@@ -1,8 +1,6 @@
 package provider
 
 import (
-	"errors"
-	"io"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -35,16 +33,30 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 		writeError(w, err)
 		return
 	}
-	if !s.inFlight.enter() {
+	if s.inFlight.closed.Load() {
 		writeError(w, errDraining)
 		return
 	}
-	defer s.inFlight.leave()
+	req, held, err := s.receive(w, r, path)
+	defer s.held.give(held.charge)
+	// Only now, so that shutting down need not wait for a client that sends
+	// slowly.
+	if err == nil {
+		if s.inFlight.enter() {
+			defer s.inFlight.leave()
+		} else {
+			err = errDraining
+		}
+	}
 	d.metrics.Begin()
 	code := http.StatusInternalServerError
 	// Deferred, so that a panic below is counted as well.
 	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
-	code = s.forward(w, r, d, path)
+	if err != nil {
+		code = writeError(w, err)
+		return
+	}
+	code = s.forward(w, r, d, req, held)
 }
 
 // splitFunctionPath takes "/function/NAME/rest" apart into NAME and "/rest",
@@ -76,24 +88,31 @@ func absent(a address) error {
 	return refuse(http.StatusNotFound, "there is no function %q in namespace %q", clip(a.name), clip(a.namespace))
 }
 
-// forward hands one request to the function's dispatcher and returns the
-// status code that was answered.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string) int {
+// receive makes a member of a batch of the client's request, with its whole
+// body.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, body, error) {
 	if !methods[r.Method] {
-		return writeError(w, refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", clip(r.Method)))
+		return nil, body{}, refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", clip(r.Method))
 	}
 	req := &frame.Request{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header}
 	if err := prepareHeader(req, r); err != nil {
-		return writeError(w, err)
+		return nil, body{}, err
 	}
-	body, err := readBody(r, s.maxBody)
+	held, err := s.readBody(w, r)
 	if err != nil {
+		// What is left of the body would be taken for the next request.
 		w.Header()["Connection"] = []string{"close"}
-		return writeError(w, err)
+		return nil, body{}, err
 	}
-	if body != nil {
-		req.Body = body.bytes
+	if held.buffer != nil {
+		req.Body = held.bytes
 	}
+	return req, held, nil
+}
+
+// forward hands one request to the function's dispatcher and returns the
+// status code that was answered.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held body) int {
 	callID := r.Header[callIDHeader]
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
@@ -104,7 +123,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, pa
 		return code
 	}
 	code := writeResponse(w, resp, callID)
-	body.free()
+	held.free()
 	return code
 }
 
@@ -148,42 +167,6 @@ func dropHopByHop(h http.Header) {
 	for _, name := range hopByHop {
 		delete(h, name)
 	}
-}
-
-// readBody reads a request's whole body, of at most limit bytes; nil if it has
-// none.
-func readBody(r *http.Request, limit int64) (*buffer, error) {
-	switch n := r.ContentLength; {
-	case n == 0:
-		return nil, nil
-	case n > limit:
-		return nil, tooLarge(limit)
-	case n > 0:
-		b := newBuffer(int(n))
-		if _, err := io.ReadFull(r.Body, b.bytes); err != nil {
-			return nil, unreadable(err)
-		}
-		return b, nil
-	}
-	bytes, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	if int64(len(bytes)) > limit {
-		return nil, tooLarge(limit)
-	}
-	return &buffer{bytes: bytes}, nil
-}
-
-func tooLarge(limit int64) error {
-	return refuse(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
-}
-
-func unreadable(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("it ended early")
-	}
-	return refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
 }
 
 // writeResponse sends a member's answer and returns its status code.

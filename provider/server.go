@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,6 +30,12 @@ const (
 	maxSystemBody  = 1 << 20
 )
 
+// DefaultMaxHeld and DefaultBodyTimeout are what Options say of themselves.
+const (
+	DefaultMaxHeld     = 1 << 30
+	DefaultBodyTimeout = 30 * time.Second
+)
+
 // Options are what a Server works with.
 type Options struct {
 	// Store, Controller and Metrics are required.
@@ -43,6 +50,13 @@ type Options struct {
 	// MaxBody is the largest body of an invocation in bytes, DefaultMaxBody
 	// if 0.
 	MaxBody int64
+	// MaxHeld is how many bytes the bodies of all invocations that have not
+	// been answered may take together, DefaultMaxHeld if 0 and at least
+	// MaxBody; what comes beyond it gets 503.
+	MaxHeld int64
+	// BodyTimeout is how long a client may take to send a request's body,
+	// DefaultBodyTimeout if 0; then it gets 408.
+	BodyTimeout time.Duration
 	// Version is what /system/info tells.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
@@ -58,6 +72,7 @@ type Server struct {
 	metrics     *metrics.Metrics
 	credentials *auth.BasicAuthCredentials
 	maxBody     int64
+	bodyTimeout time.Duration
 	version     types.VersionInfo
 	now         func() time.Time
 	log         zerolog.Logger
@@ -66,6 +81,7 @@ type Server struct {
 
 	system, open *mux.Router
 	inFlight     gate
+	held         budget
 
 	// functions is what is deployed, by full name and, in the default
 	// namespace, by bare name. The map never changes; change puts another in
@@ -87,13 +103,14 @@ type deployed struct {
 func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
-		maxBody: o.MaxBody, version: o.Version, now: o.Now, log: o.Logger,
+		maxBody: o.MaxBody, bodyTimeout: cmp.Or(o.BodyTimeout, DefaultBodyTimeout), version: o.Version, now: o.Now, log: o.Logger,
 		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   gate{empty: make(chan struct{})},
 	}
 	if s.maxBody <= 0 {
 		s.maxBody = DefaultMaxBody
 	}
+	s.held.limit = max(cmp.Or(o.MaxHeld, DefaultMaxHeld), s.maxBody+1)
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -247,39 +264,4 @@ func (s *Server) find(a address) (*deployed, error) {
 		return d, nil
 	}
 	return nil, absent(a)
-}
-
-// keyedMutex is a lock for each key that is in use.
-type keyedMutex struct {
-	mu    sync.Mutex
-	locks map[string]*countedMutex
-}
-
-type countedMutex struct {
-	sync.Mutex
-	users int
-}
-
-// lock takes the key's lock and returns what lets it go.
-func (k *keyedMutex) lock(key string) (unlock func()) {
-	k.mu.Lock()
-	l, ok := k.locks[key]
-	if !ok {
-		l = &countedMutex{}
-		if k.locks == nil {
-			k.locks = map[string]*countedMutex{}
-		}
-		k.locks[key] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(k.locks, key)
-		}
-	}
 }

@@ -59,7 +59,14 @@ func (s *Server) readChange(w http.ResponseWriter, r *http.Request, what string,
 	if s.inFlight.closed.Load() {
 		return errDraining
 	}
-	return readJSON(w, r, maxSystemBody, what, value)
+	s.limitReading(w)
+	if err := readJSON(w, r, maxSystemBody, what, value); err != nil {
+		// What is left of the body is not waited for.
+		w.Header().Set("Connection", "close")
+		return err
+	}
+	unlimitReading(w)
+	return nil
 }
 
 // revise makes the next revision of a function; before is nil for a new one.

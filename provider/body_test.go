@@ -1,0 +1,204 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+// chunked is a request whose body's length is not known, as the stock gateway
+// sends all.
+func chunked(body io.Reader) *http.Request {
+	r := httptest.NewRequest("POST", "/function/mnist", io.NopCloser(body))
+	r.ContentLength = -1
+	return r
+}
+
+// send sends a request through the handler.
+func (r *rig) send(request *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r.Handler().ServeHTTP(w, request)
+	return w
+}
+
+func TestBodiesOfEveryLength(t *testing.T) {
+	r := invoker(t, echo, nil)
+	text := make([]byte, 1<<21)
+	for i := range text {
+		text[i] = byte(i*31 + i>>8)
+	}
+	for _, n := range []int{0, 1, 100, 1023, 1024, 4096, 4097, firstChunk - 1, firstChunk, firstChunk + 1, onTrust, onTrust + 1,
+		trustFactor*onTrust - 1, trustFactor * onTrust, trustFactor*onTrust + 1, 1 << 21} {
+		for name, from := range map[string]func(io.Reader) io.Reader{
+			"whole": func(r io.Reader) io.Reader { return r }, "halves": iotest.HalfReader, "end with data": iotest.DataErrReader,
+		} {
+			request := chunked(from(bytes.NewReader(text[:n])))
+			for range 2 {
+				if w := r.send(request); w.Code != 200 || !bytes.Equal(w.Body.Bytes(), text[:n]) {
+					t.Errorf("%d bytes, %s, length %d: %d, %d bytes came back", n, name, request.ContentLength, w.Code, w.Body.Len())
+				}
+				request = chunked(from(bytes.NewReader(text[:n])))
+				request.ContentLength = int64(n)
+			}
+		}
+	}
+	if held := r.held.held.Load(); held != 0 {
+		t.Errorf("%d bytes are still counted as held", held)
+	}
+}
+
+// A small body must not wait in a large buffer.
+func TestSmallChunkedBodiesTakeLittle(t *testing.T) {
+	var held int64
+	var r *rig
+	r = invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+		held = r.held.held.Load()
+		return echo(ctx, req)
+	}, nil)
+	for size, most := range map[int]int64{100: 100, 4000: 4000, 5000: firstChunk} {
+		if r.send(chunked(strings.NewReader(strings.Repeat("x", size)))); held != most {
+			t.Errorf("a body of %d bytes counts for %d, want %d", size, held, most)
+		}
+	}
+}
+
+// What is held is bounded in bytes, over all functions; and whatever becomes of
+// a request, its bytes are given back.
+func TestHeldBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan error)
+		r := invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+			if err := <-release; err != nil {
+				return nil, err
+			}
+			return echo(ctx, req)
+		}, func(o *Options) { o.MaxBody, o.MaxHeld = 800, 1000 })
+		body := strings.Repeat("x", 600)
+		for _, outcome := range []error{nil, errors.New("lost")} {
+			answered := make(chan int)
+			go func() { answered <- r.do("POST", "/function/mnist.team-a", body).Code }()
+			synctest.Wait()
+			for _, w := range []*httptest.ResponseRecorder{r.do("POST", "/function/mnist", body), r.send(chunked(strings.NewReader(body)))} {
+				wantSentence(t, w, 503, "memory")
+				if w.Header().Get("Retry-After") != "1" {
+					t.Error("no Retry-After")
+				}
+			}
+			release <- outcome
+			if code := <-answered; (code == 200) != (outcome == nil) {
+				t.Errorf("the first one got %d", code)
+			}
+			if held := r.held.held.Load(); held != 0 {
+				t.Errorf("%d bytes are still counted as held", held)
+			}
+		}
+		r.do("POST", "/function/mnist", strings.Repeat("x", 801))
+		r.send(chunked(strings.NewReader(strings.Repeat("x", 801))))
+		r.send(chunked(iotest.ErrReader(errors.New("broken"))))
+		short := chunked(strings.NewReader("123"))
+		short.ContentLength = 5
+		r.send(short)
+		if held := r.held.held.Load(); held != 0 {
+			t.Errorf("%d bytes are held for requests that were refused", held)
+		}
+	})
+}
+
+// A header that promises a large body takes no memory for it.
+func TestPromisedBytesAreNotAllocated(t *testing.T) {
+	var asked []int
+	s := newRig(t, nil)
+	_, err := s.readSized(readerFunc(func(p []byte) (int, error) {
+		asked = append(asked, len(p))
+		if len(asked) > 2 {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return len(p), nil
+	}), 1<<25)
+	want := []int{onTrust, (trustFactor - 1) * onTrust, 1<<24 - trustFactor*onTrust}
+	if !errors.Is(err, io.ErrUnexpectedEOF) || fmt.Sprint(asked) != fmt.Sprint(want) {
+		t.Errorf("read into %v, %v; want %v", asked, err, want)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A client that does not send its body is not waited for: neither at shutdown
+// nor for ever.
+func TestSlowClients(t *testing.T) {
+	r := invoker(t, echo, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond })
+	server := httptest.NewServer(r.Handler())
+	defer server.Close()
+	for _, head := range []string{
+		"POST /function/mnist HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx",
+		"POST /function/mnist HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+		"POST /system/functions HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx",
+	} {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, head); err != nil {
+			t.Fatal(err)
+		}
+		if answer := readAll(t, c); !strings.HasPrefix(answer, "HTTP/1.1 408 ") || !strings.Contains(answer, "in time") {
+			t.Errorf("%q is answered %q", head, answer)
+		}
+		c.Close()
+	}
+	// The limit is the body's, not the answer's, and not the next request's.
+	slow := invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+			return echo(ctx, req)
+		}
+	}, func(o *Options) { o.BodyTimeout = 20 * time.Millisecond })
+	patient := httptest.NewServer(slow.Handler())
+	defer patient.Close()
+	for range 2 {
+		response, err := patient.Client().Post(patient.URL+"/function/mnist", "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := readAll(t, response.Body); response.StatusCode != 200 || text != "x" {
+			t.Errorf("answer %d %q", response.StatusCode, text)
+		}
+		response.Body.Close()
+	}
+}
+
+func TestShutdownDoesNotWaitForBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := invoker(t, echo, nil)
+		from, to := io.Pipe()
+		answered := make(chan *httptest.ResponseRecorder)
+		go func() { answered <- r.send(chunked(from)) }()
+		if _, err := to.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		to.Close()
+		wantSentence(t, <-answered, 503, "shutting down")
+		if held := r.held.held.Load(); held != 0 {
+			t.Errorf("%d bytes are still counted as held", held)
+		}
+	})
+}
