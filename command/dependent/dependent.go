@@ -1,0 +1,66 @@
+// Package dependent starts processes that do not outlive this one, however it
+// ends.
+package dependent
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster/local/thread"
+)
+
+// Process is a child process that has been started.
+type Process struct {
+	*exec.Cmd
+	exited chan struct{}
+	err    error
+}
+
+// Start starts c, which gets the signal when this process dies. A terminal's
+// Ctrl-C does not reach it: whoever starts it stops it. It may run on the cores
+// that the caller may.
+func Start(c *exec.Cmd, atDeath syscall.Signal) (*Process, error) {
+	// The kernel sends the signal when the thread that forked ends, and Go ends
+	// threads. So one thread forks, and is kept until the child is gone.
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: atDeath, Setpgid: true}
+	var cores unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cores); err != nil {
+		return nil, fmt.Errorf("cores of this thread: %w", err)
+	}
+	p := &Process{Cmd: c, exited: make(chan struct{})}
+	started := make(chan error)
+	go thread.Apart(func() (clean bool) {
+		err := unix.SchedSetaffinity(0, &cores)
+		if err == nil {
+			err = c.Start()
+		}
+		started <- err
+		if err == nil {
+			p.err = c.Wait()
+			close(p.exited)
+		}
+		return false
+	})
+	return p, <-started
+}
+
+// Run starts c and waits for its end, as [exec.Cmd.Run] does.
+func Run(c *exec.Cmd, atDeath syscall.Signal) error {
+	p, err := Start(c, atDeath)
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Wait waits for the process's end and returns what [exec.Cmd.Wait] did.
+func (p *Process) Wait() error {
+	<-p.exited
+	return p.err
+}
