@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/load"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -90,24 +91,20 @@ func (s *subject) target(url string) (load.Target, error) {
 
 // child is a process of this program.
 type child struct {
-	*exec.Cmd
-	exited chan struct{}
-	err    error
+	*dependent.Child
 	output strings.Builder
 }
 
-// start runs this program with other arguments; it dies with this process.
+// start runs this program with other arguments; it stops in order when this
+// process dies.
 func (o Options) start(arguments ...string) (*child, error) {
-	c := &child{Cmd: exec.Command(o.Self, arguments...), exited: make(chan struct{})}
-	c.Stdout, c.Stderr = &c.output, &c.output
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	c := &child{}
+	command := exec.Command(o.Self, arguments...)
+	command.Stdout, command.Stderr = &c.output, &c.output
+	var err error
+	if c.Child, err = dependent.Start(command, syscall.SIGTERM); err != nil {
 		return nil, fmt.Errorf("start %s: %w", arguments[0], err)
 	}
-	go func() {
-		c.err = c.Wait()
-		close(c.exited)
-	}()
 	return c, nil
 }
 
@@ -115,10 +112,10 @@ func (o Options) start(arguments ...string) (*child, error) {
 func (c *child) stop() {
 	_ = c.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-c.exited:
+	case <-c.Exited():
 	case <-time.After(20 * time.Second):
 		_ = c.Process.Kill()
-		<-c.exited
+		<-c.Exited()
 	}
 }
 
@@ -132,8 +129,8 @@ func (c *child) answers(ctx context.Context, url string) error {
 			return nil
 		}
 		select {
-		case <-c.exited:
-			return fmt.Errorf("%s exited: %w: %s", strings.Join(c.Args[1:], " "), c.err, c.output.String())
+		case <-c.Exited():
+			return fmt.Errorf("%s exited: %v: %s", strings.Join(c.Args[1:], " "), c.ProcessState, c.output.String())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not answer: %w", url, ctx.Err())
 		case <-time.After(5 * time.Millisecond):

@@ -101,8 +101,8 @@ func (d *deployed) available(ctx context.Context, name string, n uint64) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not come to %d instances: %w", name, n, ctx.Err())
-		case <-d.exited:
-			return fmt.Errorf("the provider exited: %w: %s", d.err, d.output.String())
+		case <-d.Exited():
+			return fmt.Errorf("the provider exited: %v: %s", d.ProcessState, d.output.String())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

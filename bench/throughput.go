@@ -182,8 +182,8 @@ func (c *child) answersOver(ctx context.Context, socket string) error {
 			return nil
 		}
 		select {
-		case <-c.exited:
-			return fmt.Errorf("the instance exited: %w: %s", c.err, c.output.String())
+		case <-c.Exited():
+			return fmt.Errorf("the instance exited: %v: %s", c.ProcessState, c.output.String())
 		case <-ctx.Done():
 			return fmt.Errorf("the instance does not answer: %w", ctx.Err())
 		case <-time.After(5 * time.Millisecond):

@@ -162,7 +162,7 @@ func newFrontCommand() *cobra.Command {
 		Hidden:  true,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			tuneCollector()
+			tuneCollector(0)
 			return bench.ServeFront(cmd.Context(), kind, listen, socket, address, exec)
 		},
 	}

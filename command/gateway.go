@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
@@ -27,11 +28,7 @@ const (
 )
 
 // gateway is the stock OpenFaaS gateway as a child process.
-type gateway struct {
-	process *exec.Cmd
-	exited  chan struct{}
-	err     error
-}
+type gateway struct{ *dependent.Child }
 
 // gatewayDir is where scripts/gateway.sh puts the gateway.
 func gatewayDir() (string, error) {
@@ -100,21 +97,17 @@ func startGateway(ctx context.Context, providerAddress, secrets, logFile string)
 		return nil, fmt.Errorf("gateway's log: %w", err)
 	}
 	defer log.Close()
-	g := &gateway{process: exec.Command(filepath.Join(dir, "gateway")), exited: make(chan struct{})}
-	g.process.Dir, g.process.Stdout, g.process.Stderr = dir, log, log
-	g.process.Env = append(os.Environ(),
+	c := exec.Command(filepath.Join(dir, "gateway"))
+	c.Dir, c.Stdout, c.Stderr = dir, log, log
+	c.Env = append(os.Environ(),
 		"functions_provider_url=http://"+providerAddress+"/", "direct_functions=false", "scale_from_zero=false",
 		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=true", "secret_mount_path="+secrets,
 		"function_namespace="+provider.DefaultNamespace, "read_timeout=65s", "write_timeout=65s", "upstream_timeout=60s")
-	// It must not outlive this process, however that ends.
-	g.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := g.process.Start(); err != nil {
+	child, err := dependent.Start(c, syscall.SIGKILL)
+	if err != nil {
 		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
-	go func() {
-		g.err = g.process.Wait()
-		close(g.exited)
-	}()
+	g := &gateway{child}
 	if err := g.await(ctx); err != nil {
 		g.stop()
 		return nil, fmt.Errorf("%w; its log is %s", err, logFile)
@@ -140,8 +133,8 @@ func (g *gateway) await(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the gateway does not answer: %w", ctx.Err())
-		case <-g.exited:
-			return fmt.Errorf("the gateway exited: %w", g.err)
+		case <-g.Exited():
+			return fmt.Errorf("the gateway exited: %v", g.ProcessState)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -149,14 +142,14 @@ func (g *gateway) await(ctx context.Context) error {
 
 // stop ends the gateway's process.
 func (g *gateway) stop() {
-	_ = g.process.Process.Signal(syscall.SIGTERM)
+	_ = g.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-g.exited:
+	case <-g.Exited():
 		return
 	case <-time.After(time.Second):
 		// It waits for idle connections for a long time; nothing of ours is
 		// in flight any more.
 	}
-	_ = g.process.Process.Kill()
-	<-g.exited
+	_ = g.Process.Kill()
+	<-g.Exited()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,8 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -93,7 +98,7 @@ func stampOf(dir string) (string, error) {
 
 // Check is control.Models': it reads the file and infers its graph.
 func (m *childModels) Check(ctx context.Context, file string) error {
-	_, err := m.run(ctx, "model", "show", file, "--json")
+	_, err := m.run(ctx, nil, "model", "show", file, "--json")
 	return err
 }
 
@@ -114,7 +119,7 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 			return seen.ready, nil
 		}
 	}
-	out, err := m.run(ctx, "instance", "prepare", "--model", file, "--cache", m.prepared)
+	out, err := m.run(ctx, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
 	if err != nil {
 		return "", err
 	}
@@ -125,19 +130,20 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 
 // Measure is control.Models'.
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	out, err := os.CreateTemp("", "faas-infer-profile-*.json")
+	// A file that goes with the last process that has it open.
+	fd, err := unix.MemfdCreate("profile", unix.MFD_CLOEXEC)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("file for the measured profile: %w", err)
 	}
-	out.Close()
-	defer os.Remove(out.Name())
-	if _, err := m.run(ctx, "profile", "model", file, "--json", "--out", out.Name(), "--prepared", m.prepared,
+	out := os.NewFile(uintptr(fd), "profile")
+	defer out.Close()
+	if _, err := m.run(ctx, out, "profile", "model", file, "--json", "--out", inherited, "--prepared", m.prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()); err != nil {
 		return "", nil, err
 	}
-	text, err := os.ReadFile(out.Name())
+	text, err := io.ReadAll(out)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("read the measured profile: %w", err)
 	}
 	var measured measuredModel
 	if err := json.Unmarshal(text, &measured); err != nil {
@@ -149,9 +155,12 @@ func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, un
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()
 }
 
-// run executes this program with other arguments. What it prints on standard
-// error is the error's text if it fails.
-func (m *childModels) run(ctx context.Context, arguments ...string) ([]byte, error) {
+// inherited is what a child calls the file that it was given.
+const inherited = "/proc/self/fd/3"
+
+// run executes this program with other arguments, and gives it a file unless
+// that is nil. What it prints on standard error is the error's text if it fails.
+func (m *childModels) run(ctx context.Context, file *os.File, arguments ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -159,7 +168,10 @@ func (m *childModels) run(ctx context.Context, arguments ...string) ([]byte, err
 	var out, complaint bytes.Buffer
 	c := exec.CommandContext(ctx, self, arguments...)
 	c.Stdout, c.Stderr = &out, &complaint
-	if err := c.Run(); err != nil {
+	if file != nil {
+		c.ExtraFiles = []*os.File{file}
+	}
+	if err := dependent.Run(c, syscall.SIGKILL); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -145,7 +145,7 @@ func TestProviderFlags(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
 	good := func() *providerFlags {
-		return &providerFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, logLevel: "info"}
+		return &providerFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, bodyTimeout: time.Second, logLevel: "info"}
 	}
 	f := good()
 	if err := f.complete(); err != nil {
@@ -162,6 +162,8 @@ func TestProviderFlags(t *testing.T) {
 		"--drain":                 func(f *providerFlags) { f.drain = -1 },
 		"--queue-limit":           func(f *providerFlags) { f.queueLimit = 0 },
 		"--max-body":              func(f *providerFlags) { f.maxBody = 0 },
+		"--body-timeout":          func(f *providerFlags) { f.bodyTimeout = 0 },
+		"--max-held":              func(f *providerFlags) { f.maxBody, f.maxHeld = 10, 9 },
 		"one-to-one, infless":     func(f *providerFlags) { f.policy = "best" },
 		"--bundles":               func(f *providerFlags) { f.bundles = filepath.Join(blocked, "below") },
 		"basic-auth-user":         func(f *providerFlags) { f.secrets = state },

@@ -21,7 +21,8 @@ func NewProviderCommand() *cobra.Command {
 		Long: `provider serves the OpenFaaS provider interface: point a gateway's
 functions_provider_url (with its trailing slash) at it. It keeps its functions
 over restarts. Killed and started again, it finds its running instances and takes
-them over; on SIGTERM it finishes what is in flight and stops them.`,
+them over; on SIGTERM it finishes what is in flight and stops them, on a second
+one it does so at once.`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
   faas-infer provider --bundles bundles --listen 127.0.0.1:8081
   curl http://127.0.0.1:8081/healthz`,
@@ -34,9 +35,9 @@ them over; on SIGTERM it finishes what is in flight and stops them.`,
 			s.log.Info().Str("address", s.listener.Addr().String()).Str("state", f.state).Str("bundles", f.bundles).Msg("serving")
 			select {
 			case <-cmd.Context().Done():
-				return s.stop()
+				return s.stop(func() {})
 			case err := <-s.served:
-				return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop())
+				return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop(func() {}))
 			}
 		},
 	}

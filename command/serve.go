@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
@@ -37,9 +38,9 @@ type providerFlags struct {
 	listen, state, bundles, prepared, secrets string
 	functionSecrets                           string
 	policy                                    string
-	keepAlive, coldWait, drain                time.Duration
+	keepAlive, coldWait, drain, bodyTimeout   time.Duration
 	queueLimit                                int
-	maxBody                                   int64
+	maxBody, maxHeld                          int64
 	cores                                     []int
 	noCgroups                                 bool
 	logLevel                                  string
@@ -57,6 +58,8 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long beyond its SLO a request may wait for a first instance")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "largest request body in bytes; a larger one gets 413")
+	flags.Int64Var(&f.maxHeld, "max-held", 0, "bytes that the bodies of all requests that wait may take together, more get 503 (default: a quarter of the memory, at most 1 GiB)")
+	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "how long a client may take to send a request's body; a slower one gets 408")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
@@ -97,8 +100,24 @@ func (f *providerFlags) complete() error {
 		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
 	case f.queueLimit < 1 || f.maxBody < 1:
 		return errors.New("--queue-limit and --max-body must be at least 1")
+	case f.bodyTimeout <= 0:
+		return errors.New("--body-timeout must be positive")
+	case f.maxHeld == 0:
+		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
+	case f.maxHeld < f.maxBody:
+		return fmt.Errorf("--max-held is %d, less than one request may take; it must be at least --max-body, %d", f.maxHeld, f.maxBody)
 	}
 	return batching.CheckName(f.policy)
+}
+
+// defaultMaxHeld is a quarter of the machine's memory, at most what the
+// provider's own default is, in bytes.
+func defaultMaxHeld() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return provider.DefaultMaxHeld
+	}
+	return int64(min(uint64(info.Totalram)*uint64(info.Unit)/4, provider.DefaultMaxHeld))
 }
 
 // runningProvider is a provider that serves.
@@ -116,6 +135,9 @@ type runningProvider struct {
 	stopRun    context.CancelFunc
 	ran        chan struct{}
 	served     chan error
+	// insists ends when the user insists on leaving; release ends that.
+	insists context.Context
+	release func()
 }
 
 // logger writes lines for people on a terminal and JSON elsewhere.
@@ -133,10 +155,12 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	if err := f.complete(); err != nil {
 		return nil, err
 	}
+	tuneCollector(2*f.maxHeld + ownMemory)
 	s := &runningProvider{flags: f}
+	s.insists, s.release = insistence()
 	defer func() {
 		if err != nil {
-			s.closeParts()
+			err = errors.Join(err, s.closeParts())
 		}
 	}()
 	if s.log, err = f.logger(); err != nil {
@@ -163,7 +187,7 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	}
 	s.provider = provider.New(provider.Options{
 		Store: s.store, Controller: s.controller, Metrics: s.metrics, Gatherer: s.registry, Credentials: credentials,
-		MaxBody: f.maxBody, Version: types.VersionInfo{Release: "dev", SHA: report.Commit}, Logger: s.log,
+		MaxBody: f.maxBody, MaxHeld: f.maxHeld, BodyTimeout: f.bodyTimeout, Version: types.VersionInfo{Release: "dev", SHA: report.Commit}, Logger: s.log,
 	})
 	if err := s.provider.Restore(ctx); err != nil {
 		return nil, err
@@ -174,10 +198,14 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 
 // tuneCollector makes Go's garbage collector run a fifth as often: the provider
 // keeps a few MiB, so that at thousands of requests per second it would collect
-// tens of times a second.
-func tuneCollector() {
+// tens of times a second. Bodies that wait are no such few MiB: above limit bytes
+// it runs as often as it must, 0 for no limit.
+func tuneCollector(limit int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(500)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && limit > 0 {
+		debug.SetMemoryLimit(limit)
 	}
 }
 
@@ -190,20 +218,20 @@ func (f *providerFlags) credentials() (*auth.BasicAuthCredentials, error) {
 
 func (f *providerFlags) backendOptions(log zerolog.Logger) local.Options {
 	return local.Options{
-		Dir: filepath.Join(f.state, "local"), Command: instanceCommand, Cores: f.cores, PinCPUs: true, NoCgroups: f.noCgroups, Logger: log,
+		Dir: filepath.Join(f.state, "local"), Command: f.instanceCommand, Cores: f.cores, PinCPUs: true, NoCgroups: f.noCgroups, Logger: log,
 	}
 }
 
 // instanceCommand is how the local backend starts an instance: this program's
 // own instance subcommand.
-func instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+func (f *providerFlags) instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
 	}
 	argv = []string{self, "instance", "--prepared", spec.Model, "--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
-		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--listen", "unix://" + socket}
+		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10), "--listen", "unix://" + socket}
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -259,30 +287,4 @@ func (s *runningProvider) run() {
 	}()
 	s.http = &http.Server{Handler: s.provider.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { s.served <- s.http.Serve(s.listener) }()
-}
-
-// stop drains and leaves nothing behind: no instance, no cgroup, no socket.
-func (s *runningProvider) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.flags.drain)
-	defer cancel()
-	err := s.provider.Shutdown(ctx)
-	err = errors.Join(err, s.http.Shutdown(ctx))
-	s.stopRun()
-	<-s.ran
-	err = errors.Join(err, s.controller.Close(ctx))
-	return errors.Join(err, s.closeParts())
-}
-
-func (s *runningProvider) closeParts() error {
-	var err error
-	if s.backend != nil {
-		err = s.backend.Close()
-	}
-	if s.store != nil {
-		err = errors.Join(err, s.store.Close())
-	}
-	if s.listener != nil && s.http == nil {
-		s.listener.Close()
-	}
-	return err
 }

@@ -82,12 +82,20 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	g, err := startGateway(ctx, s.listener.Addr().String(), f.secrets, filepath.Join(f.state, "gateway.log"))
+	var g *gateway
+	defer func() {
+		// The gateway carries the answers to what is in flight, so it goes after
+		// that.
+		err = errors.Join(err, s.stop(func() {
+			if g != nil {
+				g.stop()
+			}
+		}))
+	}()
+	g, err = startGateway(ctx, s.listener.Addr().String(), f.secrets, filepath.Join(f.state, "gateway.log"))
 	if err != nil {
 		return err
 	}
-	defer g.stop()
 	if err := deploy(ctx, functions, user, password); err != nil {
 		return err
 	}
@@ -102,8 +110,8 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "stopping")
 		return nil
-	case <-g.exited:
-		return fmt.Errorf("the gateway exited: %w", g.err)
+	case <-g.Exited():
+		return fmt.Errorf("the gateway exited: %v", g.ProcessState)
 	case err := <-s.served:
 		return fmt.Errorf("HTTP server: %w", err)
 	}
