@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/thread"
 )
 
-// Process is a child process that has been started.
-type Process struct {
+// Child is a child process that has been started.
+type Child struct {
 	*exec.Cmd
 	exited chan struct{}
 	err    error
@@ -22,7 +22,7 @@ type Process struct {
 // Start starts c, which gets the signal when this process dies. A terminal's
 // Ctrl-C does not reach it: whoever starts it stops it. It may run on the cores
 // that the caller may.
-func Start(c *exec.Cmd, atDeath syscall.Signal) (*Process, error) {
+func Start(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) {
 	// The kernel sends the signal when the thread that forked ends, and Go ends
 	// threads. So one thread forks, and is kept until the child is gone.
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: atDeath, Setpgid: true}
@@ -30,7 +30,7 @@ func Start(c *exec.Cmd, atDeath syscall.Signal) (*Process, error) {
 	if err := unix.SchedGetaffinity(0, &cores); err != nil {
 		return nil, fmt.Errorf("cores of this thread: %w", err)
 	}
-	p := &Process{Cmd: c, exited: make(chan struct{})}
+	p := &Child{Cmd: c, exited: make(chan struct{})}
 	started := make(chan error)
 	go thread.Apart(func() (clean bool) {
 		err := unix.SchedSetaffinity(0, &cores)
@@ -57,10 +57,10 @@ func Run(c *exec.Cmd, atDeath syscall.Signal) error {
 }
 
 // Exited is closed when the process has ended.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
+func (p *Child) Exited() <-chan struct{} { return p.exited }
 
 // Wait waits for the process's end and returns what [exec.Cmd.Wait] did.
-func (p *Process) Wait() error {
+func (p *Child) Wait() error {
 	<-p.exited
 	return p.err
 }
