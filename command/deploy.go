@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -104,11 +105,25 @@ func deploy(ctx context.Context, functions []stackFunction, user, password strin
 		if status == http.StatusNotFound {
 			_, err = client.Deploy(ctx, f.FunctionDeployment)
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("deploy %s: %w", f.Service, err)
+			return fmt.Errorf("%s was not deployed: %w", f.Service, refusal(err))
 		}
 	}
 	return nil
+}
+
+// refusal is the provider's sentence, which OpenFaaS's client quotes behind
+// words of its own.
+func refusal(err error) error {
+	if _, quoted, ok := strings.Cut(err.Error(), "message: "); ok {
+		if text, wrong := strconv.Unquote(quoted); wrong == nil && strings.TrimSpace(text) != "" {
+			return errors.New(strings.TrimSpace(text))
+		}
+	}
+	return err
 }
 
 // awaitMeasured waits until the times of all functions' models are known.

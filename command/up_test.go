@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,6 +76,18 @@ func TestReadStackFails(t *testing.T) {
 	}
 	if _, err := readStack(filepath.Join(dir, "absent.yml")); err == nil || !strings.Contains(err.Error(), "absent.yml") {
 		t.Errorf("absent: %v", err)
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for text, want := range map[string]string{
+		`unexpected status code: 400, message: "no bundle for \"x\"\n"`: `no bundle for "x"`,
+		`unexpected status code: 502, message: ""`:                      `unexpected status code: 502, message: ""`,
+		"cannot connect": "cannot connect",
+	} {
+		if got := refusal(errors.New(text)); got.Error() != want {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
 	}
 }
 
