@@ -154,6 +154,17 @@ func TestProviderFlags(t *testing.T) {
 	if want := filepath.Join(state, "faas-infer"); f.state != want || f.bundles != filepath.Join(want, "bundles") || f.prepared == "" {
 		t.Errorf("state %q, bundles %q, prepared %q", f.state, f.bundles, f.prepared)
 	}
+	f = good()
+	f.bundles, f.prepared, f.functionSecrets = "bundles", "prepared", "secrets"
+	t.Chdir(t.TempDir())
+	if err := f.complete(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{f.bundles, f.prepared, f.functionSecrets} {
+		if !filepath.IsAbs(dir) {
+			t.Errorf("%q is relative, instances have another working directory", dir)
+		}
+	}
 	blocked := filepath.Join(t.TempDir(), "file")
 	write(t, blocked, "")
 	for want, change := range map[string]func(*providerFlags){

@@ -95,6 +95,12 @@ func (f *providerFlags) complete() error {
 	if f.prepared, err = preparedDir(f.prepared); err != nil {
 		return err
 	}
+	// Instances have another working directory.
+	for _, dir := range []*string{&f.bundles, &f.prepared, &f.functionSecrets} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
+	}
 	switch {
 	case f.keepAlive < 0 || f.coldWait < 0 || f.drain < 0:
 		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
