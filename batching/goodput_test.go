@@ -150,3 +150,34 @@ func BenchmarkShared(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/15_000, "ns/request")
 }
+
+// A busy function's batches wait a fiftieth of the SLO to fill; those of one
+// that is not busy wait for nothing.
+func TestABusyFunctionFillsItsBatches(t *testing.T) {
+	const slo = 50 * time.Millisecond
+	for rate, waits := range map[float64]bool{1000: false, 6000: true} {
+		p := NewShared(Options{SLO: slo})
+		p.Up(epoch, Instance{ID: "a", Config: cluster.Config{Batch: 16}, Exec: affine(16, ms(0.5), ms(0.06))})
+		// Full batches serve 16/1.46 ms = 10,959 requests/s. The rate is learned
+		// while the instance executes something else.
+		p.Add(epoch, Request{ID: 1, Deadline: epoch.Add(slo)})
+		p.Actions(epoch)
+		now := epoch
+		for id := RequestID(2); now.Before(epoch.Add(3 * time.Second)); id++ {
+			now = now.Add(time.Duration(float64(time.Second) / rate))
+			p.Add(now, Request{ID: id, Deadline: now.Add(slo)})
+			p.Cancel(now, id)
+		}
+		p.Add(now, Request{ID: 1 << 40, Deadline: now.Add(slo)})
+		p.Done(now, "a")
+		if sent := len(p.Actions(now)) > 0; sent == waits {
+			t.Errorf("at %v requests/s: sent at once: %v", rate, sent)
+		}
+		if at, ok := p.Next(); waits && (!ok || at != now.Add(slo/50)) {
+			t.Errorf("at %v requests/s it waits until %v after, want %v", rate, at.Sub(now), slo/50)
+		}
+		if waits && len(p.Actions(now.Add(slo/50))) == 0 {
+			t.Errorf("at %v requests/s it waits for longer", rate)
+		}
+	}
+}

@@ -34,7 +34,7 @@ const DefaultShortExec = 250 * time.Microsecond
 // deadline allows only a batch so small that requests behind it would be lost,
 // the head is passed over instead (see size). A batch is held back to fill,
 // until d−t(b+1), only where the load can't be served by batches that start at
-// once (see hold).
+// once, and for a moment where the function is busy (see hold).
 type Shared struct {
 	options   Options
 	queue     queue
@@ -44,8 +44,12 @@ type Shared struct {
 	// answered sooner.
 	fastest time.Duration
 	holding time.Time
-	actions []Action
-	ids     []RequestID
+	// lingering is the head that a busy function's batch waits with, and
+	// lingerUntil how long.
+	lingering   RequestID
+	lingerUntil time.Time
+	actions     []Action
+	ids         []RequestID
 }
 
 // sharedInstance is an instance with what it is doing.

@@ -78,37 +78,61 @@ func (s *Shared) lost(start time.Time, in *sharedInstance, from, size, waiting i
 	return lost
 }
 
-// hold decides whether a batch of size should wait to fill, and until when. It
-// waits only if the measured arrival rate is more than batches that start at
-// once can serve: if no b exists for which all instances together serve the
-// rate, N·b/t(b) ≥ λ, and a request that arrives just after a batch began is
-// still in time, t(b)/N + t(b) ≤ SLO. Then the window of the head closes at
-// d−t(b+1): later, one more request would make the head late.
+// hold decides whether a batch of size should wait to fill, and until when. The
+// window of the head closes at d−t(b+1): later, one more request would make the
+// head late. Within it, two things are worth waiting for.
+//
+// The first is a load that batches which start at once cannot serve: no b exists
+// for which all instances together serve the rate, N·b/t(b) ≥ λ, while a request
+// that arrives just after a batch began is still in time, t(b)/N + t(b) ≤ SLO.
+// Full batches may serve it; these wait for the whole window.
+//
+// The second is a busy function: above half of what full batches could serve,
+// N·B/t(B), a batch waits for a fiftieth of the SLO. Every exchange costs provider
+// and instance processor time that t(b) does not contain, so larger batches serve
+// more. Below that, nothing waits.
 func (s *Shared) hold(now time.Time, in *sharedInstance, size int) (until time.Time, hold bool) {
 	if size >= in.Config.Batch || in.inFlight > 0 || size < s.queue.len() {
 		return time.Time{}, false
 	}
-	until = s.queue.at(0).Deadline.Add(-in.Exec[size]).Add(-timerSlack)
-	if !now.Before(until) {
+	window := s.queue.at(0).Deadline.Add(-in.Exec[size]).Add(-timerSlack)
+	if !now.Before(window) {
 		return time.Time{}, false
 	}
-	rate := s.arrivals.at(now)
-	n := float64(len(s.instances))
+	n, rate := float64(len(s.instances)), s.arrivals.at(now)
+	if !s.sustains(in, n, rate) {
+		b := in.largest(now, now.Add(s.options.SLO), in.Config.Batch)
+		// Beyond N·b/t(b), to wait would only add latency.
+		if b > size && n*float64(b) >= rate*in.Exec[b-1].Seconds() {
+			return window, true
+		}
+	}
+	b := in.Config.Batch
+	if 2*rate*in.Exec[b-1].Seconds() < n*float64(b) {
+		return time.Time{}, false
+	}
+	if head := s.queue.at(0).ID; s.lingering != head {
+		s.lingering, s.lingerUntil = head, now.Add(s.options.SLO/50)
+	}
+	if s.lingerUntil.Before(window) {
+		window = s.lingerUntil
+	}
+	return window, now.Before(window)
+}
+
+// sustains reports whether batches that start at once, on n instances like in,
+// serve the rate in time.
+func (s *Shared) sustains(in *sharedInstance, n, rate float64) bool {
 	for b := 1; ; b *= 2 {
 		b = min(b, in.Config.Batch)
 		t := in.Exec[b-1]
-		serves := n*float64(b) >= rate*t.Seconds()
-		if serves && t+t/time.Duration(len(s.instances)) <= s.options.SLO {
-			return time.Time{}, false
+		if n*float64(b) >= rate*t.Seconds() && t+t/time.Duration(n) <= s.options.SLO {
+			return true
 		}
 		if b == in.Config.Batch {
-			break
+			return false
 		}
 	}
-	// Even full batches that wait cannot serve a rate beyond N·B/t(B); to
-	// wait would only add latency.
-	b := in.largest(now, now.Add(s.options.SLO), in.Config.Batch)
-	return until, b > size && n*float64(b) >= rate*in.Exec[b-1].Seconds()
 }
 
 // timerSlack is kept between the end of a wait and the last possible start, for
