@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // The stock gateway's ports; it has no setting for them.
@@ -92,17 +93,22 @@ func startGateway(ctx context.Context, providerAddress, secrets, logFile string)
 	if err != nil {
 		return nil, err
 	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1" // The provider listens on all interfaces, this one too.
+	}
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("gateway's log: %w", err)
 	}
 	defer log.Close()
+	// The gateway must not cut off what the provider may still answer.
+	longest := (annotation.LongestSLO + time.Minute).String()
 	c := exec.Command(filepath.Join(dir, "gateway"))
 	c.Dir, c.Stdout, c.Stderr = dir, log, log
 	c.Env = append(os.Environ(),
-		"functions_provider_url=http://"+providerAddress+"/", "direct_functions=false", "scale_from_zero=false",
+		"functions_provider_url=http://"+net.JoinHostPort(host, port)+"/", "direct_functions=false", "scale_from_zero=false",
 		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=true", "secret_mount_path="+secrets,
-		"function_namespace="+provider.DefaultNamespace, "read_timeout=65s", "write_timeout=65s", "upstream_timeout=60s")
+		"function_namespace="+provider.DefaultNamespace, "read_timeout="+longest, "write_timeout="+longest, "upstream_timeout="+longest)
 	child, err := dependent.Start(c, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start the gateway: %w", err)

@@ -228,6 +228,10 @@ func (f *providerFlags) backendOptions(log zerolog.Logger) local.Options {
 	}
 }
 
+// rowsPerRequest is the most rows that one request may have, on every instance
+// of a function whatever its batch size.
+const rowsPerRequest = 32
+
 // instanceCommand is how the local backend starts an instance: this program's
 // own instance subcommand.
 func (f *providerFlags) instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
@@ -237,7 +241,8 @@ func (f *providerFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	}
 	argv = []string{self, "instance", "--prepared", spec.Model, "--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
-		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10), "--listen", "unix://" + socket}
+		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
+		"--max-rows", strconv.Itoa(rowsPerRequest), "--listen", "unix://" + socket}
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -251,7 +256,7 @@ func (f *providerFlags) controlOptions(s *runningProvider) control.Options {
 		Backend: s.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
 		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Secrets: functionSecrets(f.functionSecrets), Metrics: s.metrics,
 		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
-		Tick: 100 * time.Millisecond, StopGrace: 10 * time.Second, ProfileKey: engineName() + " " + report.Machine(),
+		Tick: 100 * time.Millisecond, StopGrace: 10 * time.Second, Engine: engineName(), Machine: report.Machine(),
 	}
 }
 

@@ -73,7 +73,9 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if err := makeBundles(functions, f.bundles, os.Stderr); err != nil {
 		return err
 	}
-	f.secrets = filepath.Join(f.state, "secrets")
+	if f.secrets == "" {
+		f.secrets = filepath.Join(f.state, "secrets")
+	}
 	user, password, err := basicAuth(f.secrets)
 	if err != nil {
 		return err
@@ -127,8 +129,8 @@ Provider   %s
 Metrics    %s/metrics
 Instances' logs are in %s
 
-  faas-cli login -g %s -u %s -p %s
-  faas-cli deploy -f %s -g %s
+  echo %s | faas-cli login -g %s -u %s --password-stdin
+  faas-cli deploy -f %s -g %s --read-template=false
   faas-cli list -g %s
   curl -s -u %s:%s %s/system/functions
   curl -s %s/function/%s/v2/models/%s
@@ -136,5 +138,5 @@ Instances' logs are in %s
 
 Ctrl-C stops everything.
 `, gatewayURL, gatewayURL, user, password, provider, provider, filepath.Join(f.state, "local", "logs"),
-		gatewayURL, user, password, f.stackFile, gatewayURL, gatewayURL, user, password, gatewayURL, gatewayURL, name, name, gatewayURL, name)
+		password, gatewayURL, user, f.stackFile, gatewayURL, gatewayURL, user, password, gatewayURL, gatewayURL, name, name, gatewayURL, name)
 }

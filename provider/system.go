@@ -81,7 +81,11 @@ func (s *Server) revise(before *deployed, d types.FunctionDeployment, in annotat
 	}
 	if before != nil {
 		f.CreatedAt = before.CreatedAt
-		f.Replicas = max(f.Replicas, before.Replicas)
+		// What the scale route set outlives a deployment; the minimum that the
+		// earlier one brought along does not.
+		if before.Replicas != uint64(before.Inference.MinReplicas) {
+			f.Replicas = max(f.Replicas, before.Replicas)
+		}
 	}
 	if in.MaxReplicas > 0 {
 		f.Replicas = min(f.Replicas, uint64(in.MaxReplicas))

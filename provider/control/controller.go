@@ -83,8 +83,9 @@ type Options struct {
 	// StopGrace is how long a retired instance may take to finish what it
 	// has, and then to leave.
 	StopGrace time.Duration
-	// ProfileKey adds engine and machine to a profile's key.
-	ProfileKey string
+	// Engine and Machine are what profiles must be of, as they name them; a
+	// profile of another is measured anew.
+	Engine, Machine string
 	// Dial connects to an instance; nil means net.Dialer's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }

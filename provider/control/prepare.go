@@ -105,13 +105,13 @@ func (fn *function) renew(revision uint64) {
 // key names the profile of a model's content for a function's batches. The
 // largest batch is part of it because the profile's memory is that batch's.
 func (c *Controller) key(hash string, f *provider.Function) string {
-	return fmt.Sprintf("%s %s b≤%d", hash, c.options.ProfileKey, f.Inference.MaxBatch)
+	return fmt.Sprintf("%s %s %s b≤%d", hash, c.options.Engine, c.options.Machine, f.Inference.MaxBatch)
 }
 
 // stored returns a measured profile, nil if there is none that is usable.
 func (c *Controller) stored(key string) *profiler.Profile {
 	p, err := c.options.Profiles.Profile(key)
-	if err != nil || p.Validate() != nil {
+	if err != nil || !p.Usable(c.options.Engine, c.options.Machine) {
 		return nil // It is measured again.
 	}
 	return p

@@ -50,7 +50,7 @@ func newRig(t testing.TB) *rig {
 	r.options = Options{
 		Backend: r.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles,
 		Bundles: fakeBundles{}, Secrets: fakeSecrets{}, Metrics: metrics.New(r.registry), Logger: zerolog.Nop(), Policy: batching.SharedName,
-		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, StopGrace: 5 * time.Second, ProfileKey: "engine machine", Dial: r.backend.Dial,
+		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, StopGrace: 5 * time.Second, Engine: "engine", Machine: "machine", Dial: r.backend.Dial,
 	}
 	return r
 }
