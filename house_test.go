@@ -31,7 +31,6 @@ var layers = map[string][]string{
 	"command":         {"*"},
 	"bench":           {"*"},
 	"e2e":             {"*"},
-	"deps":            {},
 	"provider":        {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "model", "report"},
 	"sim":             {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
 	"scaling":         {"profiler", "cluster"},
