@@ -16,10 +16,11 @@ func NewRootCommand() *cobra.Command {
 		Use:   "faas-infer",
 		Short: "Serve machine-learning models as OpenFaaS functions within a latency objective",
 		Long: `faas-infer is an OpenFaaS provider that serves machine-learning models as
-functions. Each function states a latency objective (SLO); faas-infer predicts
-how fast its model runs at every batch size and CPU share, starts the cheapest
-mix of instances, and batches requests so that each is answered in time.`,
-		Example: `  faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --slo 50ms`,
+functions. Each function states a latency objective (SLO); faas-infer measures how
+fast its model runs at every batch size and CPU share, starts the cheapest mix of
+instances, and batches requests so that each is answered in time.`,
+		Example: `  faas-infer up
+  faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --slo 50ms`,
 		// main prints the error; the usage would hide it.
 		SilenceErrors: true,
 		SilenceUsage:  true,
