@@ -27,29 +27,29 @@ const module = "github.com/faas-infer/faas-infer"
 // folder has its parent's row unless it has its own. Folders under the same
 // top folder may import each other unless one of them is listed in alone.
 var layers = map[string][]string{
-	".":               {"*"},
-	"command":         {"*"},
-	"bench":           {"*"},
-	"e2e":             {"*"},
-	"provider":        {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "model", "report"},
-	"sim":             {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
-	"scaling":         {"profiler", "cluster"},
-	"batching":        {"cluster"},
-	"coldstart":       {},
-	"profiler":        {"model", "gpu", "instance/tensor"},
-	"cluster":         {"gpu"},
-	"instance":        {"model"},
-	"model":           {"instance/tensor"},
-	"gpu":             {},
-	"load":            {"report", "instance/tensor"},
-	"report":          {},
-	"scripts":         {"*"},
-	"instance/frame":  {},
-	"instance/tensor": {},
+	".":              {"*"},
+	"command":        {"*"},
+	"bench":          {"*"},
+	"e2e":            {"*"},
+	"provider":       {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "model", "report"},
+	"sim":            {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
+	"scaling":        {"profiler", "cluster"},
+	"batching":       {"cluster"},
+	"coldstart":      {},
+	"profiler":       {"model", "gpu"},
+	"cluster":        {"gpu"},
+	"instance":       {"model"},
+	"model":          {},
+	"gpu":            {},
+	"load":           {"report", "model/tensor"},
+	"report":         {},
+	"scripts":        {"*"},
+	"instance/frame": {},
+	"model/tensor":   {},
 }
 
 // alone are packages that import nothing from their own top folder.
-var alone = []string{"cluster", "instance/frame", "instance/tensor"}
+var alone = []string{"cluster", "instance/frame", "model/tensor"}
 
 // pure are the packages that decide and do not act; those below them are pure
 // too, but for cluster's, which are the backends.
@@ -348,7 +348,7 @@ const ( A = 1 // A is beside.
 		{"scaling", "profiler", true}, {"scaling", "batching", false}, {"coldstart", "report", false},
 		{"provider/dispatch", "instance/frame", true}, {"provider/dispatch", "provider/annotation", true},
 		{"provider", "command", false}, {"cluster", "cluster/local", false}, {"cluster/local", "cluster", true},
-		{"model/zoo", "model", true}, {"model", "instance/tensor", true}, {"model", "instance", false},
+		{"model/zoo", "model", true}, {"load", "model/tensor", true}, {"model", "instance", false},
 		{"instance/onnxruntime", "instance", true}, {"instance/frame", "instance", false}, {".", "command", true}, {"provider", "instance", false},
 	} {
 		if got := mayImport(c.from, c.to); got != c.want {

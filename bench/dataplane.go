@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/report"
 )
 

@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // width is how many numbers a request to identity carries here.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // badBodies are requests to identity that must get 400, with a word of the

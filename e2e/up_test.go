@@ -13,8 +13,8 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // What a person does first: everything up from one stack.yml, and the whole

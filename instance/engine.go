@@ -20,7 +20,7 @@ package instance
 import (
 	"context"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Engine runs a model. The server calls Run for one batch at a time.

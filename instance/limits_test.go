@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // TestABatchOfLargestRequestsIsTaken: requests that are each within the limits

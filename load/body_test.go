@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 func TestBinaryBody(t *testing.T) {

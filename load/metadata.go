@@ -10,7 +10,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // maxMetadata bounds what Metadata reads.

@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/shape"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // MaxBatch is the largest batch that a graph is made for.

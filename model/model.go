@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // ErrNoBatch is what the error of a model that cannot be batched wraps: an

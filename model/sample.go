@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // signature is a model's inputs and outputs in the model's order.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
-	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // wantedOutput is one output that the client asked for.

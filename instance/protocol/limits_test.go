@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // atMost returns a model that takes only so many rows in one request.

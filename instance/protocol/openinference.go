@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
-	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // The single version under which the model is served.

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
-	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // encodeRows writes {"predictions": [one per row]}.

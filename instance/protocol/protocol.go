@@ -17,8 +17,8 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
-	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Model is what the protocols have to know of the model that they speak for.

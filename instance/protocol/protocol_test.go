@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // one has one input, two has two of different types and two outputs.

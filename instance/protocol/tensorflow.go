@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensor"
-	"github.com/faas-infer/faas-infer/instance/tensor/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // signatureName is the one signature that a model has.

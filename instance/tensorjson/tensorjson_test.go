@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // TestReaderTakesWhatEncodingJSONTakes covers the grammar's corners; the fuzz

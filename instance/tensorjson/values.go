@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/faas-infer/faas-infer/instance/tensor"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Values collects the elements of one input from nested JSON arrays and finds
