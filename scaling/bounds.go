@@ -83,31 +83,6 @@ func Threshold(total Range, alpha float64, reading Reading) float64 {
 	return alpha*total.Up + (1-alpha)*total.Low
 }
 
-// Case is one of the three cases of §3.2.
-type Case int
-
-// The cases.
-const (
-	// Band is case (ii): nothing is to be done.
-	Band Case = iota
-	// Over is case (i): R > R_max, instances are to be launched.
-	Over
-	// Under is case (iii): instances are to be released.
-	Under
-)
-
-// Classify says in which case of §3.2 a load of rps requests per second is.
-func Classify(rps float64, total Range, alpha float64, reading Reading) Case {
-	switch {
-	case rps > total.Up:
-		return Over
-	case rps < Threshold(total, alpha, reading):
-		return Under
-	default:
-		return Band
-	}
-}
-
 // Rates is r_i of §3.2: how many requests per second each instance gets of a
 // load of rps. In case (i) each gets r_up and the rest of the load is nobody's
 // until new instances come. In the band and below it, the load is shared in
