@@ -81,20 +81,43 @@ const (
 	Exited State = "exited"
 )
 
+// Kind tells what an instance runs.
+type Kind string
+
+// The kinds.
+const (
+	// Model: one model, answering batches. It is the zero value, as instances
+	// were recorded before there were others.
+	Model Kind = ""
+	// Process: an ordinary function's program behind a watchdog, answering
+	// HTTP requests one to one.
+	Process Kind = "process"
+)
+
 // InstanceSpec is all that a backend needs to start an instance.
 type InstanceSpec struct {
-	ID InstanceID `json:"id"`
+	ID   InstanceID `json:"id"`
+	Kind Kind       `json:"kind,omitempty"`
 	// Function is the function's full name, "name.namespace".
 	Function string `json:"function"`
 	// Revision counts the function's deployments; an update raises it, and
 	// instances of an older revision are replaced.
 	Revision uint64 `json:"revision"`
 	// Node is the name of the node that the scheduler chose.
-	Node   string `json:"node"`
+	Node string `json:"node"`
+	// Config is what the instance holds of the node. A model's instance may
+	// use that and no more; one of a process holds what its function requests,
+	// which may be nothing, and may use up to Limits.
 	Config Config `json:"config"`
-	// Bundle is the directory (local) or image (cluster) with the model.
+	// Limits bound what a process's instance uses; a dimension that is 0 has
+	// no bound but the node. A model's are its Config.
+	Limits Resources `json:"limits,omitzero"`
+	// ReadOnlyRoot: the process cannot write to its bundle's directory either.
+	ReadOnlyRoot bool `json:"readOnlyRoot,omitempty"`
+	// Bundle is the directory (local) or image (cluster) with the model or the
+	// program.
 	Bundle string `json:"bundle"`
-	// Model is the model file inside the bundle.
+	// Model is the model file inside the bundle; "" for a process.
 	Model string `json:"model"`
 	// Env is the function's environment.
 	Env map[string]string `json:"env,omitempty"`
