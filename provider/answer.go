@@ -35,6 +35,11 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
+// WriteError answers with an error's sentence, as every route of the provider
+// does, and returns the status code: an HTTPError's own, 499 if the client hung
+// up, 504 after a deadline, else 500.
+func WriteError(w http.ResponseWriter, err error) int { return writeError(w, err) }
+
 // writeError answers with an error's sentence and returns the status code.
 func writeError(w http.ResponseWriter, err error) int {
 	status := statusOf(err)

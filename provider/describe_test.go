@@ -27,10 +27,10 @@ func TestListAndDescribeEcho(t *testing.T) {
 		d.Service, d.Labels, d.Limits, d.EnvVars = "empty", &map[string]string{}, &types.FunctionResources{}, map[string]string{}
 	})
 	wantJSON(t, r.do("GET", "/system/function/a-full", "").Body.String(), `{"name":"a-full","image":"mnist:latest","namespace":"openfaas-fn",
-		"envProcess":"cat","envVars":{"k":"v"},"constraints":["node=1"],"secrets":["key"],"labels":{"l":"1"},
+		"envProcess":"cat","envVars":{"k":"v"},"constraints":["node=1"],"secrets":["key"],"labels":{"faas_function":"a-full","l":"1"},
 		"annotations":{"com.openfaas.slo.latency":"50ms"},"limits":{"memory":"128Mi","cpu":"1"},"requests":{"cpu":"100m"},
 		"readOnlyRootFilesystem":true,"replicas":2,"availableReplicas":1,"createdAt":"2026-11-21T12:00:00Z"}`)
-	empty := `{"name":"empty","image":"mnist:latest","namespace":"openfaas-fn","annotations":{"com.openfaas.slo.latency":"50ms"},
+	empty := `{"name":"empty","image":"mnist:latest","namespace":"openfaas-fn","labels":{"faas_function":"empty"},"annotations":{"com.openfaas.slo.latency":"50ms"},
 		"replicas":2,"availableReplicas":1,"createdAt":"2026-11-21T12:00:00Z"}`
 	wantJSON(t, r.do("GET", "/system/function/empty", "").Body.String(), empty)
 	r.do("POST", "/function/empty", "x")

@@ -37,6 +37,11 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 		writeError(w, errDraining)
 		return
 	}
+	identify(w.Header(), r.Header, started)
+	if d.forwarder != nil {
+		s.pass(w, r, d, path, started)
+		return
+	}
 	req, held, err := s.receive(w, r, path)
 	defer s.held.give(held.charge)
 	// Only now, so that shutting down need not wait for a client that sends
@@ -113,7 +118,6 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*
 // forward hands one request to the function's dispatcher and returns the
 // status code that was answered.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held body) int {
-	callID := r.Header[callIDHeader]
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
 		code := writeError(w, err)
@@ -122,14 +126,24 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, re
 		}
 		return code
 	}
-	code := writeResponse(w, resp, callID)
+	code := writeResponse(w, resp)
 	held.free()
 	return code
 }
 
-// callIDHeader is the gateway's name for a request; it comes back with the
-// answer.
-const callIDHeader = "X-Call-Id"
+// pass lets an ordinary function's forwarder answer one request as it streams.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
+	if !s.inFlight.enter() {
+		writeError(w, errDraining)
+		return
+	}
+	defer s.inFlight.leave()
+	d.metrics.Begin()
+	code := http.StatusInternalServerError
+	// Deferred, so that a panic below is counted as well.
+	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
+	code = d.forwarder.Forward(w, r, path)
+}
 
 var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,
 	http.MethodPatch: true, http.MethodDelete: true, http.MethodOptions: true}
@@ -170,7 +184,7 @@ func dropHopByHop(h http.Header) {
 }
 
 // writeResponse sends a member's answer and returns its status code.
-func writeResponse(w http.ResponseWriter, resp *frame.Response, callID []string) int {
+func writeResponse(w http.ResponseWriter, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
 		return writeError(w, refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
 	}
@@ -178,9 +192,6 @@ func writeResponse(w http.ResponseWriter, resp *frame.Response, callID []string)
 	h := w.Header()
 	for name, values := range resp.Header {
 		h[name] = values
-	}
-	if callID != nil && h[callIDHeader] == nil {
-		h[callIDHeader] = callID
 	}
 	if resp.Status == http.StatusNoContent || resp.Status == http.StatusNotModified {
 		w.WriteHeader(resp.Status)

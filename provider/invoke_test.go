@@ -106,13 +106,13 @@ func TestInvokeHeaders(t *testing.T) {
 			"Connection": {"X-Hop"}, "X-Hop": {"1"}, "Transfer-Encoding": {"chunked"}, "X-Two": {"1", "2"}}}, nil
 	}, nil)
 	w := r.do("POST", "/function/mnist", "x", "Connection", "close, x-mine", "X-Mine", "1", "Te", "trailers", "Upgrade", "h2c",
-		"Expect", "100-continue", "Content-Type", "text/x", "Authorization", "Bearer t", "X-Call-Id", "c1")
-	want := http.Header{"Content-Type": {"text/x"}, "Authorization": {"Bearer t"}, "X-Call-Id": {"c1"},
+		"Expect", "100-continue", "Content-Type", "text/x", "Authorization", "Bearer t", "X-Call-Id", "c1", "X-Start-Time", "7")
+	want := http.Header{"Content-Type": {"text/x"}, "Authorization": {"Bearer t"}, "X-Call-Id": {"c1"}, "X-Start-Time": {"7"},
 		"X-Forwarded-Host": {"example.com"}, "X-Forwarded-For": {"192.0.2.1:1234"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the function sees %v\nwant %v", got, want)
 	}
-	answered := http.Header{"Content-Type": {"application/json"}, "Content-Length": {"2"}, "X-Two": {"1", "2"}, "X-Call-Id": {"c1"}}
+	answered := http.Header{"Content-Type": {"application/json"}, "Content-Length": {"2"}, "X-Two": {"1", "2"}, "X-Call-Id": {"c1"}, "X-Start-Time": {"7"}}
 	if w.Code != 201 || fmt.Sprint(w.Header()) != fmt.Sprint(answered) {
 		t.Errorf("answer %d %v, want %v", w.Code, w.Header(), answered)
 	}

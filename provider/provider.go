@@ -31,6 +31,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -88,6 +89,24 @@ type Dispatcher interface {
 	// for another request. After an error the buffer is left alone. A header
 	// of the response is the caller's to change.
 	Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error)
+}
+
+// Forwarder is a Dispatcher of an ordinary function: what carries one HTTP
+// request to one instance as it is, bodies streaming both ways.
+type Forwarder interface {
+	Dispatcher
+	// Forward answers r, whose path below the function is path (escaped, it
+	// begins with "/"), and returns the status code that was answered. Errors
+	// are written like those of the provider's other routes by WriteError.
+	Forward(w http.ResponseWriter, r *http.Request, path string) (code int)
+}
+
+// PatientDispatcher is a Dispatcher whose requests may be told to wait longer
+// than the function's objective, as asynchronous ones can.
+type PatientDispatcher interface {
+	Dispatcher
+	// InvokePatiently is Invoke with patience added to the deadline.
+	InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error)
 }
 
 // Controller runs functions. Names are full names. Calls for one function never
@@ -151,19 +170,9 @@ func restored(r store.Function) (*Function, error) {
 		Name:       FullName(r.Deployment.Service, r.Deployment.Namespace),
 		Deployment: r.Deployment, Revision: r.Revision, Hash: r.Hash, Replicas: r.Replicas, CreatedAt: r.CreatedAt,
 	}
-	in, err := inference(r.Deployment)
+	in, err := annotation.Parse(r.Deployment)
 	f.Inference = in
 	return f, err
-}
-
-// inference parses a deployment and refuses an ordinary function.
-func inference(d types.FunctionDeployment) (annotation.Inference, error) {
-	in, err := annotation.Parse(d)
-	if err == nil && !in.IsInference {
-		err = &annotation.Error{Key: annotation.SLOLatency, Example: "200ms",
-			Why: "this provider serves functions with a latency objective; add the annotation with the time within which a request is to be answered"}
-	}
-	return in, err
 }
 
 // address is a function's name and namespace, taken apart.

@@ -96,7 +96,27 @@ type Server struct {
 type deployed struct {
 	*Function
 	dispatcher Dispatcher
-	metrics    *metrics.FunctionMetrics
+	// forwarder is the dispatcher of an ordinary function, else nil.
+	forwarder Forwarder
+	metrics   *metrics.FunctionMetrics
+	// labels are what the function's status shows.
+	labels *map[string]string
+}
+
+// functionLabel is what every provider of OpenFaaS adds to a function's labels:
+// its name.
+const functionLabel = "faas_function"
+
+func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
+	d := &deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name)}
+	d.forwarder, _ = dispatcher.(Forwarder)
+	labels := map[string]string{}
+	if of := f.Deployment.Labels; of != nil {
+		maps.Copy(labels, *of)
+	}
+	labels[functionLabel] = f.Deployment.Service
+	d.labels = &labels
+	return d
 }
 
 // New makes a server that knows no function yet.
@@ -204,16 +224,16 @@ func (s *Server) Restore(ctx context.Context) error {
 		return fmt.Errorf("restoring functions: %w", err)
 	}
 	for _, r := range records {
+		var dispatcher Dispatcher
 		f, err := restored(r)
-		d := &deployed{Function: f, metrics: s.metrics.Function(f.Name)}
 		if err == nil {
-			d.dispatcher, err = s.controller.Deploy(ctx, f)
+			dispatcher, err = s.controller.Deploy(ctx, f)
 		}
 		if err != nil {
 			s.log.Error().Err(err).Str("function", f.Name).Msg("a function could not be restored")
-			d.dispatcher = broken{name: f.Name, err: err}
+			dispatcher = broken{name: f.Name, err: err}
 		}
-		s.publish(d)
+		s.publish(s.deployed(f, dispatcher))
 	}
 	return nil
 }

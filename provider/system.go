@@ -31,7 +31,7 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		return err
 	}
 	d.Namespace = a.namespace
-	in, err := inference(d)
+	in, err := annotation.Parse(d)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Server) replaceFunction(ctx context.Context, before *deployed, f *Funct
 		}
 		return err
 	}
-	s.publish(&deployed{Function: f, dispatcher: dispatcher, metrics: s.metrics.Function(f.Name)})
+	s.publish(s.deployed(f, dispatcher))
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (s *Server) undeploy(ctx context.Context, before *deployed, f *Function) er
 	if err != nil {
 		return err
 	}
-	s.publish(&deployed{Function: before.Function, dispatcher: dispatcher, metrics: before.metrics})
+	s.publish(s.deployed(before.Function, dispatcher))
 	return nil
 }
 
@@ -222,14 +222,15 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkReplicas keeps a scale request within the deployment's bounds.
+// checkReplicas keeps a scale request within the deployment's bounds. Zero is
+// always allowed: the next request brings the function back.
 func checkReplicas(f *Function, n uint64) error {
 	least, most := uint64(f.Inference.MinReplicas), uint64(f.Inference.MaxReplicas)
 	if most == 0 {
 		most = annotation.MaxReplicas
 	}
-	if n < least || n > most {
-		return refuse(http.StatusBadRequest, "replicas is %d: function %s takes %d to %d (%s, %s)",
+	if n != 0 && n < least || n > most {
+		return refuse(http.StatusBadRequest, "replicas is %d: function %s takes 0 or %d to %d (%s, %s)",
 			n, f.Name, least, most, annotation.ScaleMin, annotation.ScaleMax)
 	}
 	return nil
@@ -244,18 +245,18 @@ func (s *Server) rescale(d *deployed, n uint64) error {
 	if err := s.store.PutFunction(f.record(s.now().UTC())); err != nil {
 		return fmt.Errorf("function %s was scaled, but a restart will undo it: %w", d.Name, err)
 	}
-	s.publish(&deployed{Function: &f, dispatcher: d.dispatcher, metrics: d.metrics})
+	s.publish(s.deployed(&f, d.dispatcher))
 	s.log.Info().Str("function", d.Name).Uint64("replicas", n).Msg("scaled")
 	return nil
 }
 
 // status is what a function shows of itself: the deployment as it came, with
-// empty fields left out, and what runs.
+// empty fields left out and one label added, and what runs.
 func (s *Server) status(d *deployed, usage bool) types.FunctionStatus {
 	of := d.Deployment
 	out := types.FunctionStatus{
 		Name: of.Service, Image: of.Image, Namespace: of.Namespace, EnvProcess: of.EnvProcess, EnvVars: of.EnvVars,
-		Constraints: of.Constraints, Secrets: of.Secrets, Labels: filled(of.Labels), Annotations: filled(of.Annotations),
+		Constraints: of.Constraints, Secrets: of.Secrets, Labels: d.labels, Annotations: of.Annotations,
 		Limits: given(of.Limits), Requests: given(of.Requests), ReadOnlyRootFilesystem: of.ReadOnlyRootFilesystem,
 		InvocationCount: float64(d.metrics.Answered()), CreatedAt: d.CreatedAt,
 	}
@@ -266,13 +267,6 @@ func (s *Server) status(d *deployed, usage bool) types.FunctionStatus {
 		}
 	}
 	return out
-}
-
-func filled(m *map[string]string) *map[string]string {
-	if m == nil || len(*m) == 0 {
-		return nil
-	}
-	return m
 }
 
 func given(r *types.FunctionResources) *types.FunctionResources {

@@ -42,7 +42,7 @@ func TestDeployRefusals(t *testing.T) {
 		{"{}", 400, []string{"service is not set"}},
 		{deployment(func(d *types.FunctionDeployment) { d.Service = "No/Name" }), 400, []string{`service is "No/Name"`}},
 		{deployment(func(d *types.FunctionDeployment) { d.Image = "" }), 400, []string{"image"}},
-		{deployment(func(d *types.FunctionDeployment) { d.Annotations = nil }), 400, []string{"com.openfaas.slo.latency is not set", "add the annotation", `"200ms"`}},
+		{deployment(func(d *types.FunctionDeployment) { d.Annotations = &map[string]string{annotation.InferMaxBatch: "4"} }), 400, []string{"com.openfaas.slo.latency is not set", "add the annotation", `"200ms"`}},
 		{deployment(annotated(annotation.SLOLatency, "0")), 400, []string{`com.openfaas.slo.latency is "0"`}},
 		{deployment(annotated(annotation.SLOLatency, "-5ms")), 400, []string{`com.openfaas.slo.latency is "-5ms"`}},
 		{deployment(annotated(annotation.SLOLatency, "fast")), 400, []string{`com.openfaas.slo.latency is "fast"`}},
@@ -146,8 +146,11 @@ func TestScale(t *testing.T) {
 		t.Errorf("deployed with %d replicas, want the minimum", got)
 	}
 	for body, words := range map[string]string{"": "empty", "{": "JSON", "{}": `"replicas"`, `{"replicas":-1}`: "JSON",
-		`{"replicas":"2"}`: "JSON", `{"replicas":5}`: "1 to 4", `{"replicas":0}`: "1 to 4", `{"replicas":1.5}`: "JSON"} {
+		`{"replicas":"2"}`: "JSON", `{"replicas":5}`: "0 or 1 to 4", `{"replicas":1.5}`: "JSON"} {
 		wantSentence(t, r.do("POST", "/system/scale-function/mnist", body), 400, words)
+	}
+	if w := r.do("POST", "/system/scale-function/mnist", `{"replicas":0}`); w.Code != 202 {
+		t.Errorf("scale to zero: %d %s", w.Code, w.Body)
 	}
 	if w := r.do("POST", "/system/scale-function/mnist?namespace=openfaas-fn", `{"serviceName":"mnist","replicas":3}`); w.Code != 202 {
 		t.Errorf("scale: %d %s", w.Code, w.Body)

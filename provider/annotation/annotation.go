@@ -1,6 +1,6 @@
 // Package annotation reads what a deployment says of itself: the objective
 // (com.openfaas.slo.*), how to infer (com.openfaas.infer.*), how far to scale
-// (com.openfaas.scale.min and max) and the resources. faas-cli drops every
+// (com.openfaas.scale.*) and the resources. faas-cli drops every
 // field of stack.yml that it does not know, so annotations are the only way in
 // for what OpenFaaS has no field for; labels with the same keys are taken too.
 //
@@ -11,9 +11,7 @@ package annotation
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,10 +44,33 @@ const (
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
 	// ScaleMin and ScaleMax bound the number of instances, as in the rest of
-	// OpenFaaS: whole numbers from 0 to [MaxReplicas]; by default 0 and no
-	// bound but the node.
+	// OpenFaaS: whole numbers from 0 to [MaxReplicas]. By default an inference
+	// function has 0 and no bound but the node, an ordinary one
+	// [DefaultMinReplicas] and [DefaultMaxReplicas].
 	ScaleMin = "com.openfaas.scale.min"
 	ScaleMax = "com.openfaas.scale.max"
+	// ScaleZero, "true", lets an idle function lose the instances that
+	// ScaleMin would keep; "false" keeps at least one.
+	ScaleZero = "com.openfaas.scale.zero"
+	// ScaleZeroDuration is how long a function must have been idle for
+	// ScaleZero to take effect: a Go duration above 0, at most 24h;
+	// [DefaultZeroDuration] if absent.
+	ScaleZeroDuration = "com.openfaas.scale.zero-duration"
+	// ScaleType is what an ordinary function is scaled by: "rps", requests/s,
+	// if absent, or "capacity", requests in flight.
+	ScaleType = "com.openfaas.scale.type"
+	// ScaleTarget is how much of ScaleType one instance of an ordinary function
+	// is to take: a number above 0; [DefaultTarget] if absent.
+	ScaleTarget = "com.openfaas.scale.target"
+	// ScaleTargetProportion is the part of ScaleTarget at which another
+	// instance is started: above 0, at most 1; 1 if absent.
+	ScaleTargetProportion = "com.openfaas.scale.target-proportion"
+)
+
+// The values of ScaleType.
+const (
+	TypeRPS      = "rps"
+	TypeCapacity = "capacity"
 )
 
 // The values that hold where a deployment says nothing, and the limits.
@@ -60,6 +81,13 @@ const (
 	LongestSLO        = 10 * time.Minute
 	LongestKeepAlive  = 24 * time.Hour
 	MaxReplicas       = 10000
+	// An ordinary function's, as the rest of OpenFaaS has them.
+	DefaultMinReplicas  = 1
+	DefaultMaxReplicas  = 20
+	DefaultZeroDuration = 15 * time.Minute
+	// DefaultTarget is the rate, in requests/s, above which OpenFaaS Community
+	// Edition's alert scales a function up.
+	DefaultTarget = 5.0
 	// LeastCPU is the smallest CPU limit in millicores: below it, a quota of
 	// 10 ms periods, for which times are predicted, cannot be had.
 	LeastCPU = 100
@@ -72,10 +100,14 @@ var known = map[string][]string{
 	"com.openfaas.infer.": {InferKeepAlive, InferMaxBatch, InferModel, InferPolicy},
 }
 
+// scale are the keys of scaling. Others below com.openfaas.scale. belong to
+// other providers and are left to them.
+var scale = []string{ScaleMax, ScaleMin, ScaleTarget, ScaleTargetProportion, ScaleType, ScaleZero, ScaleZeroDuration}
+
 // Inference is what a deployment asks for, checked.
 type Inference struct {
 	// IsInference tells whether the deployment gives an SLO. Without one it
-	// is an ordinary function, and of the fields only the scale bounds and
+	// is an ordinary function, and of the fields only those of scaling and the
 	// resources mean anything.
 	IsInference bool
 	// SLO is the time from a request's arrival to its answer.
@@ -95,6 +127,14 @@ type Inference struct {
 	// MinReplicas instances are kept even without load; there are never more
 	// than MaxReplicas (0: no bound but the node).
 	MinReplicas, MaxReplicas int
+	// ScaleZero: without a request for ZeroDuration, MinReplicas does not hold.
+	ScaleZero    bool
+	ZeroDuration time.Duration
+	// ScaleType is what an ordinary function is scaled by, TypeRPS or
+	// TypeCapacity, ScaleTarget how much of it one instance is to take:
+	// requests/s or requests in flight.
+	ScaleType   string
+	ScaleTarget float64
 	// Limits and Requests are the deployment's resources per instance; a
 	// dimension that it does not name is 0.
 	Limits, Requests cluster.Resources
@@ -143,7 +183,8 @@ func shorten(s string) string {
 // is an *Error, the first by the order of the fields, then of the keys. A
 // deployment without an SLO is no error here: see Inference.IsInference.
 func Parse(d types.FunctionDeployment) (Inference, error) {
-	in := Inference{Percentile: DefaultPercentile, MaxBatch: DefaultMaxBatch}
+	in := Inference{Percentile: DefaultPercentile, MaxBatch: DefaultMaxBatch,
+		ZeroDuration: DefaultZeroDuration, ScaleType: TypeRPS, ScaleTarget: DefaultTarget}
 	if err := checkFields(d); err != nil {
 		return Inference{}, err
 	}
@@ -159,9 +200,8 @@ func Parse(d types.FunctionDeployment) (Inference, error) {
 			return Inference{}, err
 		}
 	}
-	if in.MaxReplicas > 0 && in.MinReplicas > in.MaxReplicas {
-		return Inference{}, &Error{Key: ScaleMin, Value: values[ScaleMin],
-			Why: fmt.Sprintf("it must not be above %s, which is %d", ScaleMax, in.MaxReplicas)}
+	if err := in.complete(d, values); err != nil {
+		return Inference{}, err
 	}
 	return in, nil
 }
@@ -195,7 +235,7 @@ func merge(d types.FunctionDeployment) (map[string]string, error) {
 // understood tells whether a key is one that Parse reads; a key that looks as
 // if it were is an error.
 func understood(key, value string) (bool, error) {
-	if key == ScaleMin || key == ScaleMax {
+	if slices.Contains(scale, key) {
 		return true, nil
 	}
 	for prefix, keys := range known {
@@ -230,55 +270,8 @@ func (in *Inference) set(key, value string) (err error) {
 		}
 	case InferKeepAlive:
 		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")
-	case ScaleMin:
-		in.MinReplicas, err = integer(key, value, 0, MaxReplicas, "1")
-	case ScaleMax:
-		in.MaxReplicas, err = integer(key, value, 0, MaxReplicas, "4")
+	default:
+		err = in.setScale(key, value)
 	}
 	return err
-}
-
-func duration(key, value string, longest time.Duration, example string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 || d > longest {
-		return 0, &Error{Key: key, Value: value,
-			Why: "it must be a duration above 0 and at most " + whole(longest), Example: example}
-	}
-	return d, nil
-}
-
-// whole prints a duration of whole minutes or hours as people write it.
-func whole(d time.Duration) string {
-	if d%time.Hour == 0 {
-		return fmt.Sprintf("%dh", d/time.Hour)
-	}
-	return fmt.Sprintf("%dm", d/time.Minute)
-}
-
-func percentile(key, value string) (float64, error) {
-	p, ok := decimal(value)
-	if !ok || p <= 0 || p >= 100 {
-		return 0, &Error{Key: key, Value: value,
-			Why: "it must be a number above 0 and below 100", Example: "99"}
-	}
-	return p, nil
-}
-
-func integer(key, value string, least, most int, example string) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < least || n > most {
-		return 0, &Error{Key: key, Value: value,
-			Why: fmt.Sprintf("it must be a whole number from %d to %d", least, most), Example: example}
-	}
-	return n, nil
-}
-
-// modelPath refuses a path that leaves the bundle.
-func modelPath(key, value string) (string, error) {
-	clean := filepath.ToSlash(filepath.Clean(value))
-	if !filepath.IsLocal(value) || clean == "." || strings.ContainsAny(value, "\\\x00\n") {
-		return "", &Error{Key: key, Value: value,
-			Why: "it must be the path of a file inside the bundle", Example: "model.onnx"}
-	}
-	return clean, nil
 }

@@ -25,7 +25,8 @@ func TestParseDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Inference{IsInference: true, SLO: 200 * time.Millisecond, Percentile: 99, MaxBatch: 32}
+	want := Inference{IsInference: true, SLO: 200 * time.Millisecond, Percentile: 99, MaxBatch: 32,
+		ZeroDuration: 15 * time.Minute, ScaleType: TypeRPS, ScaleTarget: 5}
 	if got != want {
 		t.Errorf("Parse = %+v, want %+v", got, want)
 	}
@@ -49,8 +50,9 @@ func TestParseEverything(t *testing.T) {
 	want := Inference{
 		IsInference: true, SLO: 90 * time.Second, Percentile: 99.9, Model: "onnx/model.onnx",
 		MaxBatch: 1024, Policy: batching.InFlessName, KeepAlive: 5 * time.Minute, MinReplicas: 1, MaxReplicas: 4,
-		Limits:   cluster.Resources{CPU: 1000, Memory: 1 << 30},
-		Requests: cluster.Resources{CPU: 500, Memory: 128 << 20},
+		Limits:    cluster.Resources{CPU: 1000, Memory: 1 << 30},
+		Requests:  cluster.Resources{CPU: 500, Memory: 128 << 20},
+		ScaleZero: true, ZeroDuration: 15 * time.Minute, ScaleType: TypeRPS, ScaleTarget: 5,
 	}
 	if got != want {
 		t.Errorf("Parse = %+v, want %+v", got, want)
@@ -85,7 +87,8 @@ func TestParseRefusesValues(t *testing.T) {
 		{InferMaxBatch, "many"}, {InferMaxBatch, "1.5"}, {InferMaxBatch, long},
 		{InferPolicy, "fifo"}, {InferPolicy, ""}, {InferPolicy, "Shared"},
 		{InferKeepAlive, "0s"}, {InferKeepAlive, "-1m"}, {InferKeepAlive, "25h"}, {InferKeepAlive, "forever"},
-		{ScaleMin, "-1"}, {ScaleMin, "10001"}, {ScaleMax, "x"},
+		{ScaleMin, "-1"}, {ScaleMin, "10001"}, {ScaleMax, "x"}, {ScaleZero, "yes"}, {ScaleZeroDuration, "0s"},
+		{ScaleType, "cpu"}, {ScaleTarget, "0"}, {ScaleTarget, "-5"}, {ScaleTargetProportion, "1.1"},
 		{"com.openfaas.slo.latncy", "1s"}, {"com.openfaas.infer.", "x"}, {"com.openfaas.infer.batch", "4"},
 	} {
 		_, err := Parse(deployment(map[string]string{c.key: c.value}))
@@ -124,6 +127,8 @@ func TestParseRefusesFields(t *testing.T) {
 			d.Requests = &types.FunctionResources{CPU: "1001m"}
 		}},
 		{ScaleMin, func(d *types.FunctionDeployment) { d.Labels = &map[string]string{ScaleMin: "3", ScaleMax: "2"} }},
+		{ScaleMin, func(d *types.FunctionDeployment) { d.Labels = &map[string]string{ScaleMin: "0", ScaleZero: "false"} }},
+		{"limits.cpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{CPU: "99m"} }},
 		{SLOLatency, func(d *types.FunctionDeployment) { d.Labels = &map[string]string{SLOLatency: "300ms"} }},
 	} {
 		d := deployment(nil)

@@ -40,7 +40,7 @@ func checkFields(d types.FunctionDeployment) error {
 		return &Error{Key: "namespace", Value: d.Namespace, Why: label, Example: "openfaas-fn"}
 	}
 	if strings.TrimSpace(d.Image) == "" {
-		return &Error{Key: "image", Why: "it must name the bundle with the model", Example: "resnet-50:latest"}
+		return &Error{Key: "image", Why: "it must name the bundle with the model or program", Example: "resnet-50:latest"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvVars)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(d.EnvVars[name], "\x00") {
@@ -78,9 +78,6 @@ func (in *Inference) resources(d types.FunctionDeployment) (err error) {
 	}
 	if in.Requests, err = parseResources("requests", d.Requests); err != nil {
 		return err
-	}
-	if in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
-		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm", LeastCPU), Example: "250m"}
 	}
 	if in.Limits.CPU > 0 && in.Requests.CPU > in.Limits.CPU {
 		return &Error{Key: "requests.cpu", Value: d.Requests.CPU, Why: fmt.Sprintf("it must not be above limits.cpu, which is %q", d.Limits.CPU)}

@@ -132,8 +132,15 @@ func New(o Options) *Dispatcher {
 // errors, or ctx's if the client left first. The request and its body must not
 // be changed or used again before Invoke returns; the answer's body stays valid.
 func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame.Response, error) {
+	return d.InvokePatiently(ctx, request, 0)
+}
+
+// InvokePatiently is Invoke for a request that may be answered later than the
+// function's objective by as much as patience. Those that are in more of a
+// hurry go first.
+func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{ctx: ctx, request: request, arrived: time.Now(), signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, arrived: time.Now(), slo: patience, signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -174,7 +181,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		d.options.Recorder.AddDrop(metrics.QueueFull)
 		return nil, ErrQueueFull
 	}
-	c.slo = d.options.SLO
+	c.slo += d.options.SLO
 	c.deadline = c.arrived.Add(c.slo - travel(c.slo))
 	if c.cold = d.ready() == 0; c.cold {
 		if d.problem.refuse {

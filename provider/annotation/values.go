@@ -1,0 +1,54 @@
+package annotation
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func duration(key, value string, longest time.Duration, example string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 || d > longest {
+		return 0, &Error{Key: key, Value: value,
+			Why: "it must be a duration above 0 and at most " + whole(longest), Example: example}
+	}
+	return d, nil
+}
+
+// whole prints a duration of whole minutes or hours as people write it.
+func whole(d time.Duration) string {
+	if d%time.Hour == 0 {
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dm", d/time.Minute)
+}
+
+func percentile(key, value string) (float64, error) {
+	p, ok := decimal(value)
+	if !ok || p <= 0 || p >= 100 {
+		return 0, &Error{Key: key, Value: value,
+			Why: "it must be a number above 0 and below 100", Example: "99"}
+	}
+	return p, nil
+}
+
+func integer(key, value string, least, most int, example string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		return 0, &Error{Key: key, Value: value,
+			Why: fmt.Sprintf("it must be a whole number from %d to %d", least, most), Example: example}
+	}
+	return n, nil
+}
+
+// modelPath refuses a path that leaves the bundle.
+func modelPath(key, value string) (string, error) {
+	clean := filepath.ToSlash(filepath.Clean(value))
+	if !filepath.IsLocal(value) || clean == "." || strings.ContainsAny(value, "\\\x00\n") {
+		return "", &Error{Key: key, Value: value,
+			Why: "it must be the path of a file inside the bundle", Example: "model.onnx"}
+	}
+	return clean, nil
+}
