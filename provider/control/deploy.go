@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
@@ -70,7 +74,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.abandon = abandon
 	c.begin(func() {
 		defer abandon()
-		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, policy: policy})
+		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: versions(secrets), policy: policy})
 	})
 	c.Wake()
 	return fn.dispatcher, nil
@@ -87,6 +91,18 @@ func (c *Controller) secrets(f *provider.Function) (map[string]string, error) {
 		files[name] = file
 	}
 	return files, nil
+}
+
+// versions changes when one of the files is replaced: an instance has the values
+// that it was started with, so a deployment after that restarts it.
+func versions(secrets map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		if info, err := os.Stat(secrets[name]); err == nil {
+			fmt.Fprintf(&b, "%s %d %d\n", name, info.ModTime().UnixNano(), info.Size())
+		}
+	}
+	return b.String()
 }
 
 // check refuses a model that cannot be read or cannot meet the objective. A

@@ -34,8 +34,10 @@ type function struct {
 	// load. They, profile and candidates are of Function, and nil until its
 	// model has been measured.
 	bundle, prepared string
-	// secrets are the files of the function's secrets, by name.
+	// secrets are the files of the function's secrets, by name; values tells
+	// when one of them was replaced.
 	secrets    map[string]string
+	values     string
 	profile    *profiler.Profile
 	candidates []scaling.Candidate
 

@@ -18,6 +18,7 @@ type revision struct {
 	*provider.Function
 	bundle, file string
 	secrets      map[string]string
+	values       string
 	policy       batching.Policy
 }
 
@@ -80,10 +81,10 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
 	}
 	if fn.profile != nil && fn.prepared == prepared && slices.Equal(fn.candidates, candidates) &&
-		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) {
+		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values {
 		fn.renew(r.Revision)
 	}
-	fn.Function, fn.bundle, fn.secrets = r.Function, r.bundle, r.secrets
+	fn.Function, fn.bundle, fn.secrets, fn.values = r.Function, r.bundle, r.secrets, r.values
 	fn.prepared, fn.profile, fn.candidates = prepared, profile, candidates
 	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
 	fn.tell(time.Now())

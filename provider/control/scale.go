@@ -126,12 +126,15 @@ func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats
 		if idle := now.Sub(fn.lastActive); idle > 2*c.options.Tick {
 			c.options.Cold.Observe(now, fn.Name, idle)
 		}
-		fn.scaledToZero = false
+		fn.wake()
 		fn.arrivals = stats.Arrivals
 		busy = true
 	}
 	if busy {
 		fn.lastActive = now
+	}
+	if fn.Inference.ScaleZero && now.Sub(fn.lastActive) >= fn.Inference.ZeroDuration {
+		f.Min = 0
 	}
 	windows := c.options.Cold.Windows(now, fn.Name)
 	if own := fn.Inference.KeepAlive; own > 0 {
@@ -141,6 +144,14 @@ func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats
 	f.PreWarmAt, f.RetireAt = decision.PreWarmAt, decision.RetireAt
 	if fn.scaledToZero {
 		f.PreWarmAt, f.RetireAt = time.Time{}, now
+	}
+}
+
+// wake undoes a scaling to zero: what is kept without load is again what the
+// deployment says.
+func (fn *function) wake() {
+	if fn.scaledToZero {
+		fn.scaledToZero, fn.replicas = false, max(fn.replicas, uint64(fn.Inference.MinReplicas))
 	}
 }
 

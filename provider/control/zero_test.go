@@ -102,6 +102,32 @@ func TestScaleRoute(t *testing.T) {
 	})
 }
 
+func TestScaleToZeroLabel(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m", func(f *provider.Function) {
+			f.Inference.MinReplicas, f.Inference.ScaleZero, f.Inference.ZeroDuration = 2, true, 3*keepAlive
+			f.Replicas = 2
+		})
+		r.until("the minimum", func() bool { return r.describe("f").Ready == 2 })
+		time.Sleep(2 * keepAlive)
+		if d := r.describe("f"); d.Ready != 2 {
+			t.Errorf("before its time, %d of 2 are ready", d.Ready)
+		}
+		time.Sleep(2 * keepAlive)
+		if living := r.backend.living(); len(living) != 0 {
+			t.Errorf("idle for long, %d instances live", len(living))
+		}
+		r.answered("f", "m")
+		r.until("the minimum again", func() bool { return r.describe("f").Ready == 2 })
+		if err := r.Scale(full("f"), 0); err != nil {
+			t.Fatal(err)
+		}
+		r.until("none", func() bool { return len(r.backend.living()) == 0 })
+		r.answered("f", "m")
+		r.until("the minimum after scaling to zero", func() bool { return r.describe("f").Ready == 2 })
+	})
+}
+
 func TestScaleOfAnAbsentFunction(t *testing.T) {
 	try(t, func(r *rig) {
 		if err := r.Scale("nobody", 1); err == nil {
