@@ -39,6 +39,7 @@ instances, and batches requests so that each is answered in time.`,
 		NewUpCommand(),
 		NewProviderCommand(),
 		NewLoadCommand(),
+		NewRedirectCommand(),
 		NewBenchCommand(),
 	)
 	return root

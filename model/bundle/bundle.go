@@ -1,36 +1,32 @@
-// Package bundle is how a function's image becomes a model on one machine: a
-// plain directory with the model and a small manifest, bundle.yaml, that a
-// person can look into and write by hand:
+// Package bundle is how a function's image becomes a model or a program on one
+// machine: a plain directory with its files and a small manifest, bundle.yaml,
+// that a person can look into and write by hand:
 //
 //	name: mnist
 //	engine: onnx
 //	model: model.onnx
 //	description: Number recognition
 //
+// or, for an ordinary function,
+//
+//	name: greet
+//	process: ./handler --polite
+//	mode: http
+//	env:
+//	  GREETING: Hello
+//
 // The image "registry.example.com/team/mnist:v2" is the directory
 // registry.example.com/team/mnist/v2 under the root that the provider was given.
+// How a directory gets there is package place's.
 package bundle
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"gopkg.in/yaml.v3"
-)
-
-const (
-	// ManifestFile is the manifest's name in a bundle.
-	ManifestFile = "bundle.yaml"
-	// EngineONNX is the engine that runs ONNX models.
-	EngineONNX = "onnx"
-	// maxManifest is the most bytes of a manifest.
-	maxManifest = 1 << 20
 )
 
 // Errors that opening a bundle wraps.
@@ -41,51 +37,11 @@ var (
 	ErrNotFound = errors.New("no bundle")
 	// ErrManifest: the manifest does not say what it must.
 	ErrManifest = errors.New("invalid " + ManifestFile)
+	// ErrProgram: the bundle is a program where a model is wanted.
+	ErrProgram = errors.New("the bundle is a program")
+	// ErrModel: the bundle is a model where a program is wanted.
+	ErrModel = errors.New("the bundle is a model")
 )
-
-// Manifest is what bundle.yaml says.
-type Manifest struct {
-	// Name is for people.
-	Name string `yaml:"name"`
-	// Engine runs the model; "onnx" is the only one.
-	Engine string `yaml:"engine"`
-	// Model is the model's file, relative to the bundle.
-	Model string `yaml:"model"`
-	// Description is for people, and may be left out.
-	Description string `yaml:"description,omitempty"`
-}
-
-// Validate returns an error that names the first field that is wrong.
-func (m Manifest) Validate() error {
-	switch {
-	case m.Name == "":
-		return fmt.Errorf("%w: name is missing; give the model a name", ErrManifest)
-	case m.Engine == "":
-		return fmt.Errorf("%w: engine is missing; write `engine: %s`", ErrManifest, EngineONNX)
-	case m.Engine != EngineONNX:
-		return fmt.Errorf("%w: engine is %q; the only one known is %q", ErrManifest, m.Engine, EngineONNX)
-	case m.Model == "":
-		return fmt.Errorf("%w: model is missing; write the name of the model's file in the bundle, as `model: model.onnx`", ErrManifest)
-	case !filepath.IsLocal(m.Model):
-		return fmt.Errorf("%w: model is %q; it must be a path inside the bundle", ErrManifest, m.Model)
-	}
-	return nil
-}
-
-// ParseManifest decodes and validates a manifest. A field that it does not know
-// is an error, so that a misspelt one is not overlooked.
-func ParseManifest(b []byte) (Manifest, error) {
-	var m Manifest
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
-		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, engine, model and description", ErrManifest, err)
-	}
-	if err := m.Validate(); err != nil {
-		return Manifest{}, err
-	}
-	return m, nil
-}
 
 // Bundle is a bundle on this machine.
 type Bundle struct {
@@ -106,28 +62,106 @@ func Open(root, image string) (*Bundle, error) {
 		return nil, fmt.Errorf("open the directory of bundles: %w", err)
 	}
 	defer below.Close()
-	dir := filepath.Join(root, path)
-	f, err := below.Open(filepath.Join(path, ManifestFile))
+	inside, err := below.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w for image %q: %s has no %s; write one with `faas-infer model bundle NAME --root %s --image %s`", ErrNotFound, image, dir, ManifestFile, root, image)
+		return nil, fmt.Errorf("%w for image %q: there is no %s; write it with `faas-infer model bundle NAME --root %s --image %s`, or send it with `faas-cli publish --remote-builder`", ErrNotFound, image, filepath.Join(root, path), root, image)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the bundle of image %q: %w", image, err)
+	}
+	defer inside.Close()
+	m, err := readManifest(inside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w for image %q: %s has no %s; write one, for a program as `name: %s`, `process: ./handler`, `mode: http`, for a model as `name: %[5]s`, `engine: onnx`, `model: model.onnx`, a line each", ErrNotFound, image, filepath.Join(root, path), ManifestFile, filepath.Base(filepath.Dir(path)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("image %q: %w", image, err)
+	}
+	b := &Bundle{Dir: filepath.Join(root, path), Manifest: m}
+	if err := b.check(); err != nil {
+		return nil, fmt.Errorf("image %q: %w", image, err)
+	}
+	return b, nil
+}
+
+// OpenDir is [Open] for a bundle that has no image's name yet.
+func OpenDir(dir string) (*Bundle, error) {
+	inside, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open bundle: %w", err)
+	}
+	defer inside.Close()
+	m, err := readManifest(inside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s has no %s", ErrNotFound, dir, ManifestFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &Bundle{Dir: dir, Manifest: m}
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func readManifest(inside *os.Root) (Manifest, error) {
+	f, err := inside.Open(ManifestFile)
+	if err != nil {
+		return Manifest{}, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest))
 	if err != nil {
-		return nil, fmt.Errorf("open the bundle of image %q: %w", image, err)
+		return Manifest{}, fmt.Errorf("read %s: %w", ManifestFile, err)
 	}
-	m, err := ParseManifest(text)
-	if err != nil {
-		return nil, fmt.Errorf("image %q: %w", image, err)
+	return ParseManifest(text)
+}
+
+// check looks for the files that the manifest names.
+func (b *Bundle) check() error {
+	if !b.IsProgram() {
+		if _, err := b.File(b.Model); err != nil {
+			return fmt.Errorf("%w: model: %w", ErrManifest, err)
+		}
+		return nil
 	}
-	b := &Bundle{Dir: dir, Manifest: m}
-	if _, err := b.File(m.Model); err != nil {
-		return nil, fmt.Errorf("image %q: %w: model: %w", image, ErrManifest, err)
+	name := b.ProcessFile()
+	if name == "" {
+		return nil
 	}
-	return b, nil
+	// A link may lead to a program of the machine, as it does in Python's virtual
+	// environments.
+	info, err := os.Stat(filepath.Join(b.Dir, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: process: the bundle has no file %q", ErrManifest, name)
+	case err != nil:
+		return fmt.Errorf("%w: process: %w", ErrManifest, err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w: process: %q in the bundle is not a file", ErrManifest, name)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%w: process: %q in the bundle is not executable; make it so with chmod +x", ErrManifest, name)
+	}
+	return nil
+}
+
+// CheckModel returns an error that wraps [ErrProgram] for a program: a function
+// with a latency objective needs a model.
+func (b *Bundle) CheckModel() error {
+	if !b.IsProgram() {
+		return nil
+	}
+	return fmt.Errorf("%w, with process %q in its %s, and only a model can have a latency objective; deploy it without the annotation com.openfaas.slo.latency, as an ordinary function", ErrProgram, b.Process, ManifestFile)
+}
+
+// CheckProgram returns an error that wraps [ErrModel] for a model: an ordinary
+// function needs a program.
+func (b *Bundle) CheckProgram() error {
+	if b.IsProgram() {
+		return nil
+	}
+	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, as \"100ms\"", ErrModel, b.Model)
 }
 
 // ModelPath is the path of the manifest's model.
@@ -152,37 +186,4 @@ func (b *Bundle) File(name string) (string, error) {
 		return "", fmt.Errorf("%q in the bundle is not a file", name)
 	}
 	return filepath.Join(b.Dir, name), nil
-}
-
-// Path is the directory of an image relative to the root: registry host and
-// slashes are its parts, and the tag, "latest" if there is none, is its last.
-func Path(image string) (string, error) {
-	name, tag := image, "latest"
-	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
-		name, tag = image[:at], image[at+1:]
-	}
-	if strings.ContainsRune(image, '@') {
-		return "", fmt.Errorf("%w %q: a bundle is a directory and has no digest; name it by a tag", ErrImage, image)
-	}
-	for _, part := range append(strings.Split(name, "/"), tag) {
-		if !validPart(part) {
-			return "", fmt.Errorf("%w %q: %q is not letters, digits, '.', '_', '-' that begin with a letter, digit or '_'", ErrImage, image, part)
-		}
-	}
-	path := filepath.Join(filepath.FromSlash(name), tag)
-	if !filepath.IsLocal(path) {
-		return "", fmt.Errorf("%w %q: it leads out of the directory of bundles", ErrImage, image)
-	}
-	return path, nil
-}
-
-func validPart(part string) bool {
-	for i, r := range part {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_'
-		// A registry's host may have a port.
-		if !letter && (i == 0 || r != '.' && r != '-' && r != ':') {
-			return false
-		}
-	}
-	return part != "" && len(part) <= 255
 }

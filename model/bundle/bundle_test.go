@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -23,6 +24,13 @@ func TestPath(t *testing.T) {
 		"registry.example.com/team/mnist":    "registry.example.com/team/mnist/latest",
 		"registry.example.com:5000/mnist:v2": "registry.example.com:5000/mnist/v2",
 		"localhost:5000/mnist":               "localhost:5000/mnist/latest",
+		"docker.io/team/mnist:2":             "team/mnist/2",
+		"docker.io/library/mnist":            "mnist/latest",
+		"index.docker.io/library/mnist:v1":   "mnist/v1",
+		"docker.io/library/a/b":              "library/a/b/latest",
+		"docker.io":                          "docker.io/latest",
+		"ghcr.io/docker.io/mnist":            "ghcr.io/docker.io/mnist/latest",
+		"registry:5000/library/mnist":        "registry:5000/library/mnist/latest",
 	} {
 		if got, err := Path(image); err != nil || got != want {
 			t.Errorf("%q is %q, %v, want %q", image, got, err, want)
@@ -33,7 +41,7 @@ func TestPath(t *testing.T) {
 func TestPathRefuses(t *testing.T) {
 	for _, image := range []string{
 		"", ":", ":v1", "mnist:", "/mnist", "mnist/", "a//b", ".", "..", "../mnist", "a/../../b", "mnist:..", "mnist:../../etc",
-		".hidden", "a/.new-1", `a\b`, "a b", "a\x00b", "a\nb", "~root", "-a", "mnist@sha256:0123", "é", strings.Repeat("a", 256),
+		".hidden", "a/.new-1", `a\b`, "a b", "a\x00b", "a\nb", "~root", "-a", "docker.io/", "docker.io/library/", "docker.io//etc", "docker.io/../a", "mnist@sha256:0123", "é", strings.Repeat("a", 256),
 	} {
 		if got, err := Path(image); !errors.Is(err, ErrImage) {
 			t.Errorf("%q is taken as %q, %v", image, got, err)
@@ -72,6 +80,27 @@ func TestManifest(t *testing.T) {
 		{"name: [a]\nengine: onnx\nmodel: m.onnx\n", "line 1"},
 		{"name: a\nname: b\n", "name"},
 		{"\tnot yaml", "fields are name"},
+		{"name: a\nprocess: ./handler\n", ""},
+		{"name: a\nprocess: python3 app.py\nmode: http\nupstream_url: http://127.0.0.1:3000\nnetwork: private\nenv: {A: b, N: 1}\n", ""},
+		{"name: a\nprocess: /bin/cat\nmode: serializing\n", ""},
+		{"name: a\n", "neither a model nor a program"},
+		{"name: a\nprocess: ./handler\nengine: onnx\n", "process is for programs"},
+		{"name: a\nengine: onnx\nmodel: m\nenv: {A: b}\n", "env is for programs"},
+		{"name: a\nmode: http\n", "process is missing"},
+		{"name: a\nprocess: ' '\n", "process is missing"},
+		{"name: a\nprocess: \"a\\0\"\n", "NUL"},
+		{"name: a\nprocess: ../handler\n", `process is "../handler"`},
+		{"name: a\nprocess: bin/../../handler x\n", "process is"},
+		{"name: a\nprocess: cat\nmode: afterburn\n", `mode is "afterburn"`},
+		{"name: a\nprocess: cat\nenv: {mode: htpp}\n", `env has mode "htpp"`},
+		{"name: a\nprocess: cat\nenv: {'A=B': c}\n", `env has "A=B"`},
+		{"name: a\nprocess: cat\nenv: {'': c}\n", `env has ""`},
+		{"name: a\nprocess: cat\nenv: [A]\n", "line 3"},
+		{"name: a\nprocess: cat\nnetwork: bridge\n", `network is "bridge"`},
+		{"name: a\nprocess: cat\nupstream_url: http://127.0.0.1:1\n", "mode is streaming"},
+		{"name: a\nprocess: cat\nmode: http\nupstream_url: 127.0.0.1:3000\n", "upstream_url is"},
+		{"name: a\nprocess: cat\nmode: http\nupstream_url: ftp://x\n", "upstream_url is"},
+		{"name: a\nprocess: cat\nmode: http\nupstream_url: 'http://'\n", "upstream_url is"},
 	} {
 		_, err := ParseManifest([]byte(test.text))
 		switch {
@@ -105,7 +134,7 @@ func TestWriteAndOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if *b != *written || b.Dir != filepath.Join(root, "team/one/v1") || b.Name != "mine" || b.Engine != "onnx" || b.Description == "" {
+		if !reflect.DeepEqual(b, written) || b.Dir != filepath.Join(root, "team/one/v1") || b.Name != "mine" || b.Engine != "onnx" || b.Description == "" {
 			t.Errorf("wrote %+v, opened %+v", written, b)
 		}
 		if _, err := model.ReadFile(b.ModelPath()); err != nil {
@@ -128,6 +157,12 @@ func TestOpenErrors(t *testing.T) {
 	}
 	const manifest = "name: a\nengine: onnx\nmodel: m.onnx\n"
 	put("bad/latest/bundle.yaml", "engine: onnx\n")
+	put("plain/v1/handler", "")
+	put("gone/v1/bundle.yaml", "name: a\nprocess: ./handler\n")
+	put("dull/v1/bundle.yaml", "name: a\nprocess: ./handler\n")
+	put("dull/v1/handler", "")
+	put("dir/v1/bundle.yaml", "name: a\nprocess: bin/handler\n")
+	put("dir/v1/bin/handler/x", "")
 	put("empty/latest/bundle.yaml", manifest)
 	put("folder/latest/bundle.yaml", manifest)
 	put("folder/latest/m.onnx/x", "")
@@ -146,6 +181,10 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{"../x", ErrImage, ".."},
 		{"absent", ErrNotFound, "faas-infer model bundle"},
+		{"plain:v1", ErrNotFound, "plain/v1 has no bundle.yaml; write one, for a program as `name: plain`"},
+		{"gone:v1", ErrManifest, `no file "handler"`},
+		{"dull:v1", ErrManifest, "chmod +x"},
+		{"dir:v1", ErrManifest, "is not a file"},
 		{"bad", ErrManifest, "name is missing"},
 		{"empty", ErrManifest, `no file "m.onnx"`},
 		{"folder", ErrManifest, "is not a file"},

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
 // modelFile is the model's name in the bundles that this package writes.
@@ -19,7 +19,7 @@ const modelFile = "model.onnx"
 // Write makes the bundle of an image below root from a model, in the place of
 // the one that is there, if any. The manifest's engine and model are filled in;
 // its name and description, where empty, are the model's. Whoever opens the
-// bundle meanwhile finds the old one, the new one or, for an instant, none.
+// bundle meanwhile finds the old one or the new one.
 func Write(root, image string, manifest Manifest, m *model.Model) (*Bundle, error) {
 	manifest = manifest.describe(m)
 	return write(root, image, manifest, func(dir string) error {
@@ -64,76 +64,75 @@ func (m Manifest) describe(from *model.Model) Manifest {
 
 func write(root, image string, manifest Manifest, files func(dir string) error) (*Bundle, error) {
 	manifest.Engine, manifest.Model = EngineONNX, modelFile
-	path, err := Path(image)
-	if err != nil {
+	return WriteFiles(root, image, manifest, files)
+}
+
+// WriteFiles makes the bundle of an image below root from a manifest and what
+// files writes into a directory, in the place of the bundle that is there, if
+// any.
+func WriteFiles(root, image string, manifest Manifest, files func(dir string) error) (_ *Bundle, err error) {
+	if _, err := Path(image); err != nil {
 		return nil, err
 	}
 	if err := manifest.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkPlace(root, path); err != nil {
+	staged, err := place.New(root)
+	if err != nil {
 		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
 	}
-	b := &Bundle{Dir: filepath.Join(root, path), Manifest: manifest}
-	if err := b.place(files); err != nil {
+	defer func() { err = errors.Join(err, staged.Discard()) }()
+	if err := files(staged.Dir); err != nil {
 		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
 	}
+	if err := manifest.WriteFile(staged.Dir); err != nil {
+		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
+	}
+	return Install(root, image, staged)
+}
+
+// WriteFile writes the manifest into a bundle's directory.
+func (m Manifest) WriteFile(dir string) error {
+	text, err := yaml.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, ManifestFile), text, 0o644)
+}
+
+// Install makes a staged directory the bundle of an image below root, in the
+// place of the one that is there. Whoever opens the image finds the old one or
+// the new one. A directory that is no bundle, and a place inside another bundle
+// or where something else is, are refused.
+func Install(root, image string, staged *place.Staged) (*Bundle, error) {
+	path, err := Path(image)
+	if err != nil {
+		return nil, err
+	}
+	b, err := OpenDir(staged.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for above := filepath.Dir(path); above != "."; above = filepath.Dir(above) {
+		if _, err := os.Stat(filepath.Join(root, above, ManifestFile)); err == nil {
+			return nil, fmt.Errorf("write the bundle of image %q: %s is inside the bundle %s; choose another name", image, path, above)
+		}
+	}
+	// Instances need not be the user who made the directory.
+	if err := os.Chmod(staged.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
+	}
+	if err := staged.Live(path, replaceable); err != nil {
+		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
+	}
+	b.Dir = filepath.Join(root, path)
 	return b, nil
 }
 
-// checkPlace refuses a place inside another bundle and one that something else
-// than a bundle has taken.
-func checkPlace(root, path string) error {
-	for above := filepath.Dir(path); above != "."; above = filepath.Dir(above) {
-		if _, err := os.Stat(filepath.Join(root, above, ManifestFile)); err == nil {
-			return fmt.Errorf("%s is inside the bundle %s; choose another name", path, above)
-		}
-	}
-	dir := filepath.Join(root, path)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err != nil && len(entries) > 0 {
+// replaceable lets go of bundles only.
+func replaceable(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err != nil {
 		return fmt.Errorf("%s has other things in it and no %s; choose another name or remove it", dir, ManifestFile)
-	}
-	return nil
-}
-
-// place writes the bundle beside its directory and renames it there.
-func (b *Bundle) place(files func(dir string) error) error {
-	parent := filepath.Dir(b.Dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return err
-	}
-	fresh, err := os.MkdirTemp(parent, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(fresh)
-	if err := files(fresh); err != nil {
-		return err
-	}
-	text, err := yaml.Marshal(b.Manifest)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(fresh, ManifestFile), text, 0o644); err != nil {
-		return err
-	}
-	if err := os.Chmod(fresh, 0o755); err != nil {
-		return err
-	}
-	old := fresh + ".old"
-	if err := os.Rename(b.Dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	defer os.RemoveAll(old)
-	if err := os.Rename(fresh, b.Dir); err != nil {
-		return errors.Join(err, os.Rename(old, b.Dir))
 	}
 	return nil
 }

@@ -1,0 +1,93 @@
+package bundle
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// builtinFiles are the built-in bundles but for the program that one of them
+// runs.
+//
+//go:embed builtin
+var builtinFiles embed.FS
+
+// builtin are the images of OpenFaaS's conformance suite, which other machines
+// take from a registry, and the folders of their files.
+var builtin = map[string]string{
+	"functions/alpine:latest":   "alpine",
+	"theaxer/redirector:latest": "redirector",
+}
+
+// programFile is the name that a built-in bundle has for faas-infer itself.
+const programFile = "faas-infer"
+
+// WriteBuiltin writes those built-in bundles for whose images there is nothing
+// below root; what is there is left alone. The redirector runs program, which is
+// the path of faas-infer's own executable file, linked or copied into it.
+func WriteBuiltin(root, program string) error {
+	for _, image := range slices.Sorted(maps.Keys(builtin)) {
+		place, err := Path(image)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(filepath.Join(root, place)); !errors.Is(err, fs.ErrNotExist) {
+			if err != nil {
+				return fmt.Errorf("write built-in bundles: %w", err)
+			}
+			continue
+		}
+		if err := writeBuiltin(root, image, path.Join("builtin", builtin[image]), program); err != nil {
+			return fmt.Errorf("write built-in bundles: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeBuiltin(root, image, from, program string) error {
+	files, err := fs.Sub(builtinFiles, from)
+	if err != nil {
+		return err
+	}
+	text, err := fs.ReadFile(files, ManifestFile)
+	if err != nil {
+		return err
+	}
+	manifest, err := ParseManifest(text)
+	if err != nil {
+		return err
+	}
+	_, err = WriteFiles(root, image, manifest, func(dir string) error {
+		if err := os.CopyFS(dir, files); err != nil || manifest.ProcessFile() == "" {
+			return err
+		}
+		// What is embedded has no mode.
+		if err := os.Chmod(filepath.Join(dir, manifest.ProcessFile()), 0o755); err != nil {
+			return err
+		}
+		return linkOrCopy(filepath.Join(dir, programFile), program)
+	})
+	return err
+}
+
+// linkOrCopy makes the executable file from available under another name: as a
+// link where the file system allows, which takes no room.
+func linkOrCopy(to, from string) error {
+	from, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return err
+	}
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	if err := copyFile(to, from); err != nil {
+		return err
+	}
+	return os.Chmod(to, 0o755)
+}
