@@ -48,6 +48,15 @@ func (f *fixed) Functions(string) ([]store.Function, error) {
 	}}}, nil
 }
 
+// The one namespace is there by itself.
+
+func (f *fixed) PutNamespace(store.Namespace) error { return nil }
+func (f *fixed) DeleteNamespace(string) error       { return store.ErrAbsent }
+func (f *fixed) Namespace(string) (store.Namespace, error) {
+	return store.Namespace{}, store.ErrAbsent
+}
+func (f *fixed) Namespaces() ([]store.Namespace, error) { return nil, nil }
+
 // newFront is the provider's own HTTP handler before one instance that listens
 // on a Unix socket, with a policy.
 func newFront(ctx context.Context, policy string, slo time.Duration, in batching.Instance, socket string) (http.Handler, *dispatch.Dispatcher, error) {

@@ -84,17 +84,26 @@ func writeJSON(w http.ResponseWriter, value any) {
 	_, _ = w.Write(text)
 }
 
-// readJSON reads a request's JSON object into value; what is the object that
-// the route expects, for the error.
-func readJSON(w http.ResponseWriter, r *http.Request, limit int64, what string, value any) error {
+// readText reads a request's body of at most limit bytes. A length that is too
+// large by the header is refused before anything is asked of the client.
+func readText(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
-		return tooLarge(limit)
+		return nil, tooLarge(limit)
 	}
 	if err != nil {
-		return unreadable(err)
+		return nil, unreadable(err)
 	}
+	return text, nil
+}
+
+// parseJSON reads a request's JSON object into value; what is the object that
+// the route expects, for the error.
+func parseJSON(text []byte, what string, value any) error {
 	if len(text) == 0 {
 		return refuse(http.StatusBadRequest, "the request body is empty; it must be %s as JSON", what)
 	}

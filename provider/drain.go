@@ -17,9 +17,12 @@ var errDraining = refuse(http.StatusServiceUnavailable, "the provider is shuttin
 type gate struct {
 	inside atomic.Int64
 	closed atomic.Bool
-	once   sync.Once
-	empty  chan struct{}
+	// shut is closed with the gate, empty when the last has left then.
+	shut, empty         chan struct{}
+	shutOnce, emptyOnce sync.Once
 }
+
+func newGate() gate { return gate{shut: make(chan struct{}), empty: make(chan struct{})} }
 
 // enter reports whether a request may go in; if so, leave must follow.
 func (g *gate) enter() bool {
@@ -34,7 +37,7 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() {
 	if g.inside.Add(-1) == 0 && g.closed.Load() {
-		g.once.Do(func() { close(g.empty) })
+		g.emptyOnce.Do(func() { close(g.empty) })
 	}
 }
 
@@ -42,14 +45,15 @@ func (g *gate) leave() {
 // have left.
 func (g *gate) close() <-chan struct{} {
 	g.closed.Store(true)
+	g.shutOnce.Do(func() { close(g.shut) })
 	if g.inside.Load() == 0 {
-		g.once.Do(func() { close(g.empty) })
+		g.emptyOnce.Do(func() { close(g.empty) })
 	}
 	return g.empty
 }
 
 // Shutdown ends service: from now on /healthz answers 503 and so do invocations
-// and changes, while what is in flight is finished. It returns when nothing is
+// and changes, logs are not followed any more, and what is in flight is finished. It returns when nothing is
 // in flight any more, or with ctx's error. The HTTP server that carries the
 // handler is to be shut down after it, the controller after that.
 func (s *Server) Shutdown(ctx context.Context) error {

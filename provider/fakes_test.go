@@ -101,6 +101,9 @@ func newRig(t testing.TB, edit func(o *Options)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	if err := s.PutNamespace(store.Namespace{Name: "team-a", CreatedAt: now}); err != nil {
+		t.Fatal(err)
+	}
 	c := &fakeController{dispatcher: dispatcherFunc(echo), deployed: map[string]*Function{}, scaled: map[string]uint64{}}
 	registry := prometheus.NewPedanticRegistry()
 	o := Options{Store: s, Controller: c, Metrics: metrics.New(registry), Gatherer: registry, Logger: zerolog.Nop(),

@@ -50,9 +50,12 @@ func equal(a, b string) int {
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
+// providerName is what the provider tells of itself.
+const providerName = "faas-infer"
+
 // info is GET /system/info.
 func (s *Server) info(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, types.ProviderInfo{Name: "faas-infer", Orchestration: "faas-infer", Version: &s.version})
+	writeJSON(w, types.ProviderInfo{Name: providerName, Orchestration: providerName, Version: &s.version})
 	return nil
 }
 

@@ -131,12 +131,16 @@ type Controller interface {
 	Status(name string) (Status, bool)
 }
 
-// Store is where functions survive a restart; *store.Store is one.
+// Store is where functions and namespaces survive a restart; *store.Store is one.
 type Store interface {
 	NextRevision() (uint64, error)
 	PutFunction(f store.Function) error
 	DeleteFunction(namespace, name string) error
 	Functions(namespace string) ([]store.Function, error)
+	PutNamespace(n store.Namespace) error
+	DeleteNamespace(name string) error
+	Namespace(name string) (store.Namespace, error)
+	Namespaces() ([]store.Namespace, error)
 }
 
 // HTTPError is an error that knows how it is to be answered.

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
@@ -57,6 +58,16 @@ type Options struct {
 	// BodyTimeout is how long a client may take to send a request's body,
 	// DefaultBodyTimeout if 0; then it gets 408.
 	BodyTimeout time.Duration
+	// Secrets is where functions' secrets are kept and Logs is what functions
+	// printed; without them the routes of secrets and of logs answer 501.
+	Secrets Secrets
+	Logs    LogSource
+	// Nodes lists the machines for /system/telemetry, which leaves them out if
+	// it is nil.
+	Nodes func(context.Context) ([]cluster.Node, error)
+	// CORSOrigins are the origins (scheme://host[:port]) whose pages a browser
+	// may let use the /system routes; "*" stands for all. None by default.
+	CORSOrigins []string
 	// Version is what /system/info tells.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
@@ -75,6 +86,11 @@ type Server struct {
 	bodyTimeout time.Duration
 	version     types.VersionInfo
 	now         func() time.Time
+	started     time.Time
+	secrets     Secrets
+	logs        LogSource
+	nodes       func(context.Context) ([]cluster.Node, error)
+	cors        cors
 	log         zerolog.Logger
 	// unexpected logs what can happen on every request, a few lines a second.
 	unexpected zerolog.Logger
@@ -88,8 +104,12 @@ type Server struct {
 	// its place.
 	functions atomic.Pointer[map[string]*deployed]
 	change    sync.Mutex
-	// busy keeps changes of one function apart.
-	busy keyedMutex
+	// listing is what the list shows of functions, sorted.
+	listing atomic.Pointer[listing]
+	// spaces is held for as long as something is put into a namespace, and
+	// alone while one is made or deleted; it comes before busy, which keeps
+	// changes of one function apart.
+	spaces, busy keyedMutex
 }
 
 // deployed is a function with what the request's way needs of it.
@@ -101,6 +121,8 @@ type deployed struct {
 	metrics   *metrics.FunctionMetrics
 	// labels are what the function's status shows.
 	labels *map[string]string
+	// lasting is what of its status does not change.
+	lasting lasting
 }
 
 // functionLabel is what every provider of OpenFaaS adds to a function's labels:
@@ -124,8 +146,9 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		maxBody: o.MaxBody, bodyTimeout: cmp.Or(o.BodyTimeout, DefaultBodyTimeout), version: o.Version, now: o.Now, log: o.Logger,
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, cors: newCORS(o.CORSOrigins),
 		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
-		inFlight:   gate{empty: make(chan struct{})},
+		inFlight:   newGate(),
 	}
 	if s.maxBody <= 0 {
 		s.maxBody = DefaultMaxBody
@@ -134,10 +157,14 @@ func New(o Options) *Server {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.started = s.now()
 	s.functions.Store(&map[string]*deployed{})
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
 	return s
 }
+
+// systemPrefix is where everything is that needs credentials.
+const systemPrefix = "/system/"
 
 // nameExpression is what faas-provider's routes take for a name; the names of
 // functions are stricter, but a wrong one is to be told so.
@@ -150,6 +177,13 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: s.info}))
+	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
+	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: s.showLogs}))
+	s.system.Handle("/system/secrets", s.route(byMethod{
+		http.MethodGet: s.listSecrets, http.MethodPost: s.createSecret, http.MethodPut: s.updateSecret, http.MethodDelete: s.deleteSecret}))
+	s.system.Handle("/system/namespaces", s.route(byMethod{http.MethodGet: s.listNamespaces}))
+	s.system.Handle("/system/namespace/{name:[^/]*}", s.route(byMethod{http.MethodGet: s.describeNamespace,
+		http.MethodPost: s.createNamespace, http.MethodPut: s.updateNamespace, http.MethodDelete: s.deleteNamespace}))
 	s.open.Handle("/healthz", s.route(byMethod{http.MethodGet: s.health, http.MethodHead: s.health}))
 	s.open.Handle("/metrics", prometheus)
 	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
@@ -191,7 +225,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(escaped, functionPrefix):
 		s.invoke(w, r, escaped)
-	case strings.HasPrefix(r.URL.Path, "/system/"):
+	case strings.HasPrefix(r.URL.Path, systemPrefix):
+		if s.cors.answer(w, r) {
+			return
+		}
 		if err := s.authorize(w, r); err != nil {
 			writeError(w, err)
 			return
@@ -222,6 +259,9 @@ func (s *Server) Restore(ctx context.Context) error {
 	records, err := s.store.Functions("")
 	if err != nil {
 		return fmt.Errorf("restoring functions: %w", err)
+	}
+	if err := s.restoreNamespaces(records); err != nil {
+		return err
 	}
 	for _, r := range records {
 		var dispatcher Dispatcher

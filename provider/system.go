@@ -1,12 +1,10 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/gorilla/mux"
 	"github.com/openfaas/faas-provider/types"
@@ -36,6 +34,11 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		return err
 	}
 	a.name = d.Service
+	// Whoever deletes the namespace waits for this, or comes before it.
+	defer s.spaces.share(a.namespace)()
+	if err := s.requireNamespace(a.namespace); err != nil {
+		return err
+	}
 	defer s.busy.lock(a.full())()
 	before, err := s.find(a)
 	if err != nil && mustExist {
@@ -50,22 +53,6 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	}
 	s.log.Info().Str("function", f.Name).Str("image", d.Image).Uint64("revision", f.Revision).Msg("deployed")
 	w.WriteHeader(http.StatusAccepted)
-	return nil
-}
-
-// readChange reads the body of a route that changes something; none is taken
-// while the provider shuts down.
-func (s *Server) readChange(w http.ResponseWriter, r *http.Request, what string, value any) error {
-	if s.inFlight.closed.Load() {
-		return errDraining
-	}
-	s.limitReading(w)
-	if err := readJSON(w, r, maxSystemBody, what, value); err != nil {
-		// What is left of the body is not waited for.
-		w.Header().Set("Connection", "close")
-		return err
-	}
-	unlimitReading(w)
 	return nil
 }
 
@@ -137,6 +124,15 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.removeFunction(r.Context(), a); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// removeFunction ends a function and forgets it.
+func (s *Server) removeFunction(ctx context.Context, a address) error {
 	defer s.busy.lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
@@ -148,28 +144,12 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("function %s was not deleted: %w", d.Name, err)
 	}
 	s.withdraw(d)
-	err = s.controller.Remove(context.WithoutCancel(r.Context()), d.Name)
+	err = s.controller.Remove(context.WithoutCancel(ctx), d.Name)
 	s.metrics.Remove(d.Name)
 	if err != nil {
 		return fmt.Errorf("function %s was deleted, but its instances were not all ended: %w", d.Name, err)
 	}
 	s.log.Info().Str("function", d.Name).Msg("deleted")
-	w.WriteHeader(http.StatusAccepted)
-	return nil
-}
-
-// list is GET /system/functions: one namespace's functions by name.
-func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
-	namespace := cmp.Or(r.URL.Query().Get("namespace"), DefaultNamespace)
-	out := []types.FunctionStatus{}
-	for key, d := range *s.functions.Load() {
-		// Functions in the default namespace stand there twice.
-		if key == d.Name && d.Deployment.Namespace == namespace {
-			out = append(out, s.status(d, false))
-		}
-	}
-	slices.SortFunc(out, func(a, b types.FunctionStatus) int { return cmp.Compare(a.Name, b.Name) })
-	writeJSON(w, out)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func checkFields(d types.FunctionDeployment) error {
 	}
 	for _, name := range d.Secrets {
 		// The name becomes a file's name under /var/openfaas/secrets.
-		if !isSecret(name) {
+		if !IsSecret(name) {
 			return &Error{Key: "secrets", Value: name,
 				Why: "a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last", Example: "api-key"}
 		}
@@ -58,8 +58,9 @@ func checkFields(d types.FunctionDeployment) error {
 	return nil
 }
 
-// isSecret reports whether s is a DNS subdomain: labels joined by dots.
-func isSecret(s string) bool {
+// IsSecret reports whether s can name a secret: a DNS subdomain, labels joined
+// by dots. Such a name is also one of a file that is not hidden.
+func IsSecret(s string) bool {
 	if len(s) > 253 {
 		return false
 	}

@@ -98,22 +98,17 @@ func check(db *bbolt.DB) error {
 		return err
 	}
 	return db.View(func(tx *bbolt.Tx) error {
-		err := tx.Bucket(bucketFunctions).ForEach(func(k, v []byte) error {
-			var f Function
-			if err := json.Unmarshal(v, &f); err != nil {
-				return fmt.Errorf("function %q: %w", k, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+		return errors.Join(checkBucket[Function](tx, bucketFunctions), checkBucket[Namespace](tx, bucketNamespaces),
+			checkBucket[profiler.Profile](tx, bucketProfiles))
+	})
+}
+
+func checkBucket[T any](tx *bbolt.Tx, bucket []byte) error {
+	return tx.Bucket(bucket).ForEach(func(k, v []byte) error {
+		var record T
+		if err := json.Unmarshal(v, &record); err != nil {
+			return fmt.Errorf("%s %q: %w", bucket, k, err)
 		}
-		return tx.Bucket(bucketProfiles).ForEach(func(k, v []byte) error {
-			var p profiler.Profile
-			if err := json.Unmarshal(v, &p); err != nil {
-				return fmt.Errorf("profile %q: %w", k, err)
-			}
-			return nil
-		})
+		return nil
 	})
 }

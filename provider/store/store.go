@@ -1,5 +1,5 @@
-// Package store keeps what must survive a restart of the provider: functions
-// and profiles, in one bbolt file. It is not on a request's way; the provider
+// Package store keeps what must survive a restart of the provider: functions,
+// namespaces and profiles, in one bbolt file. It is not on a request's way; the provider
 // answers look-ups from memory.
 package store
 
@@ -90,18 +90,7 @@ func (s *Store) PutFunction(f Function) error {
 
 // DeleteFunction forgets a function; ErrAbsent if there is none.
 func (s *Store) DeleteFunction(namespace, name string) error {
-	key := functionKey(namespace, name)
-	err := s.db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(bucketFunctions)
-		if b.Get(key) == nil {
-			return ErrAbsent
-		}
-		return b.Delete(key)
-	})
-	if err != nil {
-		return fmt.Errorf("store: function %s: %w", key, err)
-	}
-	return nil
+	return s.delete(bucketFunctions, functionKey(namespace, name))
 }
 
 // Function returns one function; ErrAbsent if there is none.
@@ -167,6 +156,20 @@ func (s *Store) put(bucket, key []byte, value any) error {
 	return nil
 }
 
+func (s *Store) delete(bucket, key []byte) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucket)
+		if b.Get(key) == nil {
+			return ErrAbsent
+		}
+		return b.Delete(key)
+	})
+	if err != nil {
+		return fmt.Errorf("store: %s %s: %w", bucket, key, err)
+	}
+	return nil
+}
+
 func (s *Store) get(bucket, key []byte, value any) error {
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		text := tx.Bucket(bucket).Get(key)
@@ -184,7 +187,7 @@ func (s *Store) get(bucket, key []byte, value any) error {
 // prepare creates the buckets of a new file and checks the format of an old
 // one.
 func prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketFunctions, bucketProfiles, bucketMeta} {
+	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketMeta} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

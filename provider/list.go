@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/openfaas/faas-provider/types"
+)
+
+// listing is every namespace's functions in the order of their names, as of one
+// map of functions. A new map makes a new listing, when somebody asks for one.
+type listing struct {
+	of          *map[string]*deployed
+	byNamespace map[string][]*deployed
+}
+
+// sorted returns the functions that are deployed now.
+func (s *Server) sorted() *listing {
+	functions := s.functions.Load()
+	if l := s.listing.Load(); l != nil && l.of == functions {
+		return l
+	}
+	l := &listing{of: functions, byNamespace: map[string][]*deployed{}}
+	for key, d := range *functions {
+		// Functions in the default namespace stand there twice.
+		if namespace := d.Deployment.Namespace; key == d.Name {
+			l.byNamespace[namespace] = append(l.byNamespace[namespace], d)
+		}
+	}
+	for list := range maps.Values(l.byNamespace) {
+		slices.SortFunc(list, func(a, b *deployed) int { return strings.Compare(a.Deployment.Service, b.Deployment.Service) })
+	}
+	s.listing.Store(l)
+	return l
+}
+
+// list is GET /system/functions: one namespace's functions by name. One that
+// does not exist has none: whoever looks at all namespaces, as the gateway does
+// every few seconds, may come to one that has just been deleted.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	namespace := cmp.Or(r.URL.Query().Get("namespace"), DefaultNamespace)
+	text := []byte{'['}
+	for i, d := range s.sorted().byNamespace[namespace] {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = s.appendStatus(text, d)
+	}
+	text = append(text, ']', '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text) // A client that is gone cannot be told.
+	return nil
+}
+
+// lasting is the part of a function's status that is the same for as long as
+// the deployment is, as JSON without its last brace. It is made once, when it
+// is first listed.
+type lasting struct {
+	once sync.Once
+	text []byte
+}
+
+// withoutChanging is a status less the fields that change. A field of the outer
+// struct hides the one with its name in the inner, and is left out as empty.
+type withoutChanging struct {
+	types.FunctionStatus
+	InvocationCount   *struct{} `json:"invocationCount,omitempty"`
+	Replicas          *struct{} `json:"replicas,omitempty"`
+	AvailableReplicas *struct{} `json:"availableReplicas,omitempty"`
+	Usage             *struct{} `json:"usage,omitempty"`
+}
+
+// appendStatus adds a function's status, without usage, as JSON to text.
+func (s *Server) appendStatus(text []byte, d *deployed) []byte {
+	d.lasting.once.Do(func() {
+		// Strings, numbers and a time of this era cannot fail to marshal.
+		object, _ := json.Marshal(withoutChanging{FunctionStatus: s.status(d, false)})
+		d.lasting.text = object[:len(object)-1]
+	})
+	text = append(text, d.lasting.text...)
+	now, _ := s.controller.Status(d.Name)
+	for _, field := range []struct {
+		name  string
+		value uint64
+	}{{"invocationCount", d.metrics.Answered()}, {"replicas", now.Replicas}, {"availableReplicas", now.AvailableReplicas}} {
+		if field.value != 0 {
+			text = append(text, `,"`+field.name+`":`...)
+			text = strconv.AppendUint(text, field.value, 10)
+		}
+	}
+	return append(text, '}')
+}

@@ -1,0 +1,141 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/logs"
+
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// LogSource finds what a function's instances printed, as faas-provider's
+// logs.Requester does.
+type LogSource interface {
+	// Query returns messages from the oldest to the newest, at most the last
+	// Tail of them if that is above 0, then, with Follow, what is printed from
+	// now on until ctx ends. It closes the channel after the last. A function
+	// that has no logs has no messages.
+	Query(ctx context.Context, q logs.Request) (<-chan logs.Message, error)
+}
+
+// showLogs is GET /system/logs: one message a line, as JSON, each on its way as
+// soon as it is there. A function that is not deployed any more is shown as long
+// as there is anything of it.
+func (s *Server) showLogs(w http.ResponseWriter, r *http.Request) error {
+	if s.logs == nil {
+		return refuse(http.StatusNotImplemented, "this provider keeps no logs")
+	}
+	q, err := s.logQuery(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	a := address{name: q.Name, namespace: q.Namespace}
+	_, gone := s.find(a)
+	if gone != nil {
+		q.Follow = false
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	messages, err := s.logs.Query(ctx, q)
+	if err != nil {
+		return err
+	}
+	var first *logs.Message
+	if gone != nil {
+		m, ok := <-messages
+		if !ok {
+			return gone
+		}
+		first = &m
+	}
+	s.stream(w, first, messages)
+	cancel()
+	for range messages { // Until the source has noticed.
+	}
+	return nil
+}
+
+// stream writes messages until there are no more, the client is gone, or the
+// provider shuts down: that would otherwise wait for everyone who follows.
+func (s *Server) stream(w http.ResponseWriter, first *logs.Message, messages <-chan logs.Message) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	out := http.NewResponseController(w)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	if first != nil && encoder.Encode(*first) != nil {
+		return
+	}
+	for {
+		// What is there already goes out together, and before anything is
+		// waited for; headers too.
+		if len(messages) == 0 && out.Flush() != nil {
+			return
+		}
+		select {
+		case m, ok := <-messages:
+			if !ok || encoder.Encode(m) != nil {
+				return
+			}
+		case <-s.inFlight.shut:
+			return
+		}
+	}
+}
+
+// logQuery reads a query as faas-cli and go-sdk send it. since may also be a
+// duration back from now, and tail without effect is 0 or less, as faas-cli
+// sends it by default.
+func (s *Server) logQuery(query url.Values) (logs.Request, error) {
+	q := logs.Request{Instance: query.Get("instance")}
+	if query.Get("name") == "" {
+		return q, refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
+	}
+	a, err := resolve(query.Get("name"), query.Get("namespace"))
+	if err != nil {
+		return q, err
+	}
+	if !annotation.IsName(a.name) || !annotation.IsName(a.namespace) {
+		return q, absent(a)
+	}
+	q.Name, q.Namespace = a.name, a.namespace
+	if text := query.Get("follow"); text != "" {
+		if q.Follow, err = strconv.ParseBool(text); err != nil {
+			return q, badField("follow", text, "true or false", "true")
+		}
+	}
+	if text := query.Get("tail"); text != "" {
+		if q.Tail, err = strconv.Atoi(text); err != nil {
+			return q, badField("tail", text, "the number of lines, 0 for all", "100")
+		}
+	}
+	if text := query.Get("since"); text != "" {
+		if q.Since, err = s.since(text); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+// since reads a time, or how long ago it was.
+func (s *Server) since(text string) (*time.Time, error) {
+	// A plus that was not escaped arrives as a space.
+	if at, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1)); err == nil {
+		return &at, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		at := s.now().Add(-ago)
+		return &at, nil
+	}
+	return nil, badField("since", text, "a time as RFC 3339 has it, or how long ago", "10m")
+}
+
+func badField(name, value, allowed, example string) error {
+	return refuse(http.StatusBadRequest, "%s is %q: it must be %s, for example %q", name, clip(value), allowed, example)
+}

@@ -1,0 +1,218 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gorilla/mux"
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// listNamespaces is GET /system/namespaces: their names, sorted.
+func (s *Server) listNamespaces(w http.ResponseWriter, _ *http.Request) error {
+	names, err := s.namespaces()
+	if err != nil {
+		return err
+	}
+	writeJSON(w, names)
+	return nil
+}
+
+// namespaces returns the names of all namespaces, sorted.
+func (s *Server) namespaces() ([]string, error) {
+	all, err := s.store.Namespaces()
+	if err != nil {
+		return nil, fmt.Errorf("the namespaces could not be read: %w", err)
+	}
+	names := make([]string, 0, len(all)+1)
+	i := 0
+	for ; i < len(all) && all[i].Name < DefaultNamespace; i++ {
+		names = append(names, all[i].Name)
+	}
+	names = append(names, DefaultNamespace)
+	for ; i < len(all); i++ {
+		if all[i].Name != DefaultNamespace {
+			names = append(names, all[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// namespace returns one; the default one is there even if the store does not
+// know it.
+func (s *Server) namespace(name string) (store.Namespace, error) {
+	n, err := s.store.Namespace(name)
+	switch {
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, store.ErrAbsent):
+		return n, fmt.Errorf("namespace %s could not be read: %w", name, err)
+	case name == DefaultNamespace:
+		return store.Namespace{Name: name}, nil
+	}
+	return n, refuse(http.StatusNotFound, "there is no namespace %q", clip(name))
+}
+
+// requireNamespace refuses what is put into a namespace that does not exist.
+// The caller holds the namespace.
+func (s *Server) requireNamespace(name string) error {
+	_, err := s.namespace(name)
+	if statusOf(err) == http.StatusNotFound {
+		return refuse(http.StatusBadRequest, "there is no namespace %q; make it with: faas-cli namespace create %s", clip(name), clip(name))
+	}
+	return err
+}
+
+// describeNamespace is GET /system/namespace/NAME.
+func (s *Server) describeNamespace(w http.ResponseWriter, r *http.Request) error {
+	name, err := namespaceName(r, "")
+	if err != nil {
+		return err
+	}
+	n, err := s.namespace(name)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, types.FunctionNamespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+	return nil
+}
+
+// createNamespace is POST /system/namespace/[NAME]: 409 if it exists.
+func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
+	given, err := s.readNamespace(w, r)
+	if err != nil {
+		return err
+	}
+	defer s.spaces.lock(given.Name)()
+	if _, err := s.namespace(given.Name); err == nil {
+		return refuse(http.StatusConflict, "namespace %q exists already", given.Name)
+	} else if statusOf(err) != http.StatusNotFound {
+		return err
+	}
+	n := store.Namespace{Name: given.Name, Labels: given.Labels, Annotations: given.Annotations, CreatedAt: s.now().UTC()}
+	if err := s.store.PutNamespace(n); err != nil {
+		return fmt.Errorf("namespace %s was not created: %w", n.Name, err)
+	}
+	s.log.Info().Str("namespace", n.Name).Msg("namespace created")
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// updateNamespace is PUT /system/namespace/NAME: its labels and annotations are
+// replaced, 404 if it does not exist.
+func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
+	given, err := s.readNamespace(w, r)
+	if err != nil {
+		return err
+	}
+	defer s.spaces.lock(given.Name)()
+	n, err := s.namespace(given.Name)
+	if err != nil {
+		return err
+	}
+	n.Labels, n.Annotations = given.Labels, given.Annotations
+	if n.CreatedAt.IsZero() { // The default one, which nobody made.
+		n.CreatedAt = s.now().UTC()
+	}
+	if err := s.store.PutNamespace(n); err != nil {
+		return fmt.Errorf("namespace %s was not updated: %w", n.Name, err)
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// deleteNamespace is DELETE /system/namespace/NAME: with it go its functions and
+// secrets. What is being put into it is waited for, and what comes later is
+// refused.
+func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
+	given, err := s.readNamespace(w, r)
+	if err != nil {
+		return err
+	}
+	if given.Name == DefaultNamespace {
+		return refuse(http.StatusBadRequest, "namespace %q is the one of functions that name none and cannot be deleted", DefaultNamespace)
+	}
+	defer s.spaces.lock(given.Name)()
+	if _, err := s.namespace(given.Name); err != nil {
+		return err
+	}
+	// The namespace last: one that was emptied by half can be deleted again.
+	if err := s.emptyNamespace(context.WithoutCancel(r.Context()), given.Name); err != nil {
+		return fmt.Errorf("namespace %s was not deleted: %w", given.Name, err)
+	}
+	if err := s.store.DeleteNamespace(given.Name); err != nil {
+		return fmt.Errorf("namespace %s was emptied, but not deleted: %w", given.Name, err)
+	}
+	s.log.Info().Str("namespace", given.Name).Msg("namespace deleted")
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// emptyNamespace removes what is in a namespace; the caller holds it alone.
+func (s *Server) emptyNamespace(ctx context.Context, name string) error {
+	var errs []error
+	for _, d := range s.sorted().byNamespace[name] {
+		err := s.removeFunction(ctx, address{name: d.Deployment.Service, namespace: name})
+		// Somebody else may have been faster.
+		if err != nil && statusOf(err) != http.StatusNotFound {
+			errs = append(errs, err)
+		}
+	}
+	if s.secrets != nil {
+		errs = append(errs, s.secrets.DeleteNamespace(name))
+	}
+	return errors.Join(errs...)
+}
+
+// readNamespace reads the namespace that a request is about. Of a request that
+// deletes the body may be left out.
+func (s *Server) readNamespace(w http.ResponseWriter, r *http.Request) (types.FunctionNamespace, error) {
+	var n types.FunctionNamespace
+	text, err := s.changeText(w, r, maxSystemBody)
+	if err != nil {
+		return n, err
+	}
+	if len(text) > 0 || r.Method != http.MethodDelete {
+		if err := parseJSON(text, `a namespace with "name"`, &n); err != nil {
+			return n, err
+		}
+	}
+	n.Name, err = namespaceName(r, n.Name)
+	return n, err
+}
+
+// namespaceName is the name in the path, or else in the body.
+func namespaceName(r *http.Request, inBody string) (string, error) {
+	name := mux.Vars(r)["name"]
+	switch {
+	case name == "":
+		name = inBody
+	case inBody != "" && inBody != name:
+		return "", refuse(http.StatusBadRequest, "the path names namespace %q and the body's name is %q; they must agree", clip(name), clip(inBody))
+	}
+	if !annotation.IsName(name) {
+		return "", refuse(http.StatusBadRequest, "name is %q: a namespace's name must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", clip(name), "team-a")
+	}
+	return name, nil
+}
+
+// restoreNamespaces makes the namespaces of functions that were deployed before
+// namespaces were kept.
+func (s *Server) restoreNamespaces(functions []store.Function) error {
+	for _, f := range functions {
+		name := f.Deployment.Namespace
+		_, err := s.namespace(name)
+		if statusOf(err) == http.StatusNotFound {
+			err = s.store.PutNamespace(store.Namespace{Name: name, CreatedAt: f.CreatedAt})
+		}
+		if err != nil {
+			return fmt.Errorf("restoring namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}

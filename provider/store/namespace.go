@@ -1,0 +1,60 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Namespace is what is kept of one namespace of functions.
+type Namespace struct {
+	// Name is a DNS label.
+	Name string `json:"name"`
+	// Labels and Annotations are the user's; nothing here reads them.
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// CreatedAt outlives updates.
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// bucketNamespaces holds namespaces by name. The functions in one are found by
+// their own keys.
+var bucketNamespaces = []byte("namespaces")
+
+// PutNamespace writes n under its name, in place of what was there. It returns
+// once the file is on disk.
+func (s *Store) PutNamespace(n Namespace) error { return s.put(bucketNamespaces, []byte(n.Name), n) }
+
+// DeleteNamespace forgets a namespace, but not what is in it; ErrAbsent if there
+// is none.
+func (s *Store) DeleteNamespace(name string) error {
+	return s.delete(bucketNamespaces, []byte(name))
+}
+
+// Namespace returns one namespace; ErrAbsent if there is none.
+func (s *Store) Namespace(name string) (Namespace, error) {
+	var n Namespace
+	err := s.get(bucketNamespaces, []byte(name), &n)
+	return n, err
+}
+
+// Namespaces lists them by name.
+func (s *Store) Namespaces() ([]Namespace, error) {
+	out := []Namespace{}
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketNamespaces).ForEach(func(k, v []byte) error {
+			var n Namespace
+			if err := json.Unmarshal(v, &n); err != nil {
+				return fmt.Errorf("namespace %q: %w", k, err)
+			}
+			out = append(out, n)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,107 @@
+package provider
+
+import (
+	"net/http"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// telemetry is what GET /system/telemetry tells. Nothing of it is sent anywhere:
+// it is there for who asks.
+type telemetry struct {
+	Provider string            `json:"provider"`
+	Version  types.VersionInfo `json:"version"`
+	// UptimeSeconds is since the provider was started.
+	UptimeSeconds float64           `json:"uptimeSeconds"`
+	Functions     functionCounts    `json:"functions"`
+	Namespaces    []namespaceCounts `json:"namespaces"`
+	Instances     instanceCounts    `json:"instances"`
+	Nodes         []nodeTelemetry   `json:"nodes,omitempty"`
+}
+
+// functionCounts counts functions by kind: those with an objective, and others.
+type functionCounts struct {
+	Inference int `json:"inference"`
+	Ordinary  int `json:"ordinary"`
+}
+
+type namespaceCounts struct {
+	Name string `json:"name"`
+	functionCounts
+}
+
+// instanceCounts counts instances: those that there are to be, and those of them
+// that are ready.
+type instanceCounts struct {
+	Wanted uint64 `json:"wanted"`
+	Ready  uint64 `json:"ready"`
+}
+
+// nodeTelemetry is one machine: what instances may take of it, and what they
+// hold.
+type nodeTelemetry struct {
+	Name  string        `json:"name"`
+	Total nodeResources `json:"total"`
+	Free  nodeResources `json:"free"`
+}
+
+type nodeResources struct {
+	// CPU is in millicores, memory in bytes.
+	CPU    int64 `json:"cpuMillicores"`
+	Memory int64 `json:"memoryBytes"`
+}
+
+// telemetry is GET /system/telemetry.
+func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
+	names, err := s.namespaces()
+	if err != nil {
+		return err
+	}
+	out := telemetry{Provider: providerName, Version: s.version, UptimeSeconds: s.now().Sub(s.started).Seconds()}
+	functions := s.sorted().byNamespace
+	for _, name := range names {
+		n := namespaceCounts{Name: name}
+		for _, d := range functions[name] {
+			n.count(d)
+			out.Functions.count(d)
+			now, _ := s.controller.Status(d.Name)
+			out.Instances.Wanted += now.Replicas
+			out.Instances.Ready += now.AvailableReplicas
+		}
+		out.Namespaces = append(out.Namespaces, n)
+	}
+	if out.Nodes, err = s.nodeTelemetry(r); err != nil {
+		return err
+	}
+	writeJSON(w, out)
+	return nil
+}
+
+func (c *functionCounts) count(d *deployed) {
+	if d.Inference.IsInference {
+		c.Inference++
+	} else {
+		c.Ordinary++
+	}
+}
+
+func (s *Server) nodeTelemetry(r *http.Request) ([]nodeTelemetry, error) {
+	if s.nodes == nil {
+		return nil, nil
+	}
+	nodes, err := s.nodes(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	var out []nodeTelemetry
+	for _, n := range nodes {
+		out = append(out, nodeTelemetry{Name: n.Name, Total: resources(n.Total), Free: resources(n.Free)})
+	}
+	return out, nil
+}
+
+func resources(r cluster.Resources) nodeResources {
+	return nodeResources{CPU: int64(r.CPU), Memory: int64(r.Memory)}
+}
