@@ -33,14 +33,14 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 
 .PHONY: test
 test: ## Check formatting, vet, run all tests with the race detector, end to end too
-	@echo "[1/4] what the tests need: the binary, ONNX Runtime, the gateway"
-	@$(MAKE) --no-print-directory -j3 ready
+	@echo "[1/4] what the tests need: the binary, ONNX Runtime, the gateway, Chromium"
+	@$(MAKE) --no-print-directory -j4 ready chromium
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory check vet
 	@echo "[3/4] tests of the packages"
 	@go test -race -timeout 10m $(UNIT)
 	@echo "[4/4] end-to-end tests"
-	@$(if $(E2E),go test -race -count=1 -timeout 10m $(E2E))
+	@$(if $(E2E),go test -race -count=1 -timeout 20m $(E2E))
 	@echo "All tests passed."
 
 .PHONY: bench
@@ -64,6 +64,10 @@ onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
 .PHONY: gateway
 gateway: ## Build the stock OpenFaaS gateway into the user's cache
 	@scripts/gateway.sh >/dev/null
+
+.PHONY: chromium
+chromium: ## Find or fetch a Chromium, with which the gateway's web interface is tested
+	@scripts/chromium.sh >/dev/null
 
 # Everything that runs, by as many jobs as make is given.
 .PHONY: ready

@@ -13,12 +13,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// suite is what all tests share: the binary, where the gateway and ONNX Runtime
-// are, and the directory of prepared models.
+// suite is what all tests share: the binary, where the gateway, ONNX Runtime and
+// a browser are, and the directory of prepared models.
 var suite struct {
 	dir, binary, prepared string
-	// library is libonnxruntime.so, gateway the gateway's executable.
-	library, gateway string
+	// library is libonnxruntime.so, gateway and chromium are executables.
+	library, gateway, chromium string
 }
 
 func TestMain(m *testing.M) {
@@ -52,6 +52,9 @@ func prepare() (err error) {
 	}
 	if suite.gateway, err = script("gateway.sh"); err != nil {
 		return fmt.Errorf("%w; run `make gateway`", err)
+	}
+	if suite.chromium, err = script("chromium.sh"); err != nil {
+		return fmt.Errorf("%w; run `make chromium`", err)
 	}
 	return nil
 }

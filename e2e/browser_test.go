@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// browser is one tab of a headless Chromium.
+type browser struct{ ctx context.Context }
+
+// patience is how long the browser waits for anything to appear. The web
+// interface itself asks for news only every few seconds.
+const patience = 30 * time.Second
+
+// browse starts a Chromium; the test's end stops it.
+func browse(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(suite.chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1400, 1600),
+		// Fonts and the function store are elsewhere; nobody waits for them here.
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf))
+	t.Cleanup(func() {
+		defer stop()
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("the browser's end: %v", err)
+		}
+	})
+	// The first action's context is the browser's own, so it has no limit.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", suite.chromium, err)
+	}
+	return &browser{ctx}
+}
+
+// do carries out actions one after another; on the first that does not come to
+// pass the test fails, and the page is told.
+func (b *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	for i, action := range actions {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		err := chromedp.Do(ctx, action)
+		cancel()
+		if err != nil {
+			text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+			t.Fatalf("action %d: %v; the page says:\n%s", i+1, err, text)
+		}
+	}
+}
+
+// until waits for a JavaScript expression to be true.
+func until(expression string) chromedp.Action[chromedp.Void] {
+	return chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))
+}
+
+// listed is the entry of a function in the list at the left.
+func listed(function string) string {
+	return fmt.Sprintf("//md-sidenav//md-list-item[.//p[normalize-space()=%q]]//button", function)
+}
+
+// button is the button of a dialog or card that says text.
+func button(within, text string) string {
+	return fmt.Sprintf("//%s//button[not(@disabled) and normalize-space()=%q]", within, text)
+}
+
+// field is what Angular binds to a name, within an element.
+func field(within, model string) string { return fmt.Sprintf("%s [ng-model=%q]", within, model) }
+
+// click waits until an element can be seen and clicks on it. What an animation
+// still moves or covers is clicked on just the same, so the click is one of the
+// page's own.
+func click(path string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.WaitVisible(path), until(fmt.Sprintf(
+		"(() => { const e = document.evaluate(%s, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue;"+
+			" if (!e || e.disabled) return false; e.click(); return true })()", strconv.Quote(path))))
+}
+
+// fill types text into an empty field that can be seen.
+func fill(selector, text string) chromedp.Action[chromedp.Void] {
+	at := chromedp.CSS(selector)
+	return chromedp.Steps(chromedp.WaitVisible(at), chromedp.SendKeys(at, text))
+}
+
+// holds waits until a field's value contains all words.
+func holds(selector string, words ...string) chromedp.Action[chromedp.Void] {
+	var all strings.Builder
+	for _, w := range words {
+		fmt.Fprintf(&all, " && e.value.includes(%s)", strconv.Quote(w))
+	}
+	return until(fmt.Sprintf("(() => { const e = document.querySelector(%s); return e !== null%s })()", strconv.Quote(selector), all.String()))
+}

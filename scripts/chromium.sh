@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Makes sure of a Chromium without a screen, for the test of the gateway's web
+# interface. See --help.
+set -euo pipefail
+
+package=chromium-headless-shell
+dir="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/chromium"
+
+usage() {
+	cat <<-EOF
+		Usage: scripts/chromium.sh [--help]
+
+		Prints the path of a Chromium (or Chrome) that can run without a screen. One that
+		is on the PATH is taken as it is. Else Debian's package $package is
+		fetched with apt: root installs it; anybody else has it and what it needs beyond
+		this machine's packages unpacked into
+		  $dir
+		Does nothing when it is there already; remove the directory to fetch it anew.
+
+		Only the end-to-end test of the gateway's web interface needs it.
+
+		Environment:
+		  XDG_CACHE_HOME  where caches live, default ~/.cache
+
+		Example:
+		  \$(scripts/chromium.sh) --headless --no-sandbox --dump-dom about:blank
+	EOF
+}
+
+# find prints the first browser that is on the PATH and runs.
+find_browser() {
+	local name path
+	for name in chromium-headless-shell chromium google-chrome google-chrome-stable chromium-browser; do
+		path=$(command -v "$name") || continue
+		# Ubuntu's chromium-browser may be a script that asks for a snap.
+		"$path" --version >/dev/null 2>&1 || continue
+		echo "$path"
+		return
+	done
+	return 1
+}
+
+# with_lists runs an apt command that fetches packages; if that fails, once more
+# with package lists that are up to date, by the command $1.
+with_lists() {
+	local update=$1
+	shift
+	"$@" >&2 || { "$update" && "$@" >&2; }
+}
+
+install() {
+	echo "Installing Debian's $package (about 100 MB)" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	with_lists update_lists apt-get install -qq -y --no-install-recommends "$package"
+}
+
+update_lists() { apt-get "${private[@]}" update -qq >&2; }
+
+# unpack fills the directory $1 with the package, what it needs, and a script
+# that runs it. The lists of packages are private: those of the machine belong
+# to root and may be absent.
+unpack() {
+	local work=$1 needed
+	mkdir -p "$work/lists/partial" "$work/debs" "$work/out"
+	# Container images have hooks here that only root can run.
+	echo '#clear APT::Update::Post-Invoke;' >"$work/apt.conf"
+	private=(-c "$work/apt.conf" -o Dir::State::lists="$work/lists" -o Dir::Cache="$work" -o Debug::NoLocking=1)
+	update_lists
+	needed=$(apt-get "${private[@]}" install --simulate --no-install-recommends "$package" | awk '$1 == "Inst" { print $2 }')
+	# shellcheck disable=SC2086 # One word for each package.
+	(cd "$work/debs" && apt-get "${private[@]}" download -qq $needed >&2)
+	local deb
+	for deb in "$work"/debs/*.deb; do
+		dpkg-deb --extract "$deb" "$work/out"
+	done
+	cat >"$work/out/chromium" <<-'SCRIPT'
+		#!/bin/sh
+		here=$(dirname "$(readlink -f "$0")")
+		for libraries in "$here"/usr/lib/*-linux-gnu* "$here"/lib/*-linux-gnu*; do
+			LD_LIBRARY_PATH="$libraries:$libraries/pulseaudio:$LD_LIBRARY_PATH"
+		done
+		export LD_LIBRARY_PATH
+		# The machine's own fonts are used where it has any.
+		[ -e /etc/fonts/fonts.conf ] || export FONTCONFIG_PATH="$here/etc/fonts"
+		exec "$here/usr/lib/chromium/chromium-headless-shell" "$@"
+	SCRIPT
+	chmod +x "$work/out/chromium"
+	"$work/out/chromium" --version >&2
+}
+
+case "${1-}" in
+-h | --help)
+	usage
+	exit
+	;;
+'') ;;
+*)
+	usage >&2
+	exit 2
+	;;
+esac
+
+private=()
+if find_browser; then
+	exit
+fi
+if [[ -x "$dir/chromium" ]]; then
+	echo "$dir/chromium"
+	exit
+fi
+command -v apt-get >/dev/null || {
+	echo "chromium.sh: needs a Chromium on the PATH, or apt-get to fetch Debian's" >&2
+	exit 1
+}
+if [[ $(id -u) == 0 ]]; then
+	install
+	find_browser
+	exit
+fi
+echo "Unpacking Debian's $package into $dir (about 100 MB)" >&2
+mkdir -p "$(dirname "$dir")"
+work=$(mktemp -d "$dir.build-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+unpack "$work"
+# A rename within one file system: what is interrupted leaves nothing behind,
+# and of two at the same time the first one stays.
+mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/chromium" ]]
+echo "$dir/chromium"
