@@ -129,6 +129,20 @@ func (d *daemon) lines() []map[string]any {
 	return lines
 }
 
+// lacks reports whether the provider said that it lacks the rights for
+// something, which what has the word tells.
+func (d *daemon) lacks(word string) bool {
+	for _, line := range d.lines() {
+		all, _ := line["lacking"].([]any)
+		for _, what := range all {
+			if text, _ := what.(string); strings.Contains(text, word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (d *daemon) logText() string { return readAll(d.log) }
 
 // output is what it printed on standard output.

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	sdk "github.com/openfaas/go-sdk"
+)
+
+const defaultNamespace = "openfaas-fn"
+
+// way is one of two ways to the functions: through the stock gateway, or to the
+// provider alone.
+type way struct {
+	*stack
+	// name is "gateway" or "direct".
+	name string
+	// base is where system routes and functions are.
+	base string
+	// faas is OpenFaaS's own client there.
+	faas *sdk.Client
+	// http is one that does not follow redirects.
+	http *http.Client
+}
+
+func (w *way) throughGateway() bool { return w.name == "gateway" }
+
+// ways are both, for one test.
+func (s *stack) ways(t *testing.T) []*way {
+	t.Helper()
+	var all []*way
+	for name, base := range map[string]string{"gateway": gatewayURL, "direct": s.url} {
+		at, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := client(t)
+		plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		auth := &sdk.BasicAuth{Username: "admin", Password: s.password}
+		all = append(all, &way{stack: s, name: name, base: base, faas: sdk.NewClient(at, auth, plain), http: plain})
+	}
+	return all
+}
+
+// What OpenFaaS's conformance suite, faas-cli and the gateway expect of a
+// provider, each seen through the gateway and without it.
+func TestConformance(t *testing.T) {
+	p := newPlace(t)
+	s := p.up(t)
+	t.Run("all", func(t *testing.T) {
+		for _, c := range []struct {
+			name  string
+			check func(*way, *testing.T)
+			// together lets a check that mostly waits run beside others.
+			together bool
+		}{
+			{"deployments come back exactly", (*way).echoes, false},
+			{"lists", (*way).lists, false},
+			{"update and removal", (*way).updatesAndRemoves, false},
+			{"names that are none", (*way).refusesNames, false},
+			{"methods, paths, queries and headers", (*way).passesRequests, false},
+			{"environment", (*way).givesEnvironment, false},
+			{"bodies", (*way).carriesBodies, false},
+			{"redirects", (*way).passesRedirects, false},
+			{"unknown functions", (*way).knowsNoOther, false},
+			{"failing processes", (*way).tellsFailures, false},
+			{"small limits", (*way).answersWithinLimits, false},
+			{"memory limit", (*way).obeysMemoryLimit, false},
+			{"secrets", (*way).keepsSecrets, false},
+			{"bad secrets", (*way).refusesSecrets, false},
+			{"namespaces", (*way).keepsNamespaces, false},
+			{"info and health", (*way).tellsOfItself, false},
+			{"credentials", (*way).asksForCredentials, false},
+			{"logs", (*way).showsLogs, true},
+			{"logs followed", (*way).followsLogs, true},
+			{"scale minimum", (*way).keepsMinimum, true},
+			{"scaling disabled", (*way).scalesNotWhereDisabled, true},
+			{"scale up and down", (*way).scalesWithLoad, true},
+			{"scale route", (*way).scalesByRoute, true},
+			{"scale to zero when idle", (*way).goesToZero, true},
+			{"update under load", (*way).updatesUnderLoad, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				if c.together {
+					t.Parallel()
+				}
+				for _, w := range s.ways(t) {
+					t.Run(w.name, func(t *testing.T) { c.check(w, t) })
+				}
+			})
+		}
+	})
+	groups := p.cgroups()
+	s.stop(t)
+	gone(t, groups)
+}
+
+// own is a name of this way's own, so that both ways can do the same.
+func (w *way) own(name string) string { return name + "-" + w.name }
+
+// deployed deploys f until the test ends.
+func (w *way) deployed(t *testing.T, f types.FunctionDeployment) {
+	t.Helper()
+	deploy(t, w.faas, f)
+	t.Cleanup(func() {
+		if err := w.faas.DeleteFunction(context.Background(), f.Service, f.Namespace); err != nil && !strings.Contains(err.Error(), "not found") {
+			t.Errorf("remove %s: %v", f.Service, err)
+		}
+	})
+}
+
+// invoke sends a request to a function; rest is what comes behind its name. The
+// provider holds it until an instance is ready.
+func (w *way) invoke(t *testing.T, method, name, rest string, body []byte, headers ...string) answer {
+	t.Helper()
+	return do(t, w.http, method, w.base+"/function/"+name+rest, body, headers...)
+}
+
+// answers invokes a function and fails the test unless it answers 200.
+func (w *way) answers(t *testing.T, name string, body []byte) string {
+	t.Helper()
+	a := w.invoke(t, http.MethodPost, name, "", body)
+	if a.status != http.StatusOK {
+		t.Fatalf("%s answered %d %s", name, a.status, a.body)
+	}
+	return a.body
+}
+
+// shown is a function's status.
+func (w *way) shown(t *testing.T, name, namespace string) types.FunctionStatus {
+	t.Helper()
+	s, err := w.faas.GetFunction(t.Context(), name, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// awaitReplicas waits until so many instances are wanted, and ready.
+func (w *way) awaitReplicas(t *testing.T, within time.Duration, name string, n uint64) {
+	t.Helper()
+	var last types.FunctionStatus
+	end := time.Now().Add(within)
+	for {
+		if last = w.shown(t, name, defaultNamespace); last.Replicas == n && last.AvailableReplicas == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s has %d of %d replicas after %v, %d were awaited", name, last.AvailableReplicas, last.Replicas, within, n)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// system sends a request with credentials to a system route.
+func (w *way) system(t *testing.T, method, path string, body []byte) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, w.base+path, strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetBasicAuth("admin", w.password)
+	response, err := w.http.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, string(text)}
+}
