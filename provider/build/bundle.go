@@ -1,0 +1,235 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/bundle/place"
+)
+
+// handlerDir is where faas-cli puts a function's own files in its template's.
+const handlerDir = "function"
+
+// build makes the bundle of what the tar holds, and returns the image's name as
+// soon as it is known, also with an error.
+func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (image string, err error) {
+	if err := h.Sweep(); err != nil {
+		h.options.Logger.Warn().Err(err).Msg("sweep replaced bundles")
+	}
+	staged, err := place.New(h.options.Root)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err := staged.Discard(); err != nil {
+			// The next sweep tries again.
+			h.options.Logger.Warn().Err(err).Msg("remove a build's files")
+		}
+	}()
+	u, err := h.unpack(ctx, body, staged.Dir)
+	if err != nil {
+		return "", err
+	}
+	image = u.config.Image
+	location, err := bundle.Path(image)
+	if err != nil {
+		return image, err
+	}
+	answer.log("Unpacked %d files, %d KiB.", u.files, (h.options.MaxUnpacked-u.bytes)>>10)
+	notes(u.config, answer)
+	if err := contained(staged.Dir); err != nil {
+		return image, err
+	}
+	if err := arrange(staged.Dir, path.Base(path.Dir(location)), answer); err != nil {
+		return image, err
+	}
+	if err := h.check(ctx, staged.Dir, answer); err != nil {
+		return image, err
+	}
+	if err := ctx.Err(); err != nil {
+		return image, fmt.Errorf("the client went away: %w", err)
+	}
+	h.install.Lock()
+	defer h.install.Unlock()
+	b, err := bundle.Install(h.options.Root, image, staged)
+	if err != nil {
+		return image, err
+	}
+	answer.log("The bundle of %s is %s.", image, b.Dir)
+	return image, nil
+}
+
+// notes says what of the client's wishes is not heeded.
+func notes(c *config, answer *answer) {
+	if len(c.BuildArgs) > 0 {
+		answer.log("Build arguments are not used: nothing is compiled or installed here.")
+	}
+	platforms := slices.DeleteFunc(slices.Clone(c.Platforms), func(p string) bool { return p == "" })
+	if own := runtime.GOOS + "/" + runtime.GOARCH; len(platforms) > 0 && !slices.Contains(platforms, own) {
+		answer.log("This machine is %s, which is not among the platforms %s.", own, strings.Join(platforms, ", "))
+	}
+}
+
+// arrange makes the unpacked context in dir a bundle: its own directory if there
+// is a manifest, that of the function's own files if there is one in that, and
+// else the one of the two that has the only ONNX model, for which it writes the
+// manifest with that name.
+func arrange(dir, name string, answer *answer) error {
+	places := []string{"."}
+	// A link of that name may lead anywhere in the context.
+	if info, err := os.Lstat(filepath.Join(dir, handlerDir)); err == nil && info.IsDir() {
+		places = append(places, handlerDir)
+	}
+	for _, sub := range places {
+		if _, err := os.Lstat(filepath.Join(dir, sub, bundle.ManifestFile)); err == nil {
+			return raise(dir, sub)
+		}
+	}
+	models, err := models(dir, places)
+	if err != nil {
+		return err
+	}
+	switch len(models) {
+	case 0:
+		return noBundle(dir)
+	case 1:
+	default:
+		return fmt.Errorf("the context has %d models, %s, and no %s; add one that names the model, as `name: %s`, `engine: onnx`, `model: %s`, a line each",
+			len(models), strings.Join(models, ", "), bundle.ManifestFile, name, models[0])
+	}
+	if err := raise(dir, path.Dir(models[0])); err != nil {
+		return err
+	}
+	manifest := bundle.Manifest{Name: name, Engine: bundle.EngineONNX, Model: path.Base(models[0])}
+	if err := manifest.WriteFile(dir); err != nil {
+		return err
+	}
+	answer.log("There is no %s; the bundle is the model %s.", bundle.ManifestFile, models[0])
+	return nil
+}
+
+// noBundle says what to add to a context that does not tell what to run.
+func noBundle(dir string) error {
+	why := "the context has neither a " + bundle.ManifestFile + " nor a model"
+	if _, err := os.Lstat(filepath.Join(dir, "Dockerfile")); err == nil {
+		why = "there is no container engine here, so that the Dockerfile is not used, and the context has neither a " + bundle.ManifestFile + " nor a model"
+	}
+	return fmt.Errorf("%s; add %[2]s beside the handler with the lines `name: NAME`, `process: ./handler` and `mode: http`, or a model.onnx", why, bundle.ManifestFile)
+}
+
+// models lists the ONNX files that lie in the places.
+func models(dir string, places []string) ([]string, error) {
+	var found []string
+	for _, sub := range places {
+		entries, err := os.ReadDir(filepath.Join(dir, sub))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() && path.Ext(e.Name()) == ".onnx" {
+				found = append(found, path.Join(sub, e.Name()))
+			}
+		}
+	}
+	return found, nil
+}
+
+// raise leaves of dir what is in its directory sub.
+func raise(dir, sub string) error {
+	if sub == "." {
+		return nil
+	}
+	aside, err := os.MkdirTemp(dir, "aside-*")
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(aside, "kept")
+	if err := os.Rename(filepath.Join(dir, sub), kept); err != nil {
+		return err
+	}
+	others, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range others {
+		if e.Name() == filepath.Base(aside) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	own, err := os.ReadDir(kept)
+	if err != nil {
+		return err
+	}
+	for _, e := range own {
+		if err := os.Rename(filepath.Join(kept, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(aside)
+}
+
+// check looks over a bundle before it goes to its place. Links that stay in the
+// context may lead out of what is left of it.
+func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
+	if err := contained(dir); err != nil {
+		return err
+	}
+	b, err := bundle.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	if !b.IsProgram() {
+		if h.options.CheckModel == nil {
+			return nil
+		}
+		if err := h.options.CheckModel(ctx, b.ModelPath()); err != nil {
+			return fmt.Errorf("model %s: %w", b.Model, err)
+		}
+		answer.log("The model %s can be read.", b.Model)
+		return nil
+	}
+	if command := strings.Fields(b.Process)[0]; b.ProcessFile() == "" {
+		if _, err := exec.LookPath(command); err != nil && !strings.HasPrefix(command, "/home/app/") {
+			answer.log("Take care: this machine has no program %s, with which the process begins.", command)
+		}
+	}
+	return nil
+}
+
+// contained refuses symbolic links that lead out of dir, directly or by way of
+// others.
+func contained(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		target, err := root.Readlink(name)
+		if err != nil {
+			return err
+		}
+		_, err = root.Stat(name)
+		if path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(name), target)) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the symbolic link %q in the context leads to %q, out of the bundle; put the file there instead", name, target)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,137 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// refusal is an answer before the signature was found right.
+type refusal struct {
+	code int
+	why  string
+}
+
+func (r *refusal) Error() string { return r.why }
+
+func refuse(code int, format string, args ...any) error {
+	return &refusal{code: code, why: fmt.Sprintf(format, args...)}
+}
+
+// ServeHTTP answers POST /build. Before the signature is known to be right the
+// answer is a status of 400 or more with a sentence; after that it is 200 and a
+// result, or with "Accept: application/x-ndjson" several, of which the last says
+// success or failed.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := h.receive(w, r)
+	if err != nil {
+		h.turnAway(w, r, err)
+		return
+	}
+	defer h.release()
+	defer body.Close()
+	answer := newAnswer(w, r)
+	began := time.Now()
+	image, err := h.build(r.Context(), body, answer)
+	log := h.options.Logger.With().Str("image", image).Dur("took_ms", time.Since(began)).Logger()
+	if err != nil {
+		log.Warn().Err(err).Msg("build failed")
+		answer.fail(image, err)
+		return
+	}
+	log.Info().Msg("built a bundle")
+	answer.succeed(image)
+}
+
+// receive returns the signed body as a file without a name, at its beginning.
+// The caller then has one of the slots.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, err error) {
+	if r.Method != http.MethodPost {
+		return nil, refuse(http.StatusMethodNotAllowed, "a build is sent with POST")
+	}
+	signature, err := parseSignature(r.Header.Get(signatureHeader))
+	if err != nil {
+		return nil, err
+	}
+	if r.ContentLength > h.options.MaxBytes {
+		return nil, h.tooLarge()
+	}
+	// Whoever has not signed anything must not keep the others out for long.
+	deadline := time.Now().Add(h.options.BodyTimeout)
+	if err := h.take(r.Context(), deadline); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			h.release()
+		}
+	}()
+	if err := h.room(2 * max(r.ContentLength, 0)); err != nil {
+		return nil, err
+	}
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(deadline); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	body, err := h.spool(r.Body, signature)
+	if err != nil {
+		return nil, err
+	}
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, errors.Join(err, body.Close())
+	}
+	return body, nil
+}
+
+// take waits for a slot; release gives it back.
+func (h *Handler) take(ctx context.Context, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return refuse(http.StatusServiceUnavailable, "other builds took too long; try again")
+	}
+}
+
+func (h *Handler) release() { <-h.slots }
+
+func (h *Handler) tooLarge() error {
+	return refuse(http.StatusRequestEntityTooLarge, "the context is larger than %d MiB, the builder's limit; leave out what the function does not need, or start the provider with a higher --max-build", h.options.MaxBytes>>20)
+}
+
+// room refuses a build for which the disk has no room.
+func (h *Handler) room(need int64) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(h.options.Root, &disk); err != nil {
+		return fmt.Errorf("free space of %s: %w", h.options.Root, err)
+	}
+	if free := int64(disk.Bavail) * disk.Bsize; free < need+h.reserve {
+		return refuse(http.StatusInsufficientStorage, "the disk of the bundles has %d MiB free, and this build needs %d; remove bundles that are no longer deployed", free>>20, (need+h.reserve)>>20)
+	}
+	return nil
+}
+
+// turnAway answers what was not received.
+func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
+	var why *refusal
+	if !errors.As(err, &why) {
+		why = &refusal{code: http.StatusInternalServerError, why: err.Error()}
+	}
+	h.options.Logger.Warn().Str("from", r.RemoteAddr).Int("code", why.code).Str("why", why.why).Msg("build refused")
+	switch why.code {
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", http.MethodPost)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "10")
+	}
+	// The rest of the body is not worth reading.
+	w.Header().Set("Connection", "close")
+	http.Error(w, why.why, why.code)
+}

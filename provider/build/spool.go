@@ -1,0 +1,124 @@
+package build
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/model/bundle/place"
+)
+
+// signatureHeader holds "sha256=" and the body's HMAC in hexadecimal digits.
+const signatureHeader = "X-Build-Signature"
+
+func parseSignature(header string) ([]byte, error) {
+	if header == "" {
+		return nil, refuse(http.StatusUnauthorized, "%s is missing; give faas-cli the builder's secret with --payload-secret", signatureHeader)
+	}
+	digits, ok := strings.CutPrefix(header, "sha256=")
+	signature, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(signature) != sha256.Size {
+		return nil, refuse(http.StatusUnauthorized, "%s is not sha256= and 64 hexadecimal digits", signatureHeader)
+	}
+	return signature, nil
+}
+
+// spool writes a body into a file that has no name, so that none is left behind
+// whatever happens, and checks its signature on the way.
+func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error) {
+	f, err := nameless(filepath.Join(h.options.Root, place.StagingDir))
+	if err != nil {
+		return nil, noRoom(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	digest := hmac.New(sha256.New, h.options.Secret)
+	// One more byte tells a body that is too large from one that just fits.
+	n, err := io.Copy(&spooling{file: f, digest: digest, room: h.room}, io.LimitReader(body, h.options.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, bodyError(err)
+	case n > h.options.MaxBytes:
+		return nil, h.tooLarge()
+	case !hmac.Equal(digest.Sum(nil), signature):
+		return nil, refuse(http.StatusForbidden, "%s does not fit the body; is faas-cli's --payload-secret the provider's?", signatureHeader)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// spooling tells errors of the disk from those of the connection.
+type spooling struct {
+	file   *os.File
+	digest io.Writer
+	// room is asked every now and then, for the body's size need not be known;
+	// next is how many bytes may be written before that.
+	room func(bytes int64) error
+	next int
+}
+
+// roomEvery is after how many bytes the disk is looked at, 8 MiB.
+const roomEvery = 8 << 20
+
+func (s *spooling) Write(p []byte) (int, error) {
+	if s.next -= len(p); s.next < 0 {
+		s.next = roomEvery
+		if err := s.room(roomEvery); err != nil {
+			return 0, err
+		}
+	}
+	s.digest.Write(p) // A hash never fails.
+	n, err := s.file.Write(p)
+	if err != nil {
+		err = noRoom(err)
+	}
+	return n, err
+}
+
+// noRoom makes an error of the disk an answer.
+func noRoom(err error) error {
+	code := http.StatusInternalServerError
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		code = http.StatusInsufficientStorage
+	}
+	return refuse(code, "the context cannot be kept: %v", err)
+}
+
+func bodyError(err error) error {
+	var known *refusal
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(http.StatusRequestTimeout, "the context took too long to arrive")
+	}
+	return refuse(http.StatusBadRequest, "the context did not arrive: %v", err)
+}
+
+// nameless opens a file in dir that is gone once it is closed.
+func nameless(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "body-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
