@@ -1,0 +1,196 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// maxAnswer bounds an answer that is held in memory, in bytes.
+const maxAnswer = 64 << 20
+
+// refusedHeader marks a 429 that the watchdog answers itself, without the
+// function, as OpenFaaS' own watchdogs do.
+const refusedHeader = "X-Openfaas-Internal"
+
+// call is one request on its way.
+type call struct {
+	forwarder *Forwarder
+	ctx       context.Context
+	arrived   time.Time
+	deadline  time.Time
+	body      *replay
+
+	// peer has the request since sent; response is its answer.
+	peer     *peer
+	sent     time.Time
+	response *http.Response
+}
+
+func (f *Forwarder) begin(ctx context.Context, patience time.Duration) *call {
+	f.arrivals.Add(1)
+	now := time.Now()
+	return &call{forwarder: f, ctx: ctx, arrived: now, deadline: now.Add(f.options.ColdWait + patience)}
+}
+
+// end lets go of everything.
+func (c *call) end() {
+	c.body.close()
+	c.letGo()
+}
+
+// letGo ends what the instance does for the call.
+func (c *call) letGo() {
+	if c.peer == nil {
+		return
+	}
+	if c.response != nil {
+		c.response.Body.Close()
+		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
+	}
+	c.forwarder.release(c.peer, c.response != nil)
+	c.peer, c.response = nil, nil
+}
+
+// send has an instance answer the request. The answer's body is read before the
+// call ends.
+func (c *call) send(out *http.Request) (*http.Response, error) {
+	f := c.forwarder
+	var tried []*peer
+	for {
+		p, err := f.acquire(c.ctx, c.deadline, tried)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			return c.refusal()
+		}
+		c.letGo()
+		c.peer, c.sent = p, time.Now()
+		if len(tried) == 0 {
+			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
+		}
+		c.response, err = c.attempt(out)
+		var unreached *dialError
+		switch {
+		case err == nil && c.refused():
+			tried = append(tried, p)
+		case err == nil:
+			return c.response, nil
+		case c.ctx.Err() != nil:
+			return nil, c.ctx.Err()
+		case exhausted(err):
+			return nil, ErrExhausted
+		case errors.As(err, &unreached):
+			f.lose(p, err)
+			c.letGo()
+		default:
+			return nil, c.lost()
+		}
+	}
+}
+
+// refusal is the answer to a request that no instance would have: what the last
+// one said, if that is still there.
+func (c *call) refusal() (*http.Response, error) {
+	if c.response == nil {
+		return nil, c.forwarder.drop(metrics.QueueFull, ErrBusy)
+	}
+	return c.response, nil
+}
+
+// lost is why an exchange broke off: because of the client, whose body cannot be
+// read, or because of the instance.
+func (c *call) lost() error {
+	if err := c.body.failure(); err != nil {
+		var known provider.HTTPError
+		if errors.As(err, &known) {
+			return err
+		}
+		return &Error{status: http.StatusBadRequest, message: fmt.Sprintf("the request body could not be read: %v", err)}
+	}
+	return c.forwarder.drop(metrics.InstanceLost, ErrInstanceLost)
+}
+
+// attempt sends the request to the call's instance.
+func (c *call) attempt(out *http.Request) (*http.Response, error) {
+	again := out.WithContext(out.Context())
+	if c.body != nil {
+		body, ok := c.body.again()
+		if !ok {
+			return nil, errors.New("the body was streamed to another instance")
+		}
+		again.Body = body
+		again.GetBody = func() (io.ReadCloser, error) {
+			if body, ok := c.body.again(); ok {
+				return body, nil
+			}
+			return nil, errors.New("the body is not kept any more")
+		}
+	}
+	return c.peer.transport.RoundTrip(again)
+}
+
+// refused reports whether the watchdog would not have the request, and another
+// may.
+func (c *call) refused() bool {
+	if c.response.StatusCode != http.StatusTooManyRequests || c.response.Header.Get(refusedHeader) == "" {
+		return false
+	}
+	_, kept := c.body.again()
+	return kept
+}
+
+// readAnswer reads an answer into memory.
+func (c *call) readAnswer(resp *http.Response) ([]byte, error) {
+	var body bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= maxAnswer {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	switch n, err := body.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1)); {
+	case c.ctx.Err() != nil:
+		return nil, c.ctx.Err()
+	case err != nil:
+		return nil, c.forwarder.drop(metrics.InstanceLost, ErrInstanceLost)
+	case n > maxAnswer:
+		return nil, ErrAnswerTooLarge
+	}
+	return body.Bytes(), nil
+}
+
+// request makes an HTTP request of one that is in memory.
+func request(ctx context.Context, req *frame.Request) (*http.Request, error) {
+	target, err := locate(req.Path, req.Query)
+	if err != nil {
+		return nil, err
+	}
+	out := (&http.Request{
+		Method: req.Method, URL: target, Host: req.Header.Get("X-Forwarded-Host"), Header: req.Header.Clone(),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(req.Body)),
+	}).WithContext(ctx)
+	if out.Header == nil {
+		out.Header = http.Header{}
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = []string{""} // Not the transport's own.
+	}
+	return out, nil
+}
+
+// locate is where an instance answers an escaped path.
+func locate(path, query string) (*url.URL, error) {
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return nil, &Error{status: http.StatusBadRequest, message: fmt.Sprintf("the request's path cannot be read: %v", err)}
+	}
+	return &url.URL{Scheme: "http", Host: "instance", Path: plain, RawPath: path, RawQuery: query}, nil
+}
