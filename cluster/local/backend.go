@@ -50,7 +50,7 @@ type Backend struct {
 	// tree is nil without cgroups.
 	tree      cgroup.Tree
 	sandboxed bool
-	logs      logs.Store
+	logs      *logs.Store
 	events    *queue
 
 	// ctx ends with Close; work counts the goroutines and calls that Close
@@ -70,6 +70,10 @@ type Backend struct {
 }
 
 var _ cluster.Backend = (*Backend)(nil)
+
+// Logs is what instances printed, those that are gone included as far as it is
+// kept. It rotates and forgets files by itself.
+func (b *Backend) Logs() *logs.Store { return b.logs }
 
 // entry is one instance.
 type entry struct {
@@ -116,7 +120,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	if b.layout, err = lay(options.Dir); err != nil {
 		return nil, err
 	}
-	b.logs = logs.Store{Dir: b.layout.logs(), MaxBytes: options.LogBytes, Keep: options.LogFiles}
+	b.logs = &logs.Store{Dir: b.layout.logs(), MaxBytes: options.LogBytes, Keep: options.LogFiles}
 	if err := b.size(); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,8 @@
 // Package logs keeps what instances print. An instance writes straight into
 // its file, opened for appending, so nothing is lost when the provider dies;
 // files that have grown too large are rotated beneath it, by copying and
-// truncating. Files of instances that are gone stay for a while.
+// truncating. Files of instances that are gone stay for a while. A [Reader]
+// finds what a function's instances printed, and follows it.
 //
 // The layout is FUNCTION/ID.log, then FUNCTION/ID.log.1 (newest) and so on for
 // what was rotated.
@@ -19,12 +20,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 const suffix = ".log"
 
-// Store is the log files of one provider.
+// Store is the log files of one provider. It is safe for concurrent use and must
+// not be copied.
 type Store struct {
 	// Dir holds one directory per function.
 	Dir string
@@ -33,15 +36,21 @@ type Store struct {
 	// Keep is how many rotated files an instance keeps, and how many gone
 	// instances a function keeps the logs of.
 	Keep int
+
+	// mu is held while files change their names, and shared by readers, who
+	// would otherwise miss lines or find them twice.
+	mu sync.RWMutex
+	// rotations counts, by path, how often a file was rotated.
+	rotations map[string]int64
 }
 
 // Path returns the file that an instance prints to.
-func (s Store) Path(function, id string) string {
+func (s *Store) Path(function, id string) string {
 	return filepath.Join(s.Dir, function, id+suffix)
 }
 
 // Open opens an instance's file for appending and makes it if need be.
-func (s Store) Open(function, id string) (*os.File, error) {
+func (s *Store) Open(function, id string) (*os.File, error) {
 	path := s.Path(function, id)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("directory for logs: %w", err)
@@ -55,52 +64,89 @@ func (s Store) Open(function, id string) (*os.File, error) {
 
 // Rotate moves an instance's log aside if it is over MaxBytes. The process
 // keeps writing to the same file: its content is copied, then cut off. What it
-// prints between the two, some µs, is lost.
-func (s Store) Rotate(function, id string) error {
+// prints between the two, some µs, is lost. If it fails, nothing is.
+func (s *Store) Rotate(function, id string) error {
 	path := s.Path(function, id)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= s.MaxBytes {
 		return nil
 	}
+	if err == nil {
+		err = s.rotate(path)
+	}
 	if err != nil {
-		return fmt.Errorf("rotate log: %w", err)
-	}
-	if s.Keep > 0 {
-		for i := s.Keep - 1; i > 0; i-- {
-			if err := os.Rename(rotated(path, i), rotated(path, i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("rotate log: %w", err)
-			}
-		}
-		if err := copyAll(path, rotated(path, 1)); err != nil {
-			return fmt.Errorf("rotate log: %w", err)
-		}
-	}
-	if err := os.Truncate(path, 0); err != nil {
 		return fmt.Errorf("rotate log: %w", err)
 	}
 	return nil
 }
 
-func rotated(path string, age int) string { return path + "." + strconv.Itoa(age) }
-
-func copyAll(from, to string) error {
-	source, err := os.Open(from)
+func (s *Store) rotate(path string) error {
+	if s.Keep == 0 {
+		return s.cut(path, nil)
+	}
+	source, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	aside := path + ".new"
+	target, err := os.OpenFile(aside, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
+	// Most of it is copied while readers go on, and before anything changes; a
+	// full disk shows here.
 	_, err = io.Copy(target, source)
-	return errors.Join(err, target.Close())
+	if err == nil {
+		err = s.cut(path, func() error {
+			if err := s.shift(path); err != nil {
+				return err
+			}
+			_, err := io.Copy(target, source) // What came meanwhile.
+			return err
+		})
+	}
+	if err = errors.Join(err, target.Close()); err != nil {
+		_ = os.Remove(aside) // It may be in its place already.
+	}
+	return err
 }
+
+// shift makes room for the newest rotated file and puts it there.
+func (s *Store) shift(path string) error {
+	for i := s.Keep - 1; i > 0; i-- {
+		if err := os.Rename(rotated(path, i), rotated(path, i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Rename(path+".new", rotated(path, 1))
+}
+
+// cut empties a file whose content is elsewhere once before has returned.
+func (s *Store) cut(path string, before func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before != nil {
+		if err := before(); err != nil {
+			return err
+		}
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		return err
+	}
+	if s.rotations == nil {
+		s.rotations = map[string]int64{}
+	}
+	s.rotations[path]++
+	return nil
+}
+
+func rotated(path string, age int) string { return path + "." + strconv.Itoa(age) }
 
 // Prune deletes logs of a function's instances for which live is false: all
 // but the Keep that were written last, and of those what is older than since.
 // A function's directory goes with its last file.
-func (s Store) Prune(function string, live func(id string) bool, since time.Time) error {
+func (s *Store) Prune(function string, live func(id string) bool, since time.Time) error {
 	dir := filepath.Join(s.Dir, function)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,14 +167,22 @@ func (s Store) Prune(function string, live func(id string) bool, since time.Time
 		for _, name := range instance.names {
 			errs = append(errs, os.Remove(filepath.Join(dir, name)))
 		}
+		s.forget(s.Path(function, instance.id))
 	}
 	// It fails while the directory holds anything, as it should.
 	_ = os.Remove(dir)
 	return errors.Join(errs...)
 }
 
+// forget drops what is known of a file that was deleted.
+func (s *Store) forget(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.rotations, path)
+}
+
 // Functions lists the functions that have logs.
-func (s Store) Functions() ([]string, error) {
+func (s *Store) Functions() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list logs: %w", err)
@@ -176,7 +230,7 @@ func goneInstances(entries []fs.DirEntry, live func(id string) bool) []instanceF
 
 // LastLine returns the last line that is not empty, at most 200 bytes of it,
 // or "" if there is none: usually why a process gave up.
-func (s Store) LastLine(function, id string) string {
+func (s *Store) LastLine(function, id string) string {
 	const reach, longest = 4096, 200
 	file, err := os.Open(s.Path(function, id))
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-func store(t *testing.T) Store {
+func store(t *testing.T) *Store {
 	t.Helper()
-	return Store{Dir: t.TempDir(), MaxBytes: 10, Keep: 2}
+	return &Store{Dir: t.TempDir(), MaxBytes: 10, Keep: 2}
 }
 
 func TestAWriterNeverNoticesThatItsLogIsRotated(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLogsOfGoneInstancesAreKeptUpToABound(t *testing.T) {
 	}
 }
 
-func names(t *testing.T, s Store, function string) []string {
+func names(t *testing.T, s *Store, function string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.Dir, function))
 	if err != nil {

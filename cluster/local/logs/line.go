@@ -1,0 +1,132 @@
+package logs
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+)
+
+// Line is one line that an instance printed.
+type Line struct {
+	// Instance is the instance's id.
+	Instance string
+	// Time is when it was printed, in UTC: as the line itself says, or else as
+	// the line before it does.
+	Time time.Time
+	// Text is the line without its end and without the time before it; a line
+	// of JSON stays as it is.
+	Text string
+}
+
+// Lines are cut into pieces of at most longest bytes; chunk is how much is read
+// of a file at a time.
+const (
+	longest = 64 << 10
+	chunk   = 16 << 10
+)
+
+// parse takes a line apart: "TIME TEXT", where TIME is as RFC 3339 has it, or an
+// object of JSON with a "time". Of another line ok is false, and all of it is
+// text.
+func parse(line []byte) (at time.Time, text []byte, ok bool) {
+	if bytes.HasPrefix(line, []byte{'{'}) {
+		at, ok = timeInJSON(line)
+		return at, line, ok
+	}
+	stamp, text, found := bytes.Cut(line, []byte{' '})
+	// Most lines without a time need no parser to tell.
+	const shortest = len("2006-01-02T15:04:05Z")
+	if len(stamp) < shortest || stamp[4] != '-' || stamp[10] != 'T' {
+		return time.Time{}, line, false
+	}
+	if at, ok = parseTime(string(stamp)); !ok {
+		return time.Time{}, line, false
+	}
+	if !found {
+		text = nil
+	}
+	return at, text, true
+}
+
+func timeInJSON(line []byte) (time.Time, bool) {
+	if !bytes.Contains(line, []byte(`"time"`)) {
+		return time.Time{}, false
+	}
+	var object struct {
+		Time string `json:"time"`
+	}
+	if json.Unmarshal(line, &object) != nil {
+		return time.Time{}, false
+	}
+	return parseTime(object.Time)
+}
+
+// parseTime reads a time that JSON can tell again.
+func parseTime(text string) (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	at = at.UTC()
+	if err != nil || at.Year() < 1 || at.Year() > 9999 {
+		return time.Time{}, false
+	}
+	return at, true
+}
+
+// splitter cuts what is read of a log into lines.
+type splitter struct {
+	// pending has not been handed out yet; there is no line's end in its first
+	// scanned bytes.
+	pending []byte
+	scanned int
+}
+
+// room returns where to put what is read next; grown follows.
+func (s *splitter) room() []byte {
+	n := len(s.pending)
+	if cap(s.pending)-n < chunk {
+		larger := make([]byte, n, n+2*chunk)
+		copy(larger, s.pending)
+		s.pending = larger
+	}
+	return s.pending[n : n+chunk]
+}
+
+// grown adds the first n bytes of room.
+func (s *splitter) grown(n int) { s.pending = s.pending[:len(s.pending)+n] }
+
+// line returns the next line, without its end, or a piece of one that is too
+// long; false if there is none yet.
+func (s *splitter) line() ([]byte, bool) {
+	if i := bytes.IndexByte(s.pending[s.scanned:], '\n'); i >= 0 {
+		n := min(s.scanned+i, longest)
+		if n < s.scanned+i {
+			return s.piece(), true
+		}
+		line := s.pending[:n]
+		s.pending, s.scanned = s.pending[n+1:], 0
+		return bytes.TrimSuffix(line, []byte{'\r'}), true
+	}
+	if len(s.pending) > longest {
+		return s.piece(), true
+	}
+	s.scanned = len(s.pending)
+	return nil, false
+}
+
+// piece cuts off as much of a long line as it may have, between two characters.
+func (s *splitter) piece() []byte {
+	n := longest
+	for n > longest-utf8.UTFMax && !utf8.RuneStart(s.pending[n]) {
+		n--
+	}
+	piece := s.pending[:n]
+	s.pending, s.scanned = s.pending[n:], 0
+	return piece
+}
+
+// last returns what has no line's end yet as a line; false if there is nothing.
+func (s *splitter) last() ([]byte, bool) {
+	line := s.pending
+	s.pending, s.scanned = nil, 0
+	return line, len(line) > 0
+}
