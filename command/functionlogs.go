@@ -1,0 +1,53 @@
+package command
+
+import (
+	"context"
+	"time"
+
+	openfaas "github.com/openfaas/faas-provider/logs"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/cluster/local/logs"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// functionLogs finds what functions printed in the files of the local backend.
+type functionLogs struct {
+	files *logs.Store
+	log   zerolog.Logger
+}
+
+var _ provider.LogSource = functionLogs{}
+
+// pendingLines is how many lines may wait for a client that reads slowly; after
+// that, its reader waits with it.
+const pendingLines = 256
+
+// Query implements [provider.LogSource].
+func (f functionLogs) Query(ctx context.Context, q openfaas.Request) (<-chan openfaas.Message, error) {
+	function := provider.FullName(q.Name, q.Namespace)
+	var since time.Time
+	if q.Since != nil {
+		since = *q.Since
+	}
+	reader, err := f.files.Reader(logs.Query{Function: function, Instance: q.Instance, Since: since, Tail: q.Tail, Follow: q.Follow})
+	if err != nil {
+		return nil, err
+	}
+	messages := make(chan openfaas.Message, pendingLines)
+	go func() {
+		defer close(messages)
+		err := reader.Run(ctx, func(l logs.Line) error {
+			select {
+			case messages <- openfaas.Message{Name: q.Name, Namespace: q.Namespace, Instance: l.Instance, Timestamp: l.Time, Text: l.Text}:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			f.log.Error().Err(err).Str("function", function).Msg("logs could not be read to their end")
+		}
+	}()
+	return messages, nil
+}
