@@ -85,7 +85,8 @@ func (w *way) givesEnvironment(t *testing.T) {
 		}
 	}
 	for name, value := range got {
-		if strings.Contains(value, w.state) || strings.Contains(value, w.password) {
+		// Where secrets cannot be mounted, a variable tells where they are.
+		if name != "FAAS_INFER_SECRETS_DIR" && (strings.Contains(value, w.state) || strings.Contains(value, w.password)) {
 			t.Errorf("the process sees %s=%s", name, value)
 		}
 	}

@@ -18,18 +18,33 @@ import (
 // state directory in their arguments or environment.
 func (p *place) processes() []int { return p.matching(func(int, [][]byte) bool { return true }) }
 
-// instances lists those of them that are instances.
+// instances lists those of them that are instances, of models or of ordinary
+// functions.
 func (p *place) instances() []int {
-	return p.matching(func(_ int, arguments [][]byte) bool {
-		return len(arguments) > 1 && string(arguments[1]) == "instance"
-	})
+	return p.matching(func(_ int, arguments [][]byte) bool { return isInstance(arguments) })
+}
+
+func isInstance(arguments [][]byte) bool {
+	return len(arguments) > 1 && (string(arguments[1]) == "instance" || string(arguments[1]) == "watchdog")
 }
 
 // instancesOf lists the instances of one function.
 func (p *place) instancesOf(function string) []int {
 	return p.matching(func(_ int, arguments [][]byte) bool {
-		return len(arguments) > 1 && string(arguments[1]) == "instance" && slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == function })
+		return isInstance(arguments) && slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == function })
 	})
+}
+
+// mounts lists this machine's mounts at or from below the place's directories;
+// those of instances are in mount namespaces of their own.
+func (p *place) mounts() []string {
+	var all []string
+	for line := range strings.Lines(readAll("/proc/self/mountinfo")) {
+		if strings.Contains(line, p.dir+"/") && !strings.Contains(line, " "+p.state+" ") {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
 }
 
 func (p *place) matching(want func(pid int, arguments [][]byte) bool) []int {
@@ -91,7 +106,7 @@ func (p *place) sockets() []string {
 	return found
 }
 
-// nothingLeft fails the test for every process and socket that a stopped
+// nothingLeft fails the test for every process, socket and mount that a stopped
 // provider has left.
 func (p *place) nothingLeft(t *testing.T) {
 	t.Helper()
@@ -100,6 +115,9 @@ func (p *place) nothingLeft(t *testing.T) {
 	}
 	for _, s := range p.sockets() {
 		t.Errorf("socket %s is left", s)
+	}
+	for _, m := range p.mounts() {
+		t.Errorf("mount %s is left", m)
 	}
 	entries, _ := os.ReadDir(filepath.Join(p.state, "local", "instances"))
 	for _, e := range entries {

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// running lists the processes that were started with exactly these arguments,
+// whoever started them.
+func running(arguments ...string) []int {
+	want := append([]byte(strings.Join(arguments, "\x00")), 0)
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var pids []int
+	for _, file := range files {
+		// It may be gone by now, which makes it empty.
+		if text, _ := os.ReadFile(file); bytes.Equal(text, want) {
+			var pid int
+			fmt.Sscanf(file, "/proc/%d/", &pid)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// echoTarget is a load of distinct bodies on a function that gives them back.
+func echoTarget(url string, rate float64) load.Target {
+	body := func(i int) []byte { return fmt.Appendf(nil, "request %d", i) }
+	return load.Target{Name: "echo", URL: url, Rate: rate, Arrivals: load.Poisson, Body: body,
+		Verify: func(i int, got []byte) error {
+			if !bytes.Equal(got, body(i)) {
+				return fmt.Errorf("request %d got another's answer: %q", i, got)
+			}
+			return nil
+		}}
+}
+
+// A provider that is killed under load comes back to all its functions and takes
+// over the instances of both kinds: the same processes, no others beside them,
+// and after its end in order nothing is left of them.
+func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
+	p := newPlace(t)
+	p.identity(t)
+	address := freeAddress(t)
+	first := p.providerAt(t, race(t), address)
+	first.deploy(t, scaled(function("model", "identity:latest", "2s"), "1", "1"))
+	first.deploy(t, scaled(ordinary("echo", "cat"), "2", "2"))
+	first.deploy(t, scaled(ordinary("sleeper", "sleep 3141.59"), "1", "1"))
+	for name, n := range map[string]uint64{"model": 1, "echo": 2, "sleeper": 1} {
+		first.awaitReady(t, name, n)
+	}
+	before, groups := p.instances(), p.cgroups()
+	if len(before) != 4 {
+		t.Fatalf("%d instances", len(before))
+	}
+	go func() { _, _ = try(client(t), http.MethodPost, first.function("sleeper"), nil) }()
+	await(t, patience, "the sleeper to sleep", func() bool { return len(running("sleep", "3141.59")) == 1 })
+
+	done := make(chan []load.TargetResult, 1)
+	go func() {
+		targets := []load.Target{identityTarget(first.function("model"), 60), echoTarget(first.function("echo"), 40)}
+		result, err := load.Run(t.Context(), load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 9})
+		if err != nil {
+			t.Error(err)
+			result = &load.Result{Targets: make([]load.TargetResult, 2)}
+		}
+		done <- result.Targets
+	}()
+	time.Sleep(2 * time.Second) // Under load: a part of what is timed, and not waited for.
+	first.kill(t)
+	if left := p.instances(); !slices.Equal(left, before) {
+		t.Errorf("instances %v with the provider dead, %v before", left, before)
+	}
+	killed := time.Now()
+	second := p.providerAt(t, race(t), address)
+	for name, n := range map[string]uint64{"model": 1, "echo": 2, "sleeper": 1} {
+		second.awaitReady(t, name, n)
+	}
+	t.Logf("taken over %v after the kill", time.Since(killed))
+	for i, r := range <-done {
+		t.Logf("%s: of %d requests %s", r.Name, r.Requests, outcome(r))
+		if r.Wrong > 0 || r.Good < r.Requests/2 {
+			t.Errorf("%s: %s; for example %v", r.Name, outcome(r), r.FirstError)
+		}
+		for code := range r.Codes {
+			if code != http.StatusOK && code != http.StatusServiceUnavailable && code != http.StatusBadGateway {
+				t.Errorf("%d: %d requests were answered with %d", i, r.Codes[code], code)
+			}
+		}
+	}
+	if now := p.instances(); !slices.Equal(now, before) {
+		t.Errorf("instances %v after the load, %v before", now, before)
+	}
+	if got := do(t, client(t), http.MethodPost, second.function("echo"), []byte("still there")); got.body != "still there" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	second.stop(t)
+	gone(t, groups)
+	if left := running("sleep", "3141.59"); len(left) > 0 {
+		t.Errorf("the sleeper's process %v is left", left)
+	}
+}
+
+// Instances of an ordinary function are killed again and again under load: every
+// request has an answer, its own or one that tells of the loss; what the dead
+// instances had started dies, too.
+func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
+	p := newPlace(t)
+	d := p.provider(t, race(t))
+	d.deploy(t, scaled(ordinary("pair", "cat"), "2", "2"))
+	d.deploy(t, scaled(ordinary("single", "cat"), "1", "1"))
+	d.deploy(t, scaled(ordinary("sleeper", "sleep 2718.28"), "1", "1"))
+	for name, n := range map[string]uint64{"pair": 2, "single": 1, "sleeper": 1} {
+		d.awaitReady(t, name, n)
+	}
+	groups := p.cgroups()
+	answered := make(chan answer, 1)
+	go func() {
+		a, _ := try(client(t), http.MethodPost, d.function("sleeper"), nil)
+		answered <- a
+	}()
+	d.await(t, patience, "the sleeper to sleep", func() bool { return len(running("sleep", "2718.28")) == 1 })
+	for _, pid := range p.instancesOf("sleeper") {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := <-answered; a.status != http.StatusBadGateway {
+		t.Errorf("the request of the killed instance was answered %d %s", a.status, a.body)
+	}
+	d.await(t, patience, "the killed instance's process to go", func() bool { return len(running("sleep", "2718.28")) == 0 })
+
+	ctx, cancel := context.WithCancel(t.Context())
+	killed := make(chan map[string]int)
+	go func() { killed <- p.killEverySecond(ctx, "pair", "single") }()
+	targets := []load.Target{echoTarget(d.function("pair"), 40), echoTarget(d.function("single"), 20)}
+	result, err := load.Run(ctx, load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 11})
+	cancel()
+	count := <-killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"pair", "single"} {
+		r := result.Targets[i]
+		t.Logf("%s: %d killed; of %d requests %s; p99 %v, max %v", name, count[name], r.Requests, outcome(r), r.Latency.P99, r.Latency.Max)
+		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
+		if refused := float64(r.Refused) / float64(r.Requests); refused > 0.05 {
+			t.Errorf("%s: %.2f %% of the requests were refused", name, 100*refused)
+		}
+		if count[name] < 2 {
+			t.Errorf("%s: only %d instances were killed", name, count[name])
+		}
+	}
+	d.awaitReady(t, "pair", 2)
+	d.awaitReady(t, "single", 1)
+	d.stop(t)
+	gone(t, groups)
+}
