@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,18 +156,23 @@ func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
 
 // emptyNamespace removes what is in a namespace; the caller holds it alone.
 func (s *Server) emptyNamespace(ctx context.Context, name string) error {
-	var errs []error
+	var first error
+	failed := 0
 	for _, d := range s.sorted().byNamespace[name] {
 		err := s.removeFunction(ctx, address{name: d.Deployment.Service, namespace: name})
 		// Somebody else may have been faster.
 		if err != nil && statusOf(err) != http.StatusNotFound {
-			errs = append(errs, err)
+			first = cmp.Or(first, err)
+			failed++
 		}
 	}
-	if s.secrets != nil {
-		errs = append(errs, s.secrets.DeleteNamespace(name))
+	if failed > 1 {
+		return fmt.Errorf("%w (and so for %d more)", first, failed-1)
 	}
-	return errors.Join(errs...)
+	if first == nil && s.secrets != nil {
+		first = s.secrets.DeleteNamespace(name)
+	}
+	return first
 }
 
 // readNamespace reads the namespace that a request is about. Of a request that
