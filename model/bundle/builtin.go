@@ -12,8 +12,7 @@ import (
 	"slices"
 )
 
-// builtinFiles are the built-in bundles but for the program that one of them
-// runs.
+// builtinFiles are the built-in bundles.
 //
 //go:embed builtin
 var builtinFiles embed.FS
@@ -25,13 +24,9 @@ var builtin = map[string]string{
 	"theaxer/redirector:latest": "redirector",
 }
 
-// programFile is the name that a built-in bundle has for faas-infer itself.
-const programFile = "faas-infer"
-
 // WriteBuiltin writes those built-in bundles for whose images there is nothing
-// below root; what is there is left alone. The redirector runs program, which is
-// the path of faas-infer's own executable file, linked or copied into it.
-func WriteBuiltin(root, program string) error {
+// below root; what is there is left alone.
+func WriteBuiltin(root string) error {
 	for _, image := range slices.Sorted(maps.Keys(builtin)) {
 		place, err := Path(image)
 		if err != nil {
@@ -43,14 +38,14 @@ func WriteBuiltin(root, program string) error {
 			}
 			continue
 		}
-		if err := writeBuiltin(root, image, path.Join("builtin", builtin[image]), program); err != nil {
+		if err := writeBuiltin(root, image, path.Join("builtin", builtin[image])); err != nil {
 			return fmt.Errorf("write built-in bundles: %w", err)
 		}
 	}
 	return nil
 }
 
-func writeBuiltin(root, image, from, program string) error {
+func writeBuiltin(root, image, from string) error {
 	files, err := fs.Sub(builtinFiles, from)
 	if err != nil {
 		return err
@@ -68,26 +63,7 @@ func writeBuiltin(root, image, from, program string) error {
 			return err
 		}
 		// What is embedded has no mode.
-		if err := os.Chmod(filepath.Join(dir, manifest.ProcessFile()), 0o755); err != nil {
-			return err
-		}
-		return linkOrCopy(filepath.Join(dir, programFile), program)
+		return os.Chmod(filepath.Join(dir, manifest.ProcessFile()), 0o755)
 	})
 	return err
-}
-
-// linkOrCopy makes the executable file from available under another name: as a
-// link where the file system allows, which takes no room.
-func linkOrCopy(to, from string) error {
-	from, err := filepath.EvalSymlinks(from)
-	if err != nil {
-		return err
-	}
-	if os.Link(from, to) == nil {
-		return nil
-	}
-	if err := copyFile(to, from); err != nil {
-		return err
-	}
-	return os.Chmod(to, 0o755)
 }

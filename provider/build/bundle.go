@@ -72,6 +72,11 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 
 // notes says what of the client's wishes is not heeded.
 func notes(c *config, answer *answer) {
+	for name, value := range c.BuildArgs {
+		if value == "" {
+			delete(c.BuildArgs, name) // faas-cli sends some of its own.
+		}
+	}
 	if len(c.BuildArgs) > 0 {
 		answer.log("Build arguments are not used: nothing is compiled or installed here.")
 	}

@@ -76,7 +76,7 @@ const roomEvery = 8 << 20
 func (s *spooling) Write(p []byte) (int, error) {
 	if s.next -= len(p); s.next < 0 {
 		s.next = roomEvery
-		if err := s.room(roomEvery); err != nil {
+		if err := s.room(0); err != nil {
 			return 0, err
 		}
 	}

@@ -71,7 +71,7 @@ func (s *Staged) live(path string, replaceable func(dir string) error) error {
 		return fmt.Errorf("%q leads out of %s", path, s.root)
 	}
 	// All that was written into it comes before its name does.
-	if err := unix.Syncfs(int(s.held.Fd())); err != nil {
+	if err := s.sync(); err != nil {
 		return fmt.Errorf("write to the disk: %w", err)
 	}
 	below, err := os.OpenRoot(s.root)
@@ -92,6 +92,47 @@ func (s *Staged) live(path string, replaceable func(dir string) error) error {
 		return err
 	}
 	return syncUp(below, parents)
+}
+
+// sync writes the directory and all in it to the disk: one by one if there are
+// few, and else all that the file system has yet to write, which takes long
+// where somebody else writes much.
+func (s *Staged) sync() error {
+	var names []string
+	err := filepath.WalkDir(s.Dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if len(names) == fewFiles {
+			return errMany
+		}
+		if e.IsDir() || e.Type().IsRegular() {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if errors.Is(err, errMany) {
+		return unix.Syncfs(int(s.held.Fd()))
+	}
+	for _, name := range names {
+		if err == nil {
+			err = syncFile(name)
+		}
+	}
+	return err
+}
+
+// fewFiles is how many files are written to the disk one by one.
+const fewFiles = 64
+
+var errMany = errors.New("many files")
+
+func syncFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // exchange renames the directory to name in parent. What is there is taken out
