@@ -125,7 +125,7 @@ func (w *way) passesRedirects(t *testing.T) {
 
 // What is not deployed is not found.
 func (w *way) knowsNoOther(t *testing.T) {
-	for _, name := range []string{"absent", "absent." + defaultNamespace, "identity.not-there", "." + defaultNamespace, "identity.", "a.b.c.d"} {
+	for _, name := range []string{"absent", "absent." + defaultNamespace, "identity.not-there", "." + defaultNamespace, "a.b.c.d"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if a := w.invoke(t, method, name, "", nil); a.status != http.StatusNotFound {
 				t.Errorf("%s %q: %d %s", method, name, a.status, a.body)

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -65,6 +67,20 @@ func Open(path string) (s *Store, err error) {
 }
 
 func openFile(path string) (db *bbolt.DB, err error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = create(path)
+	} else if err == nil && info.Size() == 0 {
+		// bbolt would take it for a new one.
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openBolt(path)
+}
+
+func openBolt(path string) (db *bbolt.DB, err error) {
 	err = guard(func() error {
 		// Environments may hold secrets, so nobody else may read the file.
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
@@ -73,11 +89,41 @@ func openFile(path string) (db *bbolt.DB, err error) {
 	return db, err
 }
 
+// create makes an empty store at path. It appears there whole, at once and only
+// if nothing else does, so that whoever finds an empty file knows that it has
+// lost what it held.
+func create(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db, err := openBolt(f.Name())
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
 // isSystem reports whether err is the file system's doing (no permission, a
 // directory, a full disk) rather than the file's content.
 func isSystem(err error) bool {
 	var pathError *os.PathError
-	return errors.As(err, &pathError)
+	var linkError *os.LinkError
+	return errors.As(err, &pathError) || errors.As(err, &linkError)
 }
 
 // guard turns bbolt's panics over damaged pages into errors, reads beyond the
@@ -85,7 +131,11 @@ func isSystem(err error) bool {
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case runtime.Error:
+			err = errors.New("its pages do not fit together, as if a part had been cut off")
+		default:
 			err = fmt.Errorf("%v", p)
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,6 +172,7 @@ func TestOpenDamagedFile(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"text":      []byte(strings.Repeat("this is no store\n", 4000)),
 		"tiny":      []byte("x"),
+		"empty":     nil,
 		"truncated": good[:3*os.Getpagesize()],
 		"zeroed":    clobbered,
 	} {
@@ -183,8 +185,34 @@ func TestOpenDamagedFile(t *testing.T) {
 			var corrupt *CorruptError
 			if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "mv "+path) {
 				t.Errorf("Open = %v, want a *CorruptError that says what to do", err)
+			} else if strings.Contains(err.Error(), "runtime error") {
+				t.Errorf("Open = %v, which says nothing to a user", err)
 			}
 		})
+	}
+}
+
+// A new store is there whole or not at all, and only one of those who make it at
+// the same time gets it.
+func TestOpenCreatesAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	var all sync.WaitGroup
+	var opened atomic.Int32
+	for range 8 {
+		all.Go(func() {
+			s, err := Open(path)
+			if err == nil {
+				opened.Add(1)
+				t.Cleanup(func() { s.Close() })
+			} else if !strings.Contains(err.Error(), "in use by another process") {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 || opened.Load() != 1 {
+		t.Errorf("%d have opened it, beside it there is %v, %v", opened.Load(), left, err)
 	}
 }
 
