@@ -64,7 +64,7 @@ func Open(root, image string) (*Bundle, error) {
 	defer below.Close()
 	inside, err := below.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w for image %q: there is no %s; write it with `faas-infer model bundle NAME --root %s --image %s`, or send it with `faas-cli publish --remote-builder`", ErrNotFound, image, filepath.Join(root, path), root, image)
+		return nil, fmt.Errorf("%w for image %q: there is no %s; make a model's with `faas-infer model bundle NAME --root %s --image %s`, a program's with `faas-infer bundle DIR --root %[4]s --image %[5]s`, or send either with faas-cli's --remote-builder", ErrNotFound, image, filepath.Join(root, path), root, image)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the bundle of image %q: %w", image, err)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -89,6 +91,69 @@ func WriteFiles(root, image string, manifest Manifest, files func(dir string) er
 		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
 	}
 	return Install(root, image, staged)
+}
+
+// WriteDir makes the bundle of an image below root from a copy of the directory
+// from. Its manifest is the directory's own, if there is one, with the fields of
+// over that are set; without a name it is called as the image.
+func WriteDir(root, image, from string, over Manifest) (*Bundle, error) {
+	if err := apart(root, from); err != nil {
+		return nil, err
+	}
+	path, err := Path(image)
+	if err != nil {
+		return nil, err
+	}
+	inside, err := os.OpenRoot(from)
+	if err != nil {
+		return nil, fmt.Errorf("the bundle's directory: %w", err)
+	}
+	defer inside.Close()
+	manifest, err := readManifest(inside)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	manifest = manifest.with(over)
+	if manifest.Name == "" {
+		manifest.Name = filepath.Base(filepath.Dir(path))
+	}
+	return WriteFiles(root, image, manifest, func(dir string) error { return os.CopyFS(dir, inside.FS()) })
+}
+
+// apart refuses a copy that would contain itself.
+func apart(root, from string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	from, err = filepath.Abs(from)
+	if err != nil {
+		return err
+	}
+	if below, err := filepath.Rel(from, root); err == nil && filepath.IsLocal(below) {
+		return fmt.Errorf("the directory of bundles, %s, is in %s, which is to be copied into it; give another one", root, from)
+	}
+	return nil
+}
+
+// with is the manifest with the fields of over that are set.
+func (m Manifest) with(over Manifest) Manifest {
+	for _, field := range []struct{ to, from *string }{
+		{&m.Name, &over.Name}, {&m.Description, &over.Description}, {&m.Process, &over.Process},
+		{&m.Mode, &over.Mode}, {&m.UpstreamURL, &over.UpstreamURL}, {&m.Network, &over.Network},
+	} {
+		if *field.from != "" {
+			*field.to = *field.from
+		}
+	}
+	if len(over.Env) > 0 {
+		m.Env = maps.Clone(m.Env)
+		if m.Env == nil {
+			m.Env = make(map[string]string)
+		}
+		maps.Copy(m.Env, over.Env)
+	}
+	return m
 }
 
 // WriteFile writes the manifest into a bundle's directory.

@@ -244,7 +244,7 @@ func TestStream(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	told := strings.Join(log, "\n")
-	for _, words := range []string{"Unpacked 4 files", "Build arguments are not used", "not among the platforms linux/mips", "echo/v2"} {
+	for _, words := range []string{"Unpacked: 4 files", "Build arguments are not used", "not among the platforms linux/mips", "echo/v2"} {
 		if !strings.Contains(told, words) {
 			t.Errorf("the log has no %q:\n%s", words, told)
 		}

@@ -46,7 +46,7 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	if err != nil {
 		return image, err
 	}
-	answer.log("Unpacked %d files, %d KiB.", u.files, (h.options.MaxUnpacked-u.bytes)>>10)
+	answer.log("Unpacked: %d files, %d KiB.", u.files, (h.options.MaxUnpacked-u.bytes)>>10)
 	notes(u.config, answer)
 	if err := contained(staged.Dir); err != nil {
 		return image, err
