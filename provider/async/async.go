@@ -1,0 +1,258 @@
+// Package async is everything about asynchronous invocations: a request is
+// accepted at once, waits in a queue on the disk, is executed when its turn
+// comes, many of a function at a time so that they batch, and its result is
+// posted to the caller's callback URL.
+//
+// # The way of a request
+//
+// It comes from the stock gateway, which publishes it over NATS Streaming
+// (package stan), or over HTTP ([Queue.Accept]). It is stored in a JetStream
+// stream (package broker says what survives what), and only then acknowledged:
+// what was accepted is executed at least once, whatever is killed in between. It
+// is taken out again by its function's own worker (package consume) and handed to
+// the [Invoker]. It leaves the stream when its result has been delivered; what
+// fails is tried again as package retry decides, and what is given up lies among
+// the dead letters (package dead), where a person can look at it and send it off
+// again.
+//
+// "At least once" is what is promised: a provider that is killed between the end
+// of an execution and its acknowledgement executes it again. A callback tells
+// them apart by X-Call-Id.
+//
+// # Functions that go away
+//
+// Queued requests of a function that is deleted are given up when their turn
+// comes, with the reason no_function; their callbacks are told 404. After it was
+// deployed again they can be replayed. A request for a function that is not
+// deployed is not accepted.
+package async
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/callback"
+	"github.com/faas-infer/faas-infer/provider/async/consume"
+	"github.com/faas-infer/faas-infer/provider/async/dead"
+	"github.com/faas-infer/faas-infer/provider/async/message"
+	"github.com/faas-infer/faas-infer/provider/async/retry"
+	"github.com/faas-infer/faas-infer/provider/async/stan"
+)
+
+// Invoker executes requests. name is a function's full name. An error may tell
+// its HTTP status by a method HTTPStatus() int; 404 means that there is no such
+// function. It is called by many goroutines at once.
+type Invoker interface {
+	Invoke(ctx context.Context, name string, r *frame.Request) (*frame.Response, error)
+}
+
+// Functions knows the functions that are deployed, by full name.
+type Functions interface {
+	// Annotations returns a function's annotations, false if there is no such
+	// function.
+	Annotations(name string) (map[string]string, bool)
+}
+
+// What holds where Options say nothing.
+const (
+	DefaultMaxBody          = 32 << 20
+	DefaultBodyTimeout      = 30 * time.Second
+	DefaultCallbackAttempts = 6
+)
+
+// Options are what a Queue works with.
+type Options struct {
+	// Dir, Listen, URL, Sync, SyncAlways, MaxQueued and MaxDead are
+	// broker.Options's.
+	Dir, Listen, URL   string
+	Sync               time.Duration
+	SyncAlways         bool
+	MaxQueued, MaxDead int64
+	// Cluster and Channel are the gateway's, stan's defaults if empty.
+	Cluster, Channel string
+	// Invoker and Functions are required.
+	Invoker   Invoker
+	Functions Functions
+	// Callback says where callbacks may go; CallbackAttempts is how often one
+	// is tried, DefaultCallbackAttempts if 0.
+	Callback         callback.Options
+	CallbackAttempts int
+	// MaxBody is the largest body that Accept takes, in bytes; DefaultMaxBody
+	// if 0. What NATS can take is a limit as well. BodyTimeout is how long a
+	// client may take to send it.
+	MaxBody     int64
+	BodyTimeout time.Duration
+	// Concurrency, MaxHeld, AckWait and Idle are consume.Options's.
+	Concurrency   int
+	MaxHeld       int64
+	AckWait, Idle time.Duration
+	// Registerer is where the metrics are shown; nil for nowhere.
+	Registerer prometheus.Registerer
+	Logger     zerolog.Logger
+}
+
+// Queue is the queue of asynchronous invocations. It is safe for concurrent use.
+type Queue struct {
+	options Options
+	broker  *broker.Broker
+	dead    *dead.Box
+	poster  *callback.Poster
+	posting retry.Settings
+	metrics *metrics
+	log     zerolog.Logger
+	// sampled logs what can happen to every request, a few lines a second.
+	sampled  zerolog.Logger
+	accepted chan publication
+	held     bytesHeld
+
+	mu      sync.Mutex
+	pool    *consume.Pool
+	gateway *stan.Service
+	acks    sync.WaitGroup
+	// draining is closed when Close begins, closed when it is over.
+	draining, closed chan struct{}
+	begin, end       sync.Once
+}
+
+// Open opens the queue's streams. Nothing is executed, and no gateway is
+// answered, before Run. Its errors are sentences for the user; see broker.Open.
+func Open(ctx context.Context, o Options) (*Queue, error) {
+	if o.MaxBody <= 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = DefaultBodyTimeout
+	}
+	b, err := broker.Open(ctx, broker.Options{
+		Dir: o.Dir, Listen: o.Listen, URL: o.URL, Sync: o.Sync, SyncAlways: o.SyncAlways,
+		MaxQueued: o.MaxQueued, MaxDead: o.MaxDead, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asynchronous requests: %w", err)
+	}
+	posting := retry.Default()
+	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), 30*time.Second
+	q := &Queue{
+		options: o, broker: b, dead: dead.New(b.JetStream(), broker.DeadStream, broker.DeadSubjects),
+		poster: callback.New(o.Callback), posting: posting, log: o.Logger,
+		sampled:  o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
+		accepted: make(chan publication, mostAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
+	}
+	q.metrics = newMetrics(q)
+	if o.Registerer != nil {
+		if err := q.metrics.register(o.Registerer); err != nil {
+			b.Close()
+			return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
+		}
+	}
+	q.acks.Go(q.acknowledge)
+	return q, nil
+}
+
+// Run executes what is queued and answers the gateway until ctx ends or Close is
+// called. Call it once the functions are known: requests of functions that are
+// not are given up. The error says why the gateway cannot be answered.
+func (q *Queue) Run(ctx context.Context) error {
+	if err := q.start(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-q.draining:
+	}
+	return nil
+}
+
+func (q *Queue) start() (err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-q.draining:
+		return nil
+	default:
+	}
+	q.pool = consume.Start(consume.Options{
+		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: broker.WorkStream, Subject: broker.WorkSubjects,
+		Handle: q.handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
+		MaxHeld: q.options.MaxHeld, MaxMessage: broker.MaxPayload, Logger: q.log,
+	})
+	q.gateway, err = stan.Serve(q.broker.Publishing(), stan.Options{
+		Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log,
+	})
+	return err
+}
+
+// Close accepts nothing more, stops taking requests out of the queue, waits until
+// ctx ends for those that are being executed, gives the others back to the queue,
+// and ends the embedded server. Call it while the Invoker still works.
+func (q *Queue) Close(ctx context.Context) {
+	q.begin.Do(func() { close(q.draining) })
+	q.mu.Lock()
+	pool, gateway := q.pool, q.gateway
+	q.mu.Unlock()
+	if pool != nil {
+		pool.Close(ctx)
+	}
+	q.end.Do(func() {
+		if gateway != nil {
+			gateway.Close()
+		}
+		close(q.closed)
+		q.acks.Wait()
+		q.poster.Close()
+		q.metrics.unregister(q.options.Registerer)
+		q.broker.Close()
+	})
+}
+
+// Address is where the embedded NATS server listens for the gateway, "" if
+// nowhere, or the external server's URL.
+func (q *Queue) Address() string { return q.broker.Address() }
+
+// wake tells the pool of a stored message.
+func (q *Queue) wake(name string) {
+	q.mu.Lock()
+	pool := q.pool
+	q.mu.Unlock()
+	if pool != nil {
+		pool.Wake(key(name))
+	}
+}
+
+// key is the end of a function's subjects: its namespace comes first.
+func key(name string) string {
+	function, namespace := split(name)
+	return namespace + "." + function
+}
+
+// fromKey is the way back from key.
+func fromKey(key string) string {
+	namespace, function := split(key)
+	return function + "." + namespace
+}
+
+func split(s string) (before, after string) {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] == '.' {
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, message.DefaultNamespace
+}
+
+// redacted is a URL without its password, "" for none.
+func redacted(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,288 @@
+package async
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/stan.go"
+	"github.com/openfaas/faas-provider/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/dead"
+)
+
+func TestMain(m *testing.M) {
+	if run, ok := children[childRole()]; ok {
+		run()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// invokerFunc is a function in memory.
+type invokerFunc func(ctx context.Context, name string, r *frame.Request) (*frame.Response, error)
+
+func (f invokerFunc) Invoke(ctx context.Context, name string, r *frame.Request) (*frame.Response, error) {
+	return f(ctx, name, r)
+}
+
+// answer is a response with a body.
+func answer(status int, body string) *frame.Response {
+	return &frame.Response{Status: status, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(body)}
+}
+
+// deployed are functions in memory.
+type deployed struct {
+	mu sync.Mutex
+	by map[string]map[string]string
+}
+
+func (d *deployed) Annotations(name string) (map[string]string, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok := d.by[name]
+	return a, ok
+}
+
+func (d *deployed) set(name string, annotations map[string]string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.by[name] = annotations
+}
+
+func (d *deployed) remove(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.by, name)
+}
+
+// statusError is an error with an HTTP status.
+type statusError int
+
+func (e statusError) Error() string   { return fmt.Sprintf("status %d", int(e)) }
+func (e statusError) HTTPStatus() int { return int(e) }
+
+// counts how often each body was executed.
+type counts struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (c *counts) add(body string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.by[body]++
+	return c.by[body]
+}
+
+func (c *counts) different() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.by)
+}
+
+// rig is a queue with functions in memory.
+type rig struct {
+	*Queue
+	functions *deployed
+	registry  *prometheus.Registry
+	stopped   chan struct{}
+}
+
+// options are those of a test, edited.
+func options(t testing.TB, invoke invokerFunc, edit func(o *Options)) Options {
+	o := Options{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Invoker: invoke,
+		Functions: &deployed{by: map[string]map[string]string{"echo.openfaas-fn": nil, "slow.openfaas-fn": nil}},
+		AckWait:   2 * time.Second, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel),
+	}
+	if edit != nil {
+		edit(&o)
+	}
+	return o
+}
+
+// start opens and runs a queue until the test ends.
+func start(t testing.TB, invoke invokerFunc, edit func(o *Options)) *rig {
+	t.Helper()
+	o := options(t, invoke, edit)
+	r := &rig{registry: prometheus.NewPedanticRegistry(), stopped: make(chan struct{})}
+	if o.Registerer == nil {
+		o.Registerer = r.registry
+	}
+	r.functions, _ = o.Functions.(*deployed)
+	q, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Queue = q
+	go func() {
+		defer close(r.stopped)
+		if err := q.Run(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r.Close(ctx)
+	<-r.stopped
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// letters waits for n dead letters.
+func (r *rig) letters(t testing.TB, n int) []dead.Letter {
+	t.Helper()
+	var out []dead.Letter
+	until(t, fmt.Sprintf("%d dead letters", n), func() bool {
+		w := r.do("GET", "/system/async/dead", "")
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		return len(out) == n
+	})
+	return out
+}
+
+// do sends a request to System or Accept as a provider would.
+func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, target, strings.NewReader(body))
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	var err error
+	if rest, ok := strings.CutPrefix(req.URL.EscapedPath(), "/async-function/"); ok {
+		name, path, _ := strings.Cut(rest, "/")
+		err = r.Accept(w, req, name, "/"+path)
+	} else {
+		err = r.System(w, req)
+	}
+	if err != nil {
+		status := 500
+		if known, ok := err.(*Error); ok {
+			status = known.HTTPStatus()
+			if known.RetryAfter() > 0 {
+				w.Header().Set("Retry-After", "1")
+			}
+		}
+		http.Error(w, err.Error(), status)
+	}
+	return w
+}
+
+// gateway is a client like the stock gateway's.
+func gateway(t testing.TB, url string) stan.Conn {
+	t.Helper()
+	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(5*time.Second),
+		stan.NatsOptions(nats.ReconnectWait(50*time.Millisecond)),
+		stan.SetConnectionLostHandler(func(_ stan.Conn, err error) { t.Errorf("the gateway has lost its connection: %v", err) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// request is a message as the gateway publishes it.
+func request(function, body string) []byte {
+	data, err := json.Marshal(types.QueueRequest{Function: function, Body: []byte(body), Method: "POST", Path: "/p", QueryString: "a=b",
+		Header: http.Header{"X-Call-Id": {"call-" + body}, "X-Start-Time": {"1"}, "Content-Type": {"text/plain"}}, Host: "gateway:8080"})
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func TestThroughTheGateway(t *testing.T) {
+	got := make(chan *frame.Request, 1)
+	r := start(t, func(_ context.Context, name string, r *frame.Request) (*frame.Response, error) {
+		if name != "echo.openfaas-fn" {
+			t.Errorf("invoked %s", name)
+		}
+		got <- r
+		return answer(200, "done"), nil
+	}, nil)
+	c := gateway(t, "nats://"+r.Address())
+	if err := c.Publish("faas-request", request("echo", "hello")); err != nil {
+		t.Fatal(err)
+	}
+	f := <-got
+	if f.Method != "POST" || f.Path != "/p" || f.Query != "a=b" || string(f.Body) != "hello" || f.Header.Get("X-Call-Id") != "call-hello" || f.Header.Get("X-Forwarded-Host") != "gateway:8080" {
+		t.Errorf("executed as %+v", f)
+	}
+	until(t, "an empty queue", func() bool { s, err := r.Status(t.Context()); return err == nil && s.Queued == 0 && s.InFlight == 0 })
+	for _, bad := range []struct {
+		channel string
+		data    []byte
+		want    string
+	}{
+		{"faas-request", []byte("{"), "no JSON"},
+		{"faas-request", []byte("null"), "Function is empty"},
+		{"faas-request", request("absent", "x"), `no function "absent"`},
+		{"faas-request", request("Not A Name", "x"), "Function is"},
+		{"other", request("echo", "x"), "channel"},
+	} {
+		if err := c.Publish(bad.channel, bad.data); err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("publishing %s: error %v does not say %q", bad.data, err, bad.want)
+		}
+	}
+	if _, err := c.Subscribe("faas-request", func(*stan.Msg) {}); err == nil || !strings.Contains(err.Error(), "no subscriptions") {
+		t.Errorf("subscribing: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyAtATime(t *testing.T) {
+	var done counts
+	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
+		done.add(string(r.Body))
+		return answer(200, ""), nil
+	}, nil)
+	c := gateway(t, "nats://"+r.Address())
+	const n = 20000
+	acks := make(chan error, n)
+	started := time.Now()
+	for i := range n {
+		if _, err := c.PublishAsync("faas-request", request("echo", fmt.Sprint(i)), func(_ string, err error) { acks <- err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		if err := <-acks; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("accepted %.0f/s", n/time.Since(started).Seconds())
+	until(t, "all executed", func() bool { return done.different() == n })
+	t.Logf("executed %.0f/s", n/time.Since(started).Seconds())
+}

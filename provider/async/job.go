@@ -1,0 +1,182 @@
+package async
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/callback"
+	"github.com/faas-infer/faas-infer/provider/async/consume"
+	"github.com/faas-infer/faas-infer/provider/async/dead"
+	"github.com/faas-infer/faas-infer/provider/async/message"
+	"github.com/faas-infer/faas-infer/provider/async/retry"
+)
+
+// keepTrying is how long to wait where the dead letters cannot be written.
+const keepTrying = 30 * time.Second
+
+// job is one message that is being dealt with.
+type job struct {
+	*Queue
+	m *consume.Message
+	// name is the function's full name, request nil if the message is none.
+	name    string
+	request *message.Request
+	started time.Time
+}
+
+// outcome is how a try ended.
+type outcome struct {
+	try    retry.Try
+	detail string
+	result *callback.Result
+}
+
+// handle deals with one message; it is consume's Handler.
+func (q *Queue) handle(ctx context.Context, m *consume.Message) consume.Verdict {
+	j := &job{Queue: q, m: m, name: fromKey(m.Key), started: time.Now()}
+	if m.Deliveries > 1 {
+		q.metrics.redelivered.Inc()
+	}
+	settings := j.settings()
+	if settings.Hopeless(m.Deliveries) {
+		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("it was handed out %d times", m.Deliveries)})
+	}
+	o := j.execute(ctx)
+	if ctx.Err() != nil {
+		return consume.Verdict{Keep: true}
+	}
+	action := settings.After(time.Now(), o.try)
+	if action.Kind == retry.Again {
+		q.metrics.retries.Inc()
+		return consume.Verdict{Keep: true, Delay: time.Until(action.At)}
+	}
+	if o.result != nil && j.request.CallbackURL != nil {
+		m.Executed(len(o.result.Body))
+		if verdict, delivered := j.deliver(ctx, o); !delivered {
+			return verdict
+		}
+	}
+	if action.Kind == retry.Dead {
+		return j.bury(ctx, action.Reason, o)
+	}
+	return consume.Verdict{}
+}
+
+// settings are the function's, or the default ones where it has none.
+func (j *job) settings() retry.Settings {
+	annotations, _ := j.options.Functions.Annotations(j.name)
+	// Those that cannot be read are refused at deploy.
+	settings, _ := retry.Parse(annotations)
+	return settings
+}
+
+// execute has the request executed.
+func (j *job) execute(ctx context.Context) outcome {
+	o := outcome{try: retry.Try{Number: j.m.Deliveries}}
+	request, err := message.Decode(j.m.Data)
+	if err != nil {
+		o.try.Malformed, o.detail = true, err.Error()
+		return o
+	}
+	if request.Name != j.name {
+		// It lies under another function's subject.
+		o.try.Malformed, o.detail = true, fmt.Sprintf("it is for %s and was queued for %s", request.Name, j.name)
+		return o
+	}
+	j.request = request
+	result := &callback.Result{Function: request.Function, CallID: request.CallID(), StartTime: request.Header.Get(message.StartTimeHeader)}
+	response, err := j.options.Invoker.Invoke(ctx, j.name, request.Frame())
+	if err != nil {
+		o.try.Status = statusOf(err)
+		o.try.Absent = o.try.Status == http.StatusNotFound
+		o.detail = err.Error()
+		response = failure(o.try.Status, err)
+	} else {
+		o.try.Status = response.Status
+		o.detail = fmt.Sprintf("the function answered %d", response.Status)
+	}
+	result.Status, result.Header, result.Body = response.Status, response.Header, response.Body
+	result.Duration = time.Since(j.started)
+	o.result = result
+	return o
+}
+
+// statusOf is an error's HTTP status, 0 if it has none.
+func statusOf(err error) int {
+	var known interface{ HTTPStatus() int }
+	if errors.As(err, &known) {
+		return known.HTTPStatus()
+	}
+	return 0
+}
+
+// failure is what a callback is told of an error.
+func failure(status int, err error) *frame.Response {
+	if status == 0 {
+		status = http.StatusBadGateway
+	}
+	return &frame.Response{Status: status, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: []byte(err.Error() + "\n")}
+}
+
+// deliver posts a result to the callback URL, again and again if need be. If it
+// was not delivered, the verdict says what becomes of the message.
+func (j *job) deliver(ctx context.Context, o outcome) (_ consume.Verdict, delivered bool) {
+	for number := 1; ; number++ {
+		status, err := j.poster.Post(ctx, j.request.CallbackURL, o.result)
+		if ctx.Err() != nil {
+			return consume.Verdict{Keep: true}, false
+		}
+		var refused *callback.RefusedError
+		post := retry.Post{Number: number, Status: status, Refused: errors.As(err, &refused)}
+		j.metrics.callback(status)
+		action := j.posting.AfterPost(time.Now(), post)
+		switch action.Kind {
+		case retry.Done:
+			return consume.Verdict{}, true
+		case retry.Dead:
+			return j.bury(ctx, action.Reason, j.undelivered(o, post, err)), false
+		case retry.Again:
+		}
+		select {
+		case <-time.After(time.Until(action.At)):
+		case <-j.draining:
+			// A later provider executes it again.
+			return consume.Verdict{Keep: true}, false
+		case <-ctx.Done():
+			return consume.Verdict{Keep: true}, false
+		}
+	}
+}
+
+func (j *job) undelivered(o outcome, p retry.Post, err error) outcome {
+	if err == nil {
+		err = fmt.Errorf("the callback URL answered %d", p.Status)
+	}
+	o.detail = fmt.Sprintf("the function answered %d, but its answer was not delivered in %d tries: %v", o.result.Status, p.Number, err)
+	return o
+}
+
+// bury puts the message among the dead letters. If that fails it stays in the
+// queue.
+func (j *job) bury(ctx context.Context, reason string, o outcome) consume.Verdict {
+	l := dead.Letter{Function: j.name, Reason: reason, Detail: o.detail, Attempts: j.m.Deliveries, Status: o.try.Status, Queued: j.m.Stored}
+	if j.request != nil {
+		l.CallID, l.Callback = j.request.CallID(), redacted(j.request.CallbackURL)
+	}
+	// A message that is buried twice, because the provider was killed before
+	// it was acknowledged, has the same id.
+	id := fmt.Sprintf("dead-%d-%d", j.m.Sequence, j.m.Stored.UnixNano())
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := j.dead.Put(ctx, id, j.m.Key, l, j.m.Data); err != nil {
+		j.sampled.Error().Err(err).Str("function", j.name).Msg("a request that failed cannot be put among the dead letters and stays in the queue; purge or replay some: faas-infer async purge, faas-infer async replay")
+		return consume.Verdict{Keep: true, Delay: keepTrying}
+	}
+	j.metrics.dead.WithLabelValues(reason).Inc()
+	j.sampled.Warn().Str("function", j.name).Str("reason", reason).Int("attempts", l.Attempts).Str("detail", o.detail).Msg("a queued request was given up; see faas-infer async dead")
+	return consume.Verdict{}
+}

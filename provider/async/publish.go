@@ -1,0 +1,199 @@
+package async
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/message"
+)
+
+// mostAccepting is how many of a gateway's messages may be on their way to the
+// disk.
+const mostAccepting = 8192
+
+// Error is why a request was not accepted.
+type Error struct {
+	status int
+	after  time.Duration
+	text   string
+}
+
+func refuse(status int, format string, args ...any) *Error {
+	return &Error{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+// unavailable is the answer while nothing can be stored.
+func unavailable(why error) *Error {
+	return &Error{http.StatusServiceUnavailable, 2 * time.Second, fmt.Sprintf("the request could not be queued: %v", why)}
+}
+
+// Error is one sentence.
+func (e *Error) Error() string { return e.text }
+
+// HTTPStatus is the status code to answer with.
+func (e *Error) HTTPStatus() int { return e.status }
+
+// RetryAfter is how long to wait before another try, 0 where none helps.
+func (e *Error) RetryAfter() time.Duration { return e.after }
+
+// Enqueue accepts a request: when it returns nil, the request is stored and will
+// be executed. Errors are of type *Error: 400 for a request that cannot be
+// executed, 404 for a function that is not deployed, 413 for one that is too
+// large, 503 while nothing can be stored.
+func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
+	checked := &message.Request{QueueRequest: *r}
+	if err := q.check(checked); err != nil {
+		return err
+	}
+	data, err := message.Encode(&checked.QueueRequest)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "%v", err)
+	}
+	future, err := q.publish(checked.Name, data, "")
+	if err != nil {
+		return err
+	}
+	select {
+	case <-future.Ok():
+		q.stored(checked.Name)
+		return nil
+	case err := <-future.Err():
+		return q.notStored(err)
+	case <-ctx.Done():
+		// It may be stored all the same.
+		return refuse(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
+	}
+}
+
+// check refuses what could not be executed.
+func (q *Queue) check(r *message.Request) error {
+	if err := message.Check(r); err != nil {
+		return refuse(http.StatusBadRequest, "the request cannot be queued: %v", err)
+	}
+	return q.known(r.Name)
+}
+
+func (q *Queue) known(name string) error {
+	if _, ok := q.options.Functions.Annotations(name); !ok {
+		function, namespace := split(name)
+		return refuse(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
+	}
+	return nil
+}
+
+// publish sends a message of a function to its stream. One id is stored once
+// only, "" is none.
+func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFuture, error) {
+	select {
+	case <-q.draining:
+		return nil, unavailable(errors.New("the provider is shutting down"))
+	default:
+	}
+	if err := q.broker.Usable(); err != nil {
+		return nil, unavailable(err)
+	}
+	if most := q.broker.MaxPayload() - headroom; int64(len(data)) > most {
+		return nil, refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
+	}
+	m := &nats.Msg{Subject: broker.WorkSubjects + key(name), Data: data}
+	if id != "" {
+		m.Header = nats.Header{jetstream.MsgIDHeader: {id}}
+	}
+	future, err := q.broker.JetStream().PublishMsgAsync(m, jetstream.WithStallWait(time.Second), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return nil, q.notStored(err)
+	}
+	return future, nil
+}
+
+// headroom is what a message's headers may take, in bytes.
+const headroom = 1 << 10
+
+// stored counts a message and has it taken out.
+func (q *Queue) stored(name string) {
+	q.metrics.accepted.WithLabelValues(name).Inc()
+	q.wake(name)
+}
+
+// notStored explains why a message was not stored, and has the broker look after
+// itself.
+func (q *Queue) notStored(err error) *Error {
+	var api *jetstream.APIError
+	switch {
+	case errors.As(err, &api) && api.ErrorCode == codeStoreFailed:
+		return unavailable(fmt.Errorf("the queue is full (%s); it takes requests again when some have been executed", api.Description))
+	case errors.Is(err, jetstream.ErrTooManyStalledMsgs):
+		return unavailable(errors.New("too many requests come at once"))
+	}
+	q.broker.Check()
+	if errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
+		err = errors.New("the queue's disk or server does not answer in time")
+	}
+	return unavailable(err)
+}
+
+// codeStoreFailed is JetStream's code for a message that a stream does not take,
+// because of its limits among others.
+const codeStoreFailed = 10077
+
+// publication is a gateway's message on its way to the disk.
+type publication struct {
+	name   string
+	future jetstream.PubAckFuture
+	done   func(error)
+}
+
+// take stores a gateway's message. It is stan.Options's.
+func (q *Queue) take(data []byte, done func(error)) {
+	r, err := message.Decode(data)
+	if err != nil {
+		done(refuse(http.StatusBadRequest, "the request cannot be queued: %v", err))
+		return
+	}
+	if err := q.known(r.Name); err != nil {
+		done(err)
+		return
+	}
+	future, err := q.publish(r.Name, data, "")
+	if err != nil {
+		done(err)
+		return
+	}
+	select {
+	case q.accepted <- publication{r.Name, future, done}:
+	case <-q.closed:
+	}
+}
+
+// acknowledge answers the gateway when its messages are stored. They are stored
+// in the order in which they were sent, so one goroutine waits for all.
+func (q *Queue) acknowledge() {
+	for {
+		select {
+		case p := <-q.accepted:
+			q.acknowledgeOne(p)
+		case <-q.closed:
+			return
+		}
+	}
+}
+
+func (q *Queue) acknowledgeOne(p publication) {
+	select {
+	case <-p.future.Ok():
+		p.done(nil)
+		q.stored(p.name)
+	case err := <-p.future.Err():
+		p.done(q.notStored(err))
+	case <-q.closed:
+		// Whether it was stored is not known; the gateway's time runs out.
+	}
+}

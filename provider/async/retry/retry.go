@@ -1,0 +1,161 @@
+// Package retry decides what becomes of a queued invocation after each try: is
+// it done, is it tried again and when, or is it given up. It only decides: what
+// happened and the time go in, an [Action] comes out. It holds no clock and
+// starts nothing.
+//
+// The annotations are OpenFaaS's own:
+//
+//	com.openfaas.retry.attempts   tries altogether, 1 to 1000; 10 if absent
+//	com.openfaas.retry.min_wait   wait after the first try; 1s if absent
+//	com.openfaas.retry.max_wait   the longest wait; 120s if absent
+//	com.openfaas.retry.codes      status codes that are tried again;
+//	                              408,429,500,502,503,504 if absent
+//
+// The wait doubles with each try. OpenFaaS waits 10s at first; here the first
+// wait is short, because what fails most often is a cold or busy function, which
+// answers a second later.
+package retry
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The annotations that Parse reads.
+const (
+	Attempts = "com.openfaas.retry.attempts"
+	MinWait  = "com.openfaas.retry.min_wait"
+	MaxWait  = "com.openfaas.retry.max_wait"
+	Codes    = "com.openfaas.retry.codes"
+)
+
+// The largest values that are accepted.
+const (
+	MostAttempts = 1000
+	LongestWait  = 24 * time.Hour
+)
+
+const prefix = "com.openfaas.retry."
+
+// Settings say how often, when and after which status codes an invocation is
+// tried again.
+type Settings struct {
+	// Attempts is how many tries there are altogether, at least 1.
+	Attempts int
+	// MinWait is the wait after the first try. It doubles with each, up to
+	// MaxWait.
+	MinWait, MaxWait time.Duration
+	// Codes are the HTTP status codes after which there is another try.
+	Codes []int
+}
+
+// Default is what holds for a function that says nothing.
+func Default() Settings {
+	return Settings{Attempts: 10, MinWait: time.Second, MaxWait: 2 * time.Minute, Codes: []int{408, 429, 500, 502, 503, 504}}
+}
+
+// Error is an annotation that cannot be read.
+type Error struct {
+	// Key is the annotation, Value what it holds.
+	Key, Value string
+	// Why is what is allowed, Example a value that would be accepted.
+	Why, Example string
+}
+
+// Error is one sentence that names the annotation.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("annotation %s is %q: %s", e.Key, shorten(e.Value), e.Why)
+	if e.Example != "" {
+		text += fmt.Sprintf(", for example %q", e.Example)
+	}
+	return text
+}
+
+// HTTPStatus is 400: the deployment is at fault.
+func (*Error) HTTPStatus() int { return 400 }
+
+// shorten keeps a hostile value from filling the answer.
+func shorten(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// Parse reads a function's annotations over Default. An annotation below
+// com.openfaas.retry. that it does not know is refused, as it would be a
+// misspelling that silently changes nothing. Errors are of type *Error.
+func Parse(annotations map[string]string) (Settings, error) {
+	s := Default()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if err := s.set(key, strings.TrimSpace(annotations[key])); err != nil {
+			return Default(), err
+		}
+	}
+	if s.MinWait > s.MaxWait {
+		if _, given := annotations[MaxWait]; given {
+			return Default(), &Error{Key: MaxWait, Value: annotations[MaxWait],
+				Why: fmt.Sprintf("it must not be below %s, which is %v", MinWait, s.MinWait)}
+		}
+		s.MaxWait = s.MinWait
+	}
+	return s, nil
+}
+
+func (s *Settings) set(key, value string) (err error) {
+	switch key {
+	case Attempts:
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > MostAttempts {
+			return &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a whole number from 1 to %d", MostAttempts), Example: "5"}
+		}
+		s.Attempts = n
+	case MinWait:
+		s.MinWait, err = wait(key, value)
+	case MaxWait:
+		s.MaxWait, err = wait(key, value)
+	case Codes:
+		s.Codes, err = codes(value)
+	default:
+		return &Error{Key: key, Value: value, Why: fmt.Sprintf("there is no such annotation; there are %s, %s, %s and %s", Attempts, Codes, MaxWait, MinWait)}
+	}
+	return err
+}
+
+func wait(key, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 || d > LongestWait {
+		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a duration above 0 and at most %v", LongestWait), Example: "10s"}
+	}
+	return d, nil
+}
+
+func codes(value string) ([]int, error) {
+	var out []int
+	for text := range strings.SplitSeq(value, ",") {
+		code, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || code < 100 || code > 599 {
+			return nil, &Error{Key: Codes, Value: value, Why: "it must be HTTP status codes with commas between them", Example: "408,429,503"}
+		}
+		if !slices.Contains(out, code) {
+			out = append(out, code)
+		}
+	}
+	return out, nil
+}
+
+// Wait is how long to wait after try number tries, which counts from 1.
+func (s Settings) Wait(tries int) time.Duration {
+	d := max(s.MinWait, time.Millisecond)
+	for ; tries > 1 && d < s.MaxWait; tries-- {
+		d *= 2
+	}
+	return min(d, max(s.MaxWait, time.Millisecond))
+}

@@ -1,0 +1,232 @@
+// Package stan answers the publishing side of NATS Streaming (STAN), so that the
+// stock OpenFaaS gateway, which knows no other queue, publishes to this one
+// unchanged. The protocol is that of github.com/nats-io/stan.go v0.10.
+//
+// # How it differs from a NATS Streaming server
+//
+// It keeps nothing of its clients. The subjects that a client is told are the
+// same every time, so a client whose connection comes back (the NATS client
+// reconnects by itself, for ever) publishes on as if nothing had happened, also
+// to a provider that was killed and started again: there is no session that the
+// new one could lack. For the same reason the answer to a connection request
+// tells the client not to send pings (interval 0). A gateway that pings declares
+// its connection lost after seven minutes without an answer, fails what it has
+// in flight, and gives up for good after another hour. Pings of clients that send
+// them all the same are answered.
+//
+// Subscriptions are refused: whoever wants the messages is this provider.
+//
+// A message is acknowledged when [Options].Take says that it is stored. Messages
+// are taken in the order in which they come, many at a time.
+package stan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/stan.go/pb"
+	"github.com/rs/zerolog"
+)
+
+// The names that the stock gateway uses unless it is told others.
+const (
+	DefaultCluster = "faas-cluster"
+	DefaultChannel = "faas-request"
+)
+
+// protocol is the version in which clients tell the connection's id.
+const protocol = 1
+
+// pendingBytes is how many bytes of messages may wait to be taken; more are
+// dropped, and their publishers get no answer in time.
+const pendingBytes = 256 << 20
+
+// group lets several providers share one NATS server: each message is taken by
+// one of them.
+const group = "faas-infer"
+
+// Options are what a Service works with.
+type Options struct {
+	// Cluster and Channel are what the gateway calls faas_nats_cluster_name
+	// and faas_nats_channel; the defaults above if empty.
+	Cluster, Channel string
+	// Take stores a message and calls done once, with nil when it is stored.
+	// It must not block for long; data is its own.
+	Take   func(data []byte, done func(error))
+	Logger zerolog.Logger
+}
+
+// Service answers clients until Close.
+type Service struct {
+	options       Options
+	conn          *nats.Conn
+	subscriptions []*nats.Subscription
+	log           zerolog.Logger
+	once          sync.Once
+}
+
+// Serve begins to answer clients on a connection.
+func Serve(conn *nats.Conn, o Options) (*Service, error) {
+	if o.Cluster == "" {
+		o.Cluster = DefaultCluster
+	}
+	if o.Channel == "" {
+		o.Channel = DefaultChannel
+	}
+	if err := checkNames(o); err != nil {
+		return nil, err
+	}
+	s := &Service{options: o, conn: conn, log: o.Logger}
+	for subject, answer := range map[string]nats.MsgHandler{
+		"_STAN.discover." + o.Cluster: s.connect,
+		s.subject("pub") + ".>":       s.publish,
+		s.subject("ping"):             s.ping,
+		s.subject("close"):            s.disconnect,
+		s.subject("sub"):              s.subscribe,
+		s.subject("unsub"):            s.subscribe,
+		s.subject("subclose"):         s.subscribe,
+	} {
+		sub, err := conn.QueueSubscribe(subject, group, answer)
+		if err == nil {
+			s.subscriptions = append(s.subscriptions, sub)
+			err = sub.SetPendingLimits(-1, pendingBytes)
+		}
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("answer NATS Streaming at %s: %w", subject, err)
+		}
+	}
+	return s, nil
+}
+
+func checkNames(o Options) error {
+	for _, r := range o.Cluster {
+		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
+			return fmt.Errorf("the NATS Streaming cluster %q must be letters, digits, hyphens and underscores", o.Cluster)
+		}
+	}
+	if strings.ContainsAny(o.Channel, " \t\r\n*>") || strings.HasPrefix(o.Channel, ".") || strings.HasSuffix(o.Channel, ".") || strings.Contains(o.Channel, "..") {
+		return fmt.Errorf("the NATS Streaming channel %q must be words with dots between them, without * and >", o.Channel)
+	}
+	return nil
+}
+
+func (s *Service) subject(what string) string { return "_STAN." + what + "." + s.options.Cluster }
+
+// Close stops answering.
+func (s *Service) Close() {
+	s.once.Do(func() {
+		for _, sub := range s.subscriptions {
+			// It fails if the connection is closed, which is as good.
+			_ = sub.Unsubscribe()
+		}
+	})
+}
+
+// connect answers a client that looks for the cluster.
+func (s *Service) connect(m *nats.Msg) {
+	var r pb.ConnectRequest
+	answer := &pb.ConnectResponse{
+		PubPrefix: s.subject("pub"), SubRequests: s.subject("sub"), UnsubRequests: s.subject("unsub"),
+		SubCloseRequests: s.subject("subclose"), CloseRequests: s.subject("close"), PingRequests: s.subject("ping"),
+		Protocol: protocol,
+	}
+	switch err := unmarshal(&r, m.Data); {
+	case err != nil:
+		answer = &pb.ConnectResponse{Error: fmt.Sprintf("stan: malformed connect request: %v", err)}
+	case r.ClientID == "":
+		answer = &pb.ConnectResponse{Error: "stan: the client gives no client id"}
+	default:
+		s.log.Info().Str("client", clip(r.ClientID)).Msg("a gateway has connected to the queue")
+	}
+	s.reply(m, answer)
+}
+
+// ping answers a client that asks whether it is still connected.
+func (s *Service) ping(m *nats.Msg) {
+	var r pb.Ping
+	if err := unmarshal(&r, m.Data); err != nil || len(r.ConnID) == 0 {
+		s.reply(m, &pb.PingResponse{Error: "stan: a ping must carry its connection's id; connect again"})
+		return
+	}
+	// No bytes at all mean that all is well.
+	s.reply(m, &pb.PingResponse{})
+}
+
+// disconnect answers a client that leaves.
+func (s *Service) disconnect(m *nats.Msg) {
+	var r pb.CloseRequest
+	answer := &pb.CloseResponse{}
+	if err := unmarshal(&r, m.Data); err != nil || r.ClientID == "" {
+		answer.Error = "stan: a close request must name its client"
+	}
+	s.reply(m, answer)
+}
+
+// subscribe refuses.
+func (s *Service) subscribe(m *nats.Msg) {
+	s.reply(m, &pb.SubscriptionResponse{Error: "stan: faas-infer takes the messages itself, there are no subscriptions; do not run a queue-worker beside it"})
+}
+
+// publish takes a message.
+func (s *Service) publish(m *nats.Msg) {
+	p := &pb.PubMsg{}
+	if err := unmarshal(p, m.Data); err != nil || p.Guid == "" {
+		// Without the message's id the client cannot tell what an answer is
+		// about; it waits until its time is up.
+		s.log.Warn().Err(err).Msg("a malformed NATS Streaming message was dropped")
+		return
+	}
+	if p.Subject != s.options.Channel || m.Subject != s.subject("pub")+"."+p.Subject {
+		s.acknowledge(m, p.Guid, fmt.Errorf("stan: faas-infer takes messages on channel %q only, this one is for %q", s.options.Channel, clip(p.Subject)))
+		return
+	}
+	reply, guid := m.Reply, p.Guid
+	s.options.Take(p.Data, func(err error) { s.acknowledge(&nats.Msg{Reply: reply}, guid, err) })
+}
+
+func (s *Service) acknowledge(m *nats.Msg, guid string, err error) {
+	answer := &pb.PubAck{Guid: guid}
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	s.reply(m, answer)
+}
+
+// reply answers a message. The connection gathers what is written in short
+// succession, so many acknowledgements go out in one piece.
+func (s *Service) reply(m *nats.Msg, answer interface{ Marshal() ([]byte, error) }) {
+	if m.Reply == "" {
+		return
+	}
+	data, err := answer.Marshal()
+	if err == nil {
+		err = s.conn.Publish(m.Reply, data)
+	}
+	// While the connection is away nobody can be told; the client's time runs
+	// out.
+	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrReconnectBufExceeded) {
+		s.log.Warn().Err(err).Msg("a NATS Streaming client was not answered")
+	}
+}
+
+// unmarshal reads a message of a client, who may send anything.
+func unmarshal(into interface{ Unmarshal([]byte) error }, data []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("malformed: %v", r)
+		}
+	}()
+	return into.Unmarshal(data)
+}
+
+// clip keeps a hostile name from filling a log line.
+func clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
