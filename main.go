@@ -30,6 +30,10 @@ func run() int {
 	case ctx.Err() != nil && onlyCanceled(err):
 		return 130
 	}
+	// Some have said why themselves.
+	if coded := interface{ ExitCode() int }(nil); errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
 	fmt.Fprintln(os.Stderr, "faas-infer:", err)
 	return 1
 }

@@ -34,7 +34,10 @@ instances, and batches requests so that each is answered in time.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		NewInstanceCommand(),
+		NewWatchdogCommand(),
+		NewFunctionCommand(),
 		NewModelCommand(),
+		NewBundleCommand(),
 		NewProfileCommand(),
 		NewUpCommand(),
 		NewProviderCommand(),

@@ -18,7 +18,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +29,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cores"
 	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
-	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 )
 
 var (
@@ -48,10 +46,14 @@ type Backend struct {
 	lock    *os.File
 	total   cluster.Resources
 	// tree is nil without cgroups.
-	tree      cgroup.Tree
-	sandboxed bool
-	logs      *logs.Store
-	events    *queue
+	tree cgroup.Tree
+	// sandboxed tells that secrets are mounted, isolated that ordinary
+	// functions have a file system of their own, and users that their processes
+	// run as users of their own.
+	sandboxed, isolated, users bool
+
+	logs   *logs.Store
+	events *queue
 
 	// ctx ends with Close; work counts the goroutines and calls that Close
 	// waits for.
@@ -173,33 +175,6 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 			_ = file.Close()
 			return nil, fmt.Errorf("%s is held by another provider: %w", path, errors.Join(err, ctx.Err()))
 		}
-	}
-}
-
-// claimRights finds out what this process may do and says once what it may
-// not.
-func (b *Backend) claimRights() {
-	var lacking []string
-	if b.options.NoCgroups {
-		lacking = append(lacking, "cgroups are switched off: only the number of threads is limited")
-	} else if tree, err := cgroup.Open(b.options.CgroupParent, b.pins()); err != nil {
-		lacking = append(lacking, err.Error()+": only the number of threads is limited")
-	} else {
-		b.tree = tree
-		if missing := tree.Missing(); len(missing) > 0 {
-			lacking = append(lacking, "no limits on "+strings.Join(missing, ", ")+": cgroup controllers not available")
-		}
-	}
-	const elsewhere = ": instances find them in the directory that " + sandbox.EnvSecretsDir + " names"
-	if b.options.NoSandbox {
-		lacking = append(lacking, "private mounts for secrets are switched off"+elsewhere)
-	} else if err := sandbox.Available(); err != nil {
-		lacking = append(lacking, "no private mounts for secrets: "+err.Error()+elsewhere)
-	} else {
-		b.sandboxed = true
-	}
-	if len(lacking) > 0 {
-		b.log.Warn().Strs("lacking", lacking).Msg("instances are not fully isolated")
 	}
 }
 

@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,7 +40,7 @@ func (b *Backend) bury(e *entry) {
 	// Until it is reaped its pid cannot be anybody else's.
 	exit := e.watch.Reap()
 	e.watch.Close()
-	line := b.logs.LastLine(e.record.Spec.Function, string(id))
+	line := unstamped(b.logs.LastLine(e.record.Spec.Function, string(id)))
 	err = errors.Join(err, b.remove(e))
 	b.pruneLogs(e.record.Spec.Function, id)
 
@@ -59,8 +60,8 @@ func (b *Backend) bury(e *entry) {
 func reason(e *entry, exit process.Exit, outOfMemory, stopping bool, line string) string {
 	unclean := exit.Known && (exit.Signal != 0 || exit.Code != 0)
 	switch {
-	case outOfMemory && (!exit.Known || exit.Signal == unix.SIGKILL):
-		if limit := e.record.Spec.Config.Memory; limit > 0 {
+	case outOfMemory && (!exit.Known || exit.Signal == unix.SIGKILL || exit.Code == 128+int(unix.SIGKILL)):
+		if limit := memoryLimit(e.record.Spec); limit > 0 {
 			return fmt.Sprintf("out of memory (limit %d MiB)", limit>>20)
 		}
 		return "out of memory"
@@ -74,6 +75,13 @@ func reason(e *entry, exit process.Exit, outOfMemory, stopping bool, line string
 	return withLine(exit.String(), line)
 }
 
+func memoryLimit(spec cluster.InstanceSpec) int64 {
+	if spec.Kind == cluster.Process {
+		return spec.Limits.Memory
+	}
+	return spec.Config.Memory
+}
+
 func withLine(text, line string) string {
 	if line == "" {
 		return text
@@ -81,11 +89,24 @@ func withLine(text, line string) string {
 	return text + ": " + line
 }
 
+// unstamped is a line of a log without the time at its beginning.
+func unstamped(line string) string {
+	stamp, text, _ := strings.Cut(line, " ")
+	if _, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
+		return text
+	}
+	return line
+}
+
 func (b *Backend) outOfMemory(e *entry) bool {
 	if e.group == nil {
 		return false
 	}
-	usage, err := e.group.Usage()
+	group := e.group
+	if e.record.Spec.Kind == cluster.Process {
+		group = group.Inner()
+	}
+	usage, err := group.Usage()
 	return err == nil && usage.OutOfMemory > 0
 }
 

@@ -43,6 +43,9 @@ type Options struct {
 	// PinCPUs gives an instance that asks for whole cores these cores for
 	// itself; the others share the rest. It needs cgroups.
 	PinCPUs bool
+	// Hide are directories that ordinary functions see empty, beside Dir and
+	// /root: the provider's state, its bundles, its users' secrets.
+	Hide []string
 	// NoCgroups and NoSandbox do without even where there are the rights.
 	NoCgroups, NoSandbox bool
 
@@ -101,9 +104,14 @@ func (o Options) complete() (Options, error) {
 
 // shortHash tells directories apart in names.
 func shortHash(text string) string {
+	sum := fnvHash(text)
+	return fmt.Sprintf("%08x", uint32(sum)^uint32(sum>>32))
+}
+
+func fnvHash(text string) uint64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(text))
-	return fmt.Sprintf("%08x", uint32(hash.Sum64())^uint32(hash.Sum64()>>32))
+	return hash.Sum64()
 }
 
 // ownCores lists the cores that this process may run on.

@@ -18,7 +18,7 @@ func (b *Backend) enclose(e *entry) (cores []int, err error) {
 	defer b.pinning.Unlock()
 	id := e.record.Spec.ID
 	if b.options.PinCPUs {
-		e.record.Cores = b.cores.Take(string(id), e.record.Spec.Config.CPU)
+		e.record.Cores = b.cores.Take(string(id), wholeCores(e.record.Spec))
 		if e.record.Cores != nil {
 			// The others leave before it comes.
 			if err := b.repin(); err != nil {
@@ -26,10 +26,32 @@ func (b *Backend) enclose(e *entry) (cores []int, err error) {
 			}
 		}
 	}
-	limits := b.limits(e)
-	limits.CPU = max(limits.CPU, startingCPU)
-	e.group, err = b.tree.Create(string(id), limits)
+	whole, inner := b.limits(e)
+	if e.record.Spec.Kind == cluster.Process {
+		inner.CPU = boosted(inner.CPU)
+		e.group, err = b.tree.Nest(string(id), whole, inner)
+		return nil, err
+	}
+	whole.CPU = boosted(whole.CPU)
+	e.group, err = b.tree.Create(string(id), whole)
 	return nil, err
+}
+
+// wholeCores is the CPU share for which an instance may get cores of its own.
+// What a function requests is no reason to keep others away.
+func wholeCores(spec cluster.InstanceSpec) int {
+	if spec.Kind == cluster.Process {
+		return 0
+	}
+	return spec.Config.CPU
+}
+
+// boosted is the CPU limit of an instance that starts.
+func boosted(limit int) int {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit, startingCPU)
 }
 
 // startingCPU is what an instance may use at least, in millicores, until it is
@@ -39,23 +61,45 @@ const startingCPU = 1000
 
 // restrict holds an instance that has become ready to its own share.
 func (b *Backend) restrict(e *entry) error {
-	if e.group == nil || e.record.Spec.Config.CPU >= startingCPU {
+	if e.group == nil {
 		return nil
 	}
 	b.pinning.Lock()
 	defer b.pinning.Unlock()
-	return e.group.Update(b.limits(e))
+	whole, inner := b.limits(e)
+	switch {
+	case inner.CPU > 0 && inner.CPU < startingCPU:
+		return e.group.Inner().Update(inner)
+	case whole.CPU > 0 && whole.CPU < startingCPU:
+		return e.group.Update(whole)
+	}
+	return nil
 }
 
-// limits is what an instance's cgroup is held to. It is called with pinning
-// held.
-func (b *Backend) limits(e *entry) cgroup.Limits {
-	config := e.record.Spec.Config
-	limits := cgroup.Limits{CPU: config.CPU, Memory: config.Memory}
+// limits is what an instance's cgroup is held to, and what the function's
+// processes in it, if that is not all of it. Our own process in an ordinary
+// function's instance does not count against its limits. It is called with
+// pinning held.
+func (b *Backend) limits(e *entry) (whole, inner cgroup.Limits) {
+	spec := e.record.Spec
 	if b.pins() {
-		limits.Cores = b.coresOf(e)
+		whole.Cores = b.coresOf(e)
 	}
-	return limits
+	if spec.Kind == cluster.Process {
+		return whole, cgroup.Limits{CPU: spec.Limits.CPU, Memory: spec.Limits.Memory}
+	}
+	whole.CPU, whole.Memory = spec.Config.CPU, spec.Config.Memory
+	return whole, cgroup.Limits{}
+}
+
+// limit holds an instance to its limits.
+func (b *Backend) limit(e *entry) error {
+	whole, inner := b.limits(e)
+	err := e.group.Update(whole)
+	if e.record.Spec.Kind == cluster.Process {
+		err = errors.Join(err, e.group.Inner().Update(inner))
+	}
+	return err
 }
 
 // coresOf returns where an instance may run: on its own cores, or on those that

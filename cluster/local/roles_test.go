@@ -25,6 +25,10 @@ import (
 const envRole = "LOCAL_TEST_ROLE"
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv("TEST_UPSTREAM"); address != "" && len(os.Args) == 1 {
+		playUpstream(address)
+		return
+	}
 	switch role := os.Getenv(envRole); role {
 	case "":
 		goleak.VerifyTestMain(m)
@@ -32,6 +36,8 @@ func TestMain(m *testing.M) {
 		playProvider(os.Args[1], os.Args[2] == "bare")
 	case "restless provider":
 		playRestlessProvider(os.Args[1], os.Args[2] == "bare")
+	case "watchdog":
+		playWatchdog(os.Args[1])
 	default:
 		playInstance(role, os.Args[1])
 	}
@@ -181,4 +187,13 @@ func playRestlessProvider(dir string, bare bool) {
 			os.Exit(1)
 		}
 	}
+}
+
+// playUpstream is a function's program that serves.
+func playUpstream(address string) {
+	err := http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, os.Getenv("TEST_NAME"))
+	}))
+	fmt.Println(err)
+	os.Exit(1)
 }

@@ -60,8 +60,12 @@ func (b *Backend) check(spec cluster.InstanceSpec) error {
 		return fmt.Errorf("function name %q", spec.Function)
 	case spec.Node != "" && spec.Node != b.options.NodeName:
 		return fmt.Errorf("node %q is not this one, %q", spec.Node, b.options.NodeName)
-	case spec.Config.CPU <= 0 || spec.Config.GPU < 0 || spec.Config.Memory < 0:
+	case spec.Kind != cluster.Model && spec.Kind != cluster.Process:
+		return fmt.Errorf("kind %q", spec.Kind)
+	case spec.Config.CPU < 0 || spec.Config.CPU == 0 && spec.Kind == cluster.Model || spec.Config.GPU < 0 || spec.Config.Memory < 0:
 		return fmt.Errorf("config %v with %d bytes of memory", spec.Config, spec.Config.Memory)
+	case spec.Limits.CPU < 0 || spec.Limits.GPU < 0 || spec.Limits.Memory < 0:
+		return fmt.Errorf("limits %+v", spec.Limits)
 	}
 	return nil
 }
@@ -92,9 +96,26 @@ func (b *Backend) reserve(spec cluster.InstanceSpec) (*entry, error) {
 	if free := b.free(); !spec.Config.Resources.Fits(free) {
 		return nil, fmt.Errorf("%w: it asks for %+v, free is %+v", ErrNoCapacity, spec.Config.Resources, free)
 	}
+	if spec.Kind == cluster.Process && b.users {
+		e.record.User = b.freeUser(string(spec.ID))
+	}
 	b.entries[spec.ID] = e
 	b.work.Add(1)
 	return e, nil
+}
+
+// freeUser chooses a user that no other instance's processes run as. It is
+// called with mu held.
+func (b *Backend) freeUser(id string) int {
+	taken := map[int]bool{}
+	for _, e := range b.entries {
+		taken[e.record.User] = true
+	}
+	for try := int(fnvHash(id) % sandbox.UserCount); ; try++ {
+		if user := sandbox.FirstUser + try%sandbox.UserCount; !taken[user] {
+			return user
+		}
+	}
 }
 
 func (b *Backend) newEntry(r record) *entry {
@@ -159,10 +180,11 @@ func (b *Backend) run(e *entry, cores []int) (ready *os.File, err error) {
 	// A session of its own: what is typed at the provider's terminal is not
 	// meant for instances. They are not to die with the provider either.
 	attr := &syscall.SysProcAttr{Setsid: true}
-	secrets, err := b.secrets(spec, attr)
+	surroundings, err := b.surround(e, attr)
 	if err != nil {
 		return nil, err
 	}
+	defer surroundings.groups.Close()
 	log, err := b.logs.Open(spec.Function, string(spec.ID))
 	if err != nil {
 		return nil, err
@@ -181,8 +203,8 @@ func (b *Backend) run(e *entry, cores []int) (ready *os.File, err error) {
 	start := func() (int, error) {
 		child, err := os.StartProcess(program, argv, &os.ProcAttr{
 			Dir:   b.layout.instance(spec.ID),
-			Env:   b.environment(spec, env, secrets),
-			Files: []*os.File{null, log, log, readyWriter},
+			Env:   b.environment(spec, env, surroundings.env),
+			Files: append([]*os.File{null, log, log, readyWriter}, surroundings.groups.Dirs...),
 			Sys:   attr,
 		})
 		if err != nil {
@@ -231,22 +253,9 @@ func spawn(group cgroup.Group, cores []int, attr *syscall.SysProcAttr, start fun
 	return err
 }
 
-// secrets returns the environment entry that tells the process where its
-// secrets are.
-func (b *Backend) secrets(spec cluster.InstanceSpec, attr *syscall.SysProcAttr) (entry string, err error) {
-	if b.sandboxed {
-		return sandbox.Prepare(attr, spec.Secrets)
-	}
-	dir := filepath.Join(b.layout.instance(spec.ID), "secrets")
-	if len(spec.Secrets) == 0 {
-		return sandbox.EnvSecretsDir + "=" + dir, nil
-	}
-	return sandbox.EnvSecretsDir + "=" + dir, sandbox.CopySecrets(dir, spec.Secrets)
-}
-
 // environment puts a process's environment together; of two entries of one
 // name the later counts.
-func (b *Backend) environment(spec cluster.InstanceSpec, command []string, secrets string) []string {
+func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings []string) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -257,7 +266,8 @@ func (b *Backend) environment(spec cluster.InstanceSpec, command []string, secre
 		env = append(env, name+"="+value)
 	}
 	env = append(env, command...)
-	env = append(env, secrets, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD))
+	env = append(env, surroundings...)
+	env = append(env, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD))
 	return lastOfEach(env)
 }
 

@@ -27,6 +27,8 @@ type record struct {
 	Socket  string            `json:"socket"`
 	// Cgroup tells whether the instance lives in the cgroup of its name.
 	Cgroup bool `json:"cgroup"`
+	// User is whom a function's processes run as, 0 for the provider's user.
+	User int `json:"user,omitempty"`
 	// Cores are those that it has for itself.
 	Cores     []int     `json:"cores,omitempty"`
 	StartedAt time.Time `json:"startedAt"`

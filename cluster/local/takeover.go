@@ -75,11 +75,11 @@ func (b *Backend) resume(e *entry) error {
 	id := string(e.record.Spec.ID)
 	e.group = b.tree.Load(id)
 	if b.options.PinCPUs {
-		e.record.Cores = b.cores.Adopt(id, e.record.Spec.Config.CPU, e.record.Cores)
+		e.record.Cores = b.cores.Adopt(id, wholeCores(e.record.Spec), e.record.Cores)
 	} else {
 		e.record.Cores = nil
 	}
-	return errors.Join(e.group.Update(b.limits(e)), b.repin(), b.layout.replace(e.record))
+	return errors.Join(b.limit(e), b.repin(), b.layout.replace(e.record))
 }
 
 // clear removes an instance whose process does not run: what it started, its

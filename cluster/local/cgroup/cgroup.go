@@ -48,6 +48,11 @@ type Tree interface {
 	Missing() []string
 	// Create makes the group name. Nothing is left behind on an error.
 	Create(name string, limits Limits) (Group, error)
+	// Nest makes the group name with an inner group in it: the process that
+	// Spawn starts is held to whole, and what it starts by way of the inner
+	// group's Entrance to inner as well. whole has no CPU limit. Nothing is left
+	// behind on an error.
+	Nest(name string, whole, inner Limits) (Group, error)
 	// Load returns the group name, whether or not it exists.
 	Load(name string) Group
 	// Names lists the groups that exist, in order.
@@ -66,7 +71,13 @@ type Group interface {
 	Update(limits Limits) error
 	// Usage reads the group's counters.
 	Usage() (Usage, error)
-	// Processes lists the pids of all members.
+	// Inner returns the group within that Nest made.
+	Inner() Group
+	// Entrance opens the group's directories for a process that is to start
+	// others in it. The caller closes them.
+	Entrance() (Entrance, error)
+	// Processes lists the pids of all members, those of the inner group
+	// included.
 	Processes() ([]int, error)
 	// Kill kills all members and returns when none is left. A group that does
 	// not exist is no error.

@@ -90,7 +90,8 @@ func (t *treeV1) String() string    { return "cgroup v1 " + t.path }
 func (t *treeV1) Missing() []string { return t.missing }
 
 func (t *treeV1) Create(name string, limits Limits) (Group, error) {
-	g := &groupV1{tree: t, path: filepath.Join(t.path, name), limits: limits}
+	g := t.group(name)
+	g.limits = limits
 	// The CPU quota comes last, see Spawn.
 	early := limits
 	early.CPU = 0
@@ -100,8 +101,10 @@ func (t *treeV1) Create(name string, limits Limits) (Group, error) {
 	return g, nil
 }
 
-func (t *treeV1) Load(name string) Group {
-	return &groupV1{tree: t, path: filepath.Join(t.path, name)}
+func (t *treeV1) Load(name string) Group { return t.group(name) }
+
+func (t *treeV1) group(name string) *groupV1 {
+	return &groupV1{tree: t, path: filepath.Join(t.path, name), used: t.used}
 }
 
 func (t *treeV1) Names() ([]string, error) {
@@ -155,6 +158,8 @@ func (t *treeV1) countsSwap() bool {
 type groupV1 struct {
 	tree *treeV1
 	path string
+	// used are the controllers that it is made in.
+	used []cgroup1.Subsystem
 	// limits are those that it was made with; their quota is set by Spawn.
 	limits Limits
 }
@@ -169,7 +174,7 @@ func (g *groupV1) load(subsystems []cgroup1.Subsystem) (cgroup1.Cgroup, error) {
 // pass through the scheduler, often 12 ms. The quota is set afterwards, or a
 // small one would throttle our own thread in the middle of the fork.
 func (g *groupV1) Spawn(_ *syscall.SysProcAttr, start func() (int, error)) error {
-	control, err := g.load(g.tree.used)
+	control, err := g.load(g.used)
 	if err != nil {
 		return fmt.Errorf("open cgroup %s: %w", g.path, err)
 	}
@@ -190,7 +195,7 @@ func (g *groupV1) Spawn(_ *syscall.SysProcAttr, start func() (int, error)) error
 }
 
 func (g *groupV1) Update(limits Limits) error {
-	control, err := g.load(g.tree.used)
+	control, err := g.load(g.used)
 	if err != nil {
 		return fmt.Errorf("open cgroup %s: %w", g.path, err)
 	}
@@ -201,7 +206,7 @@ func (g *groupV1) Update(limits Limits) error {
 }
 
 func (g *groupV1) Usage() (Usage, error) {
-	control, err := g.load(g.tree.used)
+	control, err := g.load(g.used)
 	if err != nil {
 		return Usage{}, fmt.Errorf("open cgroup %s: %w", g.path, err)
 	}
@@ -220,18 +225,21 @@ func (g *groupV1) Usage() (Usage, error) {
 func (g *groupV1) Processes() ([]int, error) {
 	var pids []int
 	for _, subsystem := range g.tree.all {
-		raw, err := os.ReadFile(filepath.Join(subsystem.(placed).Path(g.path), "cgroup.procs"))
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-			continue
+		dir := subsystem.(placed).Path(g.path)
+		for _, file := range []string{filepath.Join(dir, "cgroup.procs"), filepath.Join(dir, innerName, "cgroup.procs")} {
+			raw, err := os.ReadFile(file)
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("members of cgroup %s: %w", g.path, err)
+			}
+			found, err := parsePids(raw)
+			if err != nil {
+				return nil, fmt.Errorf("members of cgroup %s: %w", g.path, err)
+			}
+			pids = append(pids, found...)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("members of cgroup %s: %w", g.path, err)
-		}
-		found, err := parsePids(raw)
-		if err != nil {
-			return nil, fmt.Errorf("members of cgroup %s: %w", g.path, err)
-		}
-		pids = append(pids, found...)
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids), nil
@@ -242,6 +250,11 @@ func (g *groupV1) Kill() error {
 }
 
 func (g *groupV1) Delete() error {
+	for _, subsystem := range g.tree.all {
+		if err := removeDir(filepath.Join(subsystem.(placed).Path(g.path), innerName)); err != nil {
+			return err
+		}
+	}
 	control, err := g.load(g.tree.all)
 	if errors.Is(err, cgroup1.ErrCgroupDeleted) {
 		return nil

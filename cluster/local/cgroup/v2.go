@@ -96,10 +96,18 @@ func (t *treeV2) Missing() []string { return t.missing }
 
 func (t *treeV2) Create(name string, limits Limits) (Group, error) {
 	g := t.group(name)
-	if _, err := cgroup2.NewManager(t.mount, g.path, t.resources(limits)); err != nil {
-		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", g.path, err), g.Delete())
+	if err := g.create(t.resources(limits)); err != nil {
+		return nil, err
 	}
 	return g, nil
+}
+
+// create makes the group, or nothing.
+func (g *groupV2) create(resources *cgroup2.Resources) error {
+	if _, err := cgroup2.NewManager(g.tree.mount, g.path, resources); err != nil {
+		return errors.Join(fmt.Errorf("make cgroup %s: %w", g.path, err), g.Delete())
+	}
+	return nil
 }
 
 func (t *treeV2) Load(name string) Group { return t.group(name) }
@@ -153,6 +161,11 @@ func (t *treeV2) countsSwap() bool {
 type groupV2 struct {
 	tree *treeV2
 	path string
+	// nested tells that Spawn is to use the group for the main process.
+	nested bool
+	// within tells that it is the inner one. Its members are independent of
+	// each other: if one needs too much memory, the others go on.
+	within bool
 }
 
 func (g *groupV2) dir() string { return filepath.Join(g.tree.mount, g.path) }
@@ -169,6 +182,9 @@ func (g *groupV2) manager() (*cgroup2.Manager, error) {
 // CLONE_INTO_CGROUP, Linux 5.7). Older kernels, and filters that hide clone3,
 // get the process moved right after its start.
 func (g *groupV2) Spawn(attr *syscall.SysProcAttr, start func() (int, error)) error {
+	if g.nested {
+		return (&groupV2{tree: g.tree, path: filepath.Join(g.path, outerName)}).Spawn(attr, start)
+	}
 	dir, err := os.Open(g.dir())
 	if err != nil {
 		return fmt.Errorf("open cgroup %s: %w", g.path, err)
@@ -199,7 +215,7 @@ func (g *groupV2) Update(limits Limits) error {
 	if err != nil {
 		return err
 	}
-	if err := manager.Update(g.tree.resources(limits)); err != nil {
+	if err := manager.Update(g.resources(limits)); err != nil {
 		return fmt.Errorf("limit cgroup %s: %w", g.path, err)
 	}
 	return nil
@@ -264,6 +280,11 @@ func (g *groupV2) Kill() error {
 func (g *groupV2) Delete() error {
 	if _, err := os.Lstat(g.dir()); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	for _, name := range []string{innerName, outerName} {
+		if err := removeDir(filepath.Join(g.dir(), name)); err != nil {
+			return err
+		}
 	}
 	manager, err := g.manager()
 	if err != nil {

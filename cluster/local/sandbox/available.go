@@ -1,7 +1,11 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,14 +16,57 @@ import (
 // the reason why not. It finds out by making one for a thread that is then
 // thrown away, and leaves nothing but the directory [SecretsDir].
 func Available() error {
-	var failed error
+	return try(unix.CLONE_NEWNS, func() error { return furnish(nil) })
+}
+
+// FunctionAvailable does the same for the file systems of ordinary functions.
+func FunctionAvailable() error {
+	if info, err := os.Stat("/home"); err != nil || !info.IsDir() {
+		return errors.New("the machine has no /home to mount bundles at")
+	}
+	return try(unix.CLONE_NEWNS|unix.CLONE_NEWIPC, func() error {
+		_, err := functionPlan{Isolated: true, Bundle: "/home"}.furnish()
+		return err
+	})
+}
+
+func try(namespaces int, f func() error) (failed error) {
 	thread.Apart(func() (clean bool) {
-		if failed = unix.Unshare(unix.CLONE_NEWNS); failed != nil {
+		if failed = unix.Unshare(namespaces); failed != nil {
 			failed = fmt.Errorf("make a mount namespace: %w", failed)
 		} else {
-			failed = furnish(nil)
+			failed = f()
 		}
 		return false
 	})
 	return failed
+}
+
+// Users are the numbers that functions' processes get as users of their own:
+// so large that no account, and no range that containers are given, has them.
+const (
+	FirstUser = 1_900_000_000
+	UserCount = 100_000_000
+)
+
+// UsersAvailable returns nil if this process may start others as any of Users,
+// or the reason why not.
+func UsersAvailable() error {
+	if os.Geteuid() != 0 {
+		return errors.New("only root may start processes as other users")
+	}
+	raw, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return fmt.Errorf("users of this namespace: %w", err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			first, _ := strconv.ParseInt(fields[0], 10, 64)
+			count, _ := strconv.ParseInt(fields[2], 10, 64)
+			if first <= FirstUser && FirstUser+UserCount <= first+count {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("this user namespace lacks the users %d to %d", FirstUser, FirstUser+UserCount-1)
 }

@@ -1,8 +1,12 @@
-// Package sandbox gives an instance its secrets in a mount namespace of its
-// own, where OpenFaaS functions look for them: /var/openfaas/secrets/NAME. The
-// backend starts the process in a new namespace and tells it through its
-// environment what to mount; the process calls [Enter] first of all, because
-// only from inside can the namespace be furnished without a helper program.
+// Package sandbox gives instances their surroundings. The backend starts the
+// process in namespaces of its own and tells it through its environment what to
+// set up; the process does so first of all, because only from inside can a
+// mount namespace be furnished without a helper program.
+//
+// A model's instance ([Prepare], [Enter]) gets its secrets where OpenFaaS
+// functions look for them, /var/openfaas/secrets/NAME. An ordinary function's
+// ([PrepareFunction], [EnterFunction]) gets much more, since its program is not
+// ours: see [Function].
 //
 // Where the rights for this are missing, the secrets lie in a private
 // directory that the environment names. [Dir] hides the difference.
@@ -10,11 +14,8 @@ package sandbox
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -29,10 +30,6 @@ const (
 	// sandbox.
 	EnvSecretsDir = "FAAS_INFER_SECRETS_DIR"
 )
-
-// mostSecretBytes is how large one secret may be; Kubernetes has the same
-// bound.
-const mostSecretBytes = 1 << 20
 
 const namespaceFile = "/proc/self/ns/mnt"
 
@@ -49,10 +46,8 @@ type plan struct {
 // own, from which nothing propagates back, and returns the environment entry
 // with which it must be started. Names of secrets are checked.
 func Prepare(attr *syscall.SysProcAttr, secrets map[string]string) (entry string, err error) {
-	for name := range secrets {
-		if err := checkName(name); err != nil {
-			return "", err
-		}
+	if err := checkNames(secrets); err != nil {
+		return "", err
 	}
 	outside, err := os.Readlink(namespaceFile)
 	if err != nil {
@@ -79,17 +74,25 @@ func Enter() error {
 	if err := json.Unmarshal([]byte(encoded), &p); err != nil {
 		return fmt.Errorf("%s: %w", EnvSandbox, err)
 	}
-	inside, err := os.Readlink(namespaceFile)
-	if err != nil {
-		return fmt.Errorf("own mount namespace: %w", err)
-	}
-	if inside == p.Outside || p.Outside == "" {
-		return fmt.Errorf("%s is set, but this process has no mount namespace of its own", EnvSandbox)
+	if err := checkInside(p.Outside); err != nil {
+		return err
 	}
 	if err := furnish(p.Secrets); err != nil {
 		return err
 	}
 	return os.Unsetenv(EnvSandbox)
+}
+
+// checkInside fails if this process lives in the starter's mount namespace.
+func checkInside(outside string) error {
+	inside, err := os.Readlink(namespaceFile)
+	if err != nil {
+		return fmt.Errorf("own mount namespace: %w", err)
+	}
+	if inside == outside || outside == "" {
+		return fmt.Errorf("%s is set, but this process has no mount namespace of its own", EnvSandbox)
+	}
+	return nil
 }
 
 // Dir returns where this process finds its secrets.
@@ -107,85 +110,19 @@ func furnish(secrets map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("cut mounts off from the machine's: %w", err)
+	if err := cutOff(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(SecretsDir, 0o755); err != nil {
 		return fmt.Errorf("directory for secrets: %w", err)
 	}
-	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	// Every file takes whole pages.
-	options := fmt.Sprintf("mode=0755,size=%d", size+int64(len(values)+4)*int64(os.Getpagesize()))
-	if err := unix.Mount("tmpfs", SecretsDir, "tmpfs", flags, options); err != nil {
-		return fmt.Errorf("mount %s: %w", SecretsDir, err)
-	}
-	if err := writeSecrets(SecretsDir, values); err != nil {
-		return err
-	}
-	if err := unix.Mount("", SecretsDir, "", flags|unix.MS_REMOUNT|unix.MS_RDONLY, options); err != nil {
-		return fmt.Errorf("make %s read-only: %w", SecretsDir, err)
-	}
-	return nil
+	return mountSecrets(values, size, os.Geteuid())
 }
 
-// CopySecrets writes the secrets into dir, which it makes, readable by this
-// user only. It is for machines without the rights for a sandbox.
-func CopySecrets(dir string, secrets map[string]string) error {
-	values, _, err := readSecrets(secrets)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("directory for secrets: %w", err)
-	}
-	return writeSecrets(dir, values)
-}
-
-func readSecrets(secrets map[string]string) (values map[string][]byte, size int64, err error) {
-	values = make(map[string][]byte, len(secrets))
-	for name, path := range secrets {
-		if err := checkName(name); err != nil {
-			return nil, 0, err
-		}
-		value, err := readSecret(path)
-		if err != nil {
-			return nil, 0, fmt.Errorf("secret %s: %w", name, err)
-		}
-		values[name] = value
-		size += int64(len(value))
-	}
-	return values, size, nil
-}
-
-func readSecret(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	value, err := io.ReadAll(io.LimitReader(file, mostSecretBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(value) > mostSecretBytes {
-		return nil, fmt.Errorf("larger than %d bytes", mostSecretBytes)
-	}
-	return value, nil
-}
-
-func writeSecrets(dir string, values map[string][]byte) error {
-	for name, value := range values {
-		if err := os.WriteFile(filepath.Join(dir, name), value, 0o400); err != nil {
-			return fmt.Errorf("secret %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// checkName refuses names that would leave the directory.
-func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
-		return errors.New("a secret's name must be a plain file name, not " + fmt.Sprintf("%q", name))
+// cutOff keeps what is mounted from now on from the machine.
+func cutOff() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("cut mounts off from the machine's: %w", err)
 	}
 	return nil
 }

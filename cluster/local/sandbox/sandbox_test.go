@@ -17,6 +17,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SANDBOX_TEST_CHILD") == "" {
 		os.Exit(m.Run())
 	}
+	if script := os.Getenv("SANDBOX_TEST_SCRIPT"); script != "" {
+		playFunction(script)
+		return
+	}
 	if err := Enter(); err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -66,7 +70,7 @@ func TestSecretsAreSeenOnlyInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "api-key=s3cr3t -r-------- <nil>\nwrite: true\n"
+	const want = "api-key=s3cr3t -rw------- <nil>\nwrite: true\n"
 	if got := child(t, &attr, entry); got != want {
 		t.Errorf("inside: %q, want %q", got, want)
 	}
@@ -98,7 +102,7 @@ func TestSecretsWithoutRights(t *testing.T) {
 	if err := CopySecrets(dir, map[string]string{"one": secretFile(t, "1")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := child(t, nil, EnvSecretsDir+"="+dir); !strings.HasPrefix(got, "one=1 -r-------- <nil>\n") {
+	if got := child(t, nil, EnvSecretsDir+"="+dir); !strings.HasPrefix(got, "one=1 -rw------- <nil>\n") {
 		t.Errorf("the process saw %q", got)
 	}
 }

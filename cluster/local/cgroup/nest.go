@@ -1,0 +1,118 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/containerd/cgroups/v3/cgroup2"
+)
+
+// Entrance is what a process needs to start others in a group that it cannot
+// reach by name.
+type Entrance struct {
+	// Version is 1 or 2.
+	Version int
+	// Dirs are the group's directories: one in version 2, one for each
+	// controller in version 1.
+	Dirs []*os.File
+}
+
+// Close closes the directories.
+func (e Entrance) Close() {
+	for _, dir := range e.Dirs {
+		_ = dir.Close()
+	}
+}
+
+// enter opens the directories of an entrance.
+func enter(version int, dirs []string) (Entrance, error) {
+	entrance := Entrance{Version: version}
+	for _, dir := range dirs {
+		file, err := os.Open(dir)
+		if err != nil {
+			entrance.Close()
+			return Entrance{}, fmt.Errorf("open cgroup: %w", err)
+		}
+		entrance.Dirs = append(entrance.Dirs, file)
+	}
+	return entrance, nil
+}
+
+// Names of the groups within one that Nest made. In version 2 a group that has
+// groups with limits in it cannot have members itself.
+const (
+	innerName = "function"
+	outerName = "main"
+)
+
+// Nest leaves the cpuset hierarchy alone: a thread can live in different groups
+// of different hierarchies, and there the cores of a group within would have to
+// follow every change.
+func (t *treeV1) Nest(name string, whole, inner Limits) (Group, error) {
+	whole.CPU = 0
+	g, err := t.Create(name, whole)
+	if err != nil {
+		return nil, err
+	}
+	within := t.group(name).inner()
+	if _, err := cgroup1.New(cgroup1.StaticPath(within.path), t.resources(inner), t.in(within.used)); err != nil {
+		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", within.path, err), g.Delete())
+	}
+	return g, nil
+}
+
+func (g *groupV1) Inner() Group { return g.inner() }
+
+func (g *groupV1) inner() *groupV1 {
+	inner := &groupV1{tree: g.tree, path: filepath.Join(g.path, innerName)}
+	for _, subsystem := range g.used {
+		if name := subsystem.Name(); name == cgroup1.Cpu || name == cgroup1.Memory {
+			inner.used = append(inner.used, subsystem)
+		}
+	}
+	return inner
+}
+
+func (g *groupV1) Entrance() (Entrance, error) {
+	var dirs []string
+	for _, subsystem := range g.used {
+		dirs = append(dirs, subsystem.(placed).Path(g.path))
+	}
+	return enter(1, dirs)
+}
+
+// Nest makes two groups within: one for the process that is spawned, one for
+// what that starts.
+func (t *treeV2) Nest(name string, whole, inner Limits) (Group, error) {
+	whole.CPU = 0
+	g := t.group(name)
+	g.nested = true
+	if err := g.create(t.resources(whole)); err != nil {
+		return nil, err
+	}
+	main := t.group(filepath.Join(name, outerName))
+	within := g.inner()
+	if err := errors.Join(main.create(&cgroup2.Resources{}), within.create(within.resources(inner))); err != nil {
+		return nil, errors.Join(err, g.Delete())
+	}
+	return g, nil
+}
+
+func (g *groupV2) Inner() Group { return g.inner() }
+
+func (g *groupV2) inner() *groupV2 {
+	return &groupV2{tree: g.tree, path: filepath.Join(g.path, innerName), within: true}
+}
+
+func (g *groupV2) Entrance() (Entrance, error) { return enter(2, []string{g.dir()}) }
+
+func (g *groupV2) resources(limits Limits) *cgroup2.Resources {
+	resources := g.tree.resources(limits)
+	if g.within && resources.Memory != nil {
+		resources.Memory.OOMGroup = nil
+	}
+	return resources
+}

@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountBundle shows the bundle at HomeDir as if its owner's files were the
+// function's. What the function writes there goes to the private file system.
+// Where the kernel cannot do the one or the other, the notes say so.
+func (p functionPlan) mountBundle(bundle *os.File) (notes []string, err error) {
+	source := pathOf(bundle)
+	lower := filepath.Join(scratchRoot, "lower")
+	if p.User != 0 {
+		if err := mountAs(bundle, lower, p.User); err != nil {
+			notes = append(notes, fmt.Sprintf("Files of the bundle that only their owner may read cannot be read: %v", err))
+		} else {
+			source = lower
+		}
+	}
+	if !p.ReadOnly {
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", source,
+			filepath.Join(scratchRoot, "upper"), filepath.Join(scratchRoot, "work"))
+		err := unix.Mount("overlay", HomeDir, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+		if err == nil {
+			return notes, nil
+		}
+		notes = append(notes, fmt.Sprintf("%s is read-only: no overlay of the bundle: %v", HomeDir, err))
+	}
+	return notes, bind(source, HomeDir, unix.MS_RDONLY)
+}
+
+// mountAs shows a directory at target with what belongs to its owner belonging
+// to user instead (Linux 5.12, and the directory's file system has to know how).
+func mountAs(dir *os.File, target string, user int) error {
+	var info unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
+		return err
+	}
+	namespace, err := userNamespace(
+		syscall.SysProcIDMap{ContainerID: int(info.Uid), HostID: user, Size: 1},
+		syscall.SysProcIDMap{ContainerID: int(info.Gid), HostID: user, Size: 1})
+	if err != nil {
+		return fmt.Errorf("user namespace: %w", err)
+	}
+	defer namespace.Close()
+	tree, err := unix.OpenTree(unix.AT_FDCWD, pathOf(dir), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("copy the mount: %w", err)
+	}
+	defer unix.Close(tree)
+	attr := unix.MountAttr{
+		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Userns_fd: uint64(namespace.Fd()),
+	}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return fmt.Errorf("change owners: %w", err)
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount %s: %w", target, err)
+	}
+	return nil
+}
+
+// userNamespace makes a user namespace with one user and one group. It lives as
+// long as the file is open or something uses it.
+func userNamespace(user, group syscall.SysProcIDMap) (*os.File, error) {
+	// Only a new process can have one; this one never runs, because it is
+	// stopped for a tracer before its first instruction.
+	child, err := os.StartProcess("/proc/self/exe", []string{"namespace"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER, Ptrace: true,
+		UidMappings: []syscall.SysProcIDMap{user}, GidMappings: []syscall.SysProcIDMap{group},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = child.Kill()
+		_, _ = child.Wait()
+	}()
+	return os.Open(fmt.Sprintf("/proc/%d/ns/user", child.Pid))
+}

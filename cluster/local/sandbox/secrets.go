@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// mostSecretBytes is how large one secret may be; Kubernetes has the same
+// bound.
+const mostSecretBytes = 1 << 20
+
+// mountSecrets makes a small read-only file system at SecretsDir with the
+// secrets in it, which belong to uid.
+func mountSecrets(values map[string][]byte, size int64, uid int) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	// Every file takes whole pages.
+	options := fmt.Sprintf("mode=0755,size=%d", size+int64(len(values)+4)*int64(os.Getpagesize()))
+	if err := unix.Mount("tmpfs", SecretsDir, "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount %s: %w", SecretsDir, err)
+	}
+	if err := writeSecrets(SecretsDir, values); err != nil {
+		return err
+	}
+	for name := range values {
+		if err := os.Chown(filepath.Join(SecretsDir, name), uid, uid); err != nil {
+			return fmt.Errorf("secret %s: %w", name, err)
+		}
+	}
+	if err := unix.Mount("", SecretsDir, "", flags|unix.MS_REMOUNT|unix.MS_RDONLY, options); err != nil {
+		return fmt.Errorf("make %s read-only: %w", SecretsDir, err)
+	}
+	return nil
+}
+
+// CopySecrets writes the secrets into dir, which it makes, readable by this
+// user only. It is for machines without the rights for a sandbox.
+func CopySecrets(dir string, secrets map[string]string) error {
+	values, _, err := readSecrets(secrets)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("directory for secrets: %w", err)
+	}
+	return writeSecrets(dir, values)
+}
+
+func readSecrets(secrets map[string]string) (values map[string][]byte, size int64, err error) {
+	values = make(map[string][]byte, len(secrets))
+	for name, path := range secrets {
+		if err := checkName(name); err != nil {
+			return nil, 0, err
+		}
+		value, err := readSecret(path)
+		if err != nil {
+			return nil, 0, fmt.Errorf("secret %s: %w", name, err)
+		}
+		values[name] = value
+		size += int64(len(value))
+	}
+	return values, size, nil
+}
+
+func readSecret(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	value, err := io.ReadAll(io.LimitReader(file, mostSecretBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(value) > mostSecretBytes {
+		return nil, fmt.Errorf("larger than %d bytes", mostSecretBytes)
+	}
+	return value, nil
+}
+
+func writeSecrets(dir string, values map[string][]byte) error {
+	for name, value := range values {
+		if err := os.WriteFile(filepath.Join(dir, name), value, 0o600); err != nil {
+			return fmt.Errorf("secret %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkNames refuses secrets' names that would leave the directory.
+func checkNames(secrets map[string]string) error {
+	for name := range secrets {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
+		return errors.New("a secret's name must be a plain file name, not " + fmt.Sprintf("%q", name))
+	}
+	return nil
+}

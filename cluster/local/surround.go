@@ -1,0 +1,87 @@
+package local
+
+import (
+	"path/filepath"
+	"syscall"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+)
+
+// EnvNetwork is the variable of an instance's environment that asks, with the
+// value PrivateNetwork, for a network of its own.
+const (
+	EnvNetwork     = "FAAS_INFER_NETWORK"
+	PrivateNetwork = "private"
+)
+
+// defaultScratch is how much a function without a memory limit may write to its
+// private directories, in bytes.
+const defaultScratch = 512 << 20
+
+// surroundings are what a process is started with beside its command.
+type surroundings struct {
+	env []string
+	// groups are the descriptors after readyFD.
+	groups cgroup.Entrance
+}
+
+// surround makes ready what an instance sees of the machine: attr is changed so
+// that the process starts in namespaces of its own.
+func (b *Backend) surround(e *entry, attr *syscall.SysProcAttr) (s surroundings, err error) {
+	spec := e.record.Spec
+	var entry string
+	switch {
+	case spec.Kind == cluster.Process:
+		s, entry, err = b.confine(e, attr)
+	case b.sandboxed:
+		entry, err = sandbox.Prepare(attr, spec.Secrets)
+	}
+	if err != nil {
+		return s, err
+	}
+	if entry != "" {
+		s.env = append(s.env, entry)
+	}
+	if b.sandboxed && (spec.Kind != cluster.Process || b.isolated) {
+		return s, nil
+	}
+	dir := filepath.Join(b.layout.instance(spec.ID), "secrets")
+	s.env = append(s.env, sandbox.EnvSecretsDir+"="+dir)
+	if len(spec.Secrets) == 0 {
+		return s, nil
+	}
+	if err := sandbox.CopySecrets(dir, spec.Secrets); err != nil {
+		s.groups.Close()
+		return s, err
+	}
+	return s, nil
+}
+
+// confine does so for an ordinary function's instance.
+func (b *Backend) confine(e *entry, attr *syscall.SysProcAttr) (s surroundings, entry string, err error) {
+	spec := e.record.Spec
+	f := sandbox.Function{
+		Isolated: b.isolated, Bundle: spec.Bundle, ReadOnly: spec.ReadOnlyRoot, Scratch: defaultScratch,
+		User: e.record.User, PrivateNetwork: b.isolated && spec.Env[EnvNetwork] == PrivateNetwork,
+	}
+	if b.isolated {
+		f.Secrets = spec.Secrets
+		f.Hide = append([]string{b.layout.dir}, b.options.Hide...)
+	}
+	if spec.Limits.Memory > 0 {
+		f.Scratch = spec.Limits.Memory
+	}
+	if e.group != nil {
+		if s.groups, err = e.group.Inner().Entrance(); err != nil {
+			return s, "", err
+		}
+		f.Entrance = s.groups
+	}
+	if entry, err = sandbox.PrepareFunction(attr, f, readyFD+1); err != nil {
+		s.groups.Close()
+		return surroundings{}, "", err
+	}
+	return s, entry, nil
+}

@@ -1,0 +1,206 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/watchdog"
+	"github.com/faas-infer/faas-infer/model/bundle/place"
+)
+
+// watchdogFlags are what the watchdog command is told.
+type watchdogFlags struct {
+	listen []string
+	bundle string
+	name   string
+}
+
+// NewWatchdogCommand returns the watchdog command: the server inside an
+// ordinary function's instance.
+func NewWatchdogCommand() *cobra.Command {
+	var f watchdogFlags
+	c := &cobra.Command{
+		Use:   "watchdog --bundle DIR --listen ADDRESS",
+		Short: "Serve one ordinary function: the process that the provider starts for each instance",
+		Long: `watchdog turns HTTP requests into what a function's program understands, with
+the semantics and the environment variables of OpenFaaS's of-watchdog and classic
+watchdog. mode=http starts the program once and forwards requests to it;
+mode=classic (or serializing) and mode=streaming start it for each request, with
+the body on standard input and the answer from standard output.
+
+Variables that count: fprocess, mode, upstream_url, ready_path, exec_timeout,
+read_timeout, write_timeout, max_inflight, content_type, combine_output,
+cgi_headers, prefix_logs, http_buffer_req_body and write_debug.
+
+In mode=http without an upstream_url the program is told in PORT where to serve.
+On SIGTERM it finishes the requests in flight and leaves.`,
+		Example: `  fprocess="sha512sum" mode=classic faas-infer watchdog --bundle . --listen tcp://127.0.0.1:8090
+  curl -d hello http://127.0.0.1:8090/
+
+  fprocess="python3 server.py" mode=http faas-infer watchdog --bundle ./server --listen tcp://127.0.0.1:8090`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
+	flags.StringVar(&f.bundle, "bundle", ".", "the directory with the program, its working directory")
+	flags.StringVar(&f.name, "name", "", "the function's name, for the log")
+	return c
+}
+
+func (f *watchdogFlags) run(c *cobra.Command) error {
+	tuneWatchdog()
+	ctx := c.Context()
+	ready, err := takeReady()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	log := watchdog.NewLog(c.ErrOrStderr())
+	config, err := watchdog.ReadConfig(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	// The socket first: its directory is hidden afterwards.
+	listeners, err := openListeners(ctx, f.listen)
+	if err != nil {
+		return err
+	}
+	// A bundle that is replaced stays until those who run from it have ended.
+	if held, err := place.Hold(f.bundle); err != nil {
+		log.Printf("If the bundle is replaced, this instance's files are removed: %v", err)
+	} else {
+		defer held.Close()
+	}
+	cell, err := sandbox.EnterFunction(f.bundle)
+	if err != nil {
+		return errors.Join(err, closeListeners(listeners))
+	}
+	defer cell.Close()
+	for _, note := range cell.Notes() {
+		log.Printf("%s", note)
+	}
+	server, err := watchdog.New(watchdog.Options{Config: config, Launcher: cell, Log: log, Environment: functionEnvironment(cell)})
+	if err != nil {
+		return errors.Join(err, closeListeners(listeners))
+	}
+	defer server.Close()
+	if err := server.Start(ctx); err != nil {
+		return errors.Join(silent(log, err), closeListeners(listeners))
+	}
+	debug.FreeOSMemory()
+	err = server.Serve(ctx, listeners, func() error {
+		log.Printf("Serving %s: mode=%s fprocess=%q", f.name, config.Mode, strings.Join(config.Process, " "))
+		for _, l := range listeners {
+			if l.Addr().Network() == "tcp" {
+				fmt.Fprintf(c.OutOrStdout(), "http://%s\n", l.Addr())
+			}
+		}
+		return ready.announce()
+	})
+	return silent(log, err)
+}
+
+// tuneWatchdog sets Go's runtime for a process of which there are hundreds and
+// that only passes on what others compute.
+func tuneWatchdog() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(64 << 20)
+	}
+}
+
+// silent logs how the function's program ended, so that main need not.
+func silent(log *watchdog.Log, err error) error {
+	if exit := new(watchdog.ExitError); errors.As(err, &exit) {
+		log.Printf("%v", exit)
+	}
+	return err
+}
+
+// functionEnvironment is this process's environment without what is meant for
+// itself, where the cell does not say otherwise.
+func functionEnvironment(cell *sandbox.Cell) []string {
+	own := []string{instance.ReadyEnv, "GOMAXPROCS", "GOGC", "GOMEMLIMIT"}
+	for _, entry := range cell.Environment() {
+		name, _, _ := strings.Cut(entry, "=")
+		own = append(own, name)
+	}
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(own, name)
+	})
+}
+
+func openListeners(ctx context.Context, addresses []string) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		l, err := instance.Listen(ctx, address)
+		if err != nil {
+			return nil, errors.Join(err, closeListeners(listeners))
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func closeListeners(listeners []net.Listener) error {
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// readyPipe is where this process says that it is ready; its file may be nil.
+type readyPipe struct{ file *os.File }
+
+// takeReady takes the descriptor that instance.ReadyEnv names, so that no child
+// inherits it.
+func takeReady() (readyPipe, error) {
+	value := os.Getenv(instance.ReadyEnv)
+	if value == "" {
+		return readyPipe{}, nil
+	}
+	fd, err := strconv.Atoi(value)
+	if err != nil || fd < 0 {
+		return readyPipe{}, fmt.Errorf("%s=%q is not a file descriptor", instance.ReadyEnv, value)
+	}
+	unix.CloseOnExec(fd)
+	return readyPipe{os.NewFile(uintptr(fd), "ready")}, nil
+}
+
+func (p readyPipe) announce() error {
+	if p.file == nil {
+		return nil
+	}
+	if _, err := p.file.WriteString("ready\n"); err != nil {
+		return fmt.Errorf("%s: %w", instance.ReadyEnv, err)
+	}
+	return p.file.Close()
+}
+
+// Close lets the provider know if this process gives up.
+func (p readyPipe) Close() {
+	if p.file != nil {
+		_ = p.file.Close()
+	}
+}

@@ -1,0 +1,84 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// defaultDrain is how long requests in flight may take at the end where
+	// neither exec_timeout nor write_timeout tells.
+	defaultDrain = time.Minute
+	// stopTime is how long a program that serves may take to leave.
+	stopTime = 10 * time.Second
+	// headerTime is how long a client may take to send a request's head.
+	headerTime = 10 * time.Second
+)
+
+// Serve answers at the listeners until ctx ends, then takes nothing new,
+// finishes what runs, ends the program and returns nil. It returns an
+// [ExitError] if the program of mode HTTP ends by itself. It closes the
+// listeners. ready is called once requests are answered.
+func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func() error) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTime,
+		ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout,
+		ErrorLog: log.New(logWriter{s.log}, "", 0),
+	}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { failed <- server.Serve(l) }()
+	}
+	running := len(listeners)
+	err := ready()
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.Exited():
+			err = s.exitError(s.upstream)
+		case err = <-failed:
+			running--
+		}
+	}
+	s.stopping.Store(true)
+	err = errors.Join(err, s.drain(server, err == nil))
+	for range running {
+		<-failed
+	}
+	return err
+}
+
+// drain ends the server, in order if there is something to finish.
+func (s *Server) drain(server *http.Server, inOrder bool) error {
+	patience := max(s.config.ExecTimeout, s.config.WriteTimeout)
+	switch {
+	case !inOrder:
+		patience = time.Second
+	case patience == 0:
+		patience = defaultDrain
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var err error
+	if server.Shutdown(ctx) != nil {
+		err = server.Close()
+		if inOrder {
+			err = errors.Join(fmt.Errorf("requests were still in flight after %v", patience), err)
+		}
+	}
+	if s.upstream != nil && !isClosed(s.Exited()) {
+		s.upstream.member.signal(unix.SIGTERM)
+		select {
+		case <-s.Exited():
+		case <-time.After(stopTime):
+		}
+	}
+	return err
+}

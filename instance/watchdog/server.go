@@ -1,0 +1,183 @@
+package watchdog
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Server answers requests by the function's program. It is an http.Handler.
+type Server struct {
+	config  Config
+	log     *Log
+	family  *family
+	program string
+	// env is what every process of the function gets.
+	env []string
+
+	inflight atomic.Int64
+	stopping atomic.Bool
+	stats    stats
+
+	// The rest is for mode HTTP.
+	proxy    *httputil.ReverseProxy
+	upstream *upstream
+}
+
+// Options are what a Server needs beside its configuration.
+type Options struct {
+	Config
+	// Launcher starts the function's processes.
+	Launcher Launcher
+	Log      *Log
+	// Environment is the function's, as NAME=value. What the Launcher adds
+	// comes before.
+	Environment []string
+}
+
+// New returns a server. It serves once Start has returned nil; Close ends it.
+// There can be one in a process, which must have no other children.
+func New(o Options) (*Server, error) {
+	s := &Server{config: o.Config, log: o.Log}
+	s.env = append(append([]string{}, o.Launcher.Environment()...), o.Environment...)
+	program, err := lookUp(o.Process[0])
+	if err != nil {
+		return nil, fmt.Errorf("fprocess: %w", err)
+	}
+	s.program = program
+	s.family = newFamily(o.Launcher)
+	return s, nil
+}
+
+// lookUp finds a program's file: in the working directory if its name has a
+// slash, in PATH otherwise.
+func lookUp(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return "", err
+		}
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return "", err
+		case info.IsDir() || info.Mode()&0o111 == 0:
+			return "", fmt.Errorf("%s is not executable: chmod +x it in the bundle", name)
+		}
+		return path, nil
+	}
+	return exec.LookPath(name)
+}
+
+// Start starts the program in mode HTTP and returns once it serves. The error
+// is an [ExitError] if the program ended instead.
+func (s *Server) Start(ctx context.Context) error {
+	if s.config.Mode != HTTP {
+		return nil
+	}
+	var err error
+	if s.upstream, err = s.startUpstream(ctx); err != nil {
+		return err
+	}
+	s.proxy = s.newProxy()
+	return nil
+}
+
+// Exited is closed when the program that serves in mode HTTP has ended; in the
+// other modes it never is.
+func (s *Server) Exited() <-chan struct{} {
+	if s.upstream == nil {
+		return nil
+	}
+	return s.upstream.member.exited
+}
+
+// Close kills what runs of the function and returns when nothing is left.
+func (s *Server) Close() {
+	s.family.close()
+	if s.upstream != nil {
+		s.upstream.finish()
+	}
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/_/health":
+		s.serveHealth(w)
+		return
+	case "/_/ready":
+		s.serveReady(w, r)
+		return
+	case "/_/metrics":
+		s.stats.write(w, s.inflight.Load())
+		return
+	}
+	running := s.inflight.Add(1)
+	defer s.inflight.Add(-1)
+	if limit := s.config.MaxInflight; limit > 0 && running > int64(limit) {
+		tooMany(w)
+		return
+	}
+	began := time.Now()
+	if s.config.Mode == HTTP {
+		s.forward(w, r)
+	} else {
+		s.fork(w, r)
+	}
+	s.stats.count(time.Since(began))
+}
+
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "max_inflight requests are running", http.StatusTooManyRequests)
+}
+
+func (s *Server) serveHealth(w http.ResponseWriter) {
+	if s.stopping.Load() {
+		http.Error(w, errClosing.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "OK\n")
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	limit := s.config.MaxInflight
+	switch {
+	case limit > 0 && s.inflight.Load() >= int64(limit):
+		tooMany(w)
+	case s.proxy != nil && s.config.ReadyPath != "" && !s.stopping.Load():
+		asked := r.Clone(r.Context())
+		asked.URL.Path, asked.URL.RawPath = s.config.ReadyPath, ""
+		s.forward(w, asked)
+	default:
+		s.serveHealth(w)
+	}
+}
+
+// timeLimit is how long a request may take, 0 for no limit: exec_timeout, or
+// less where the request's header X-Timeout asks for less.
+func (s *Server) timeLimit(r *http.Request) time.Duration {
+	limit := s.config.ExecTimeout
+	asked, err := time.ParseDuration(r.Header.Get("X-Timeout"))
+	if err == nil && asked > 0 && asked < limit {
+		return asked
+	}
+	return limit
+}
+
+// prefix is what stands before lines of the program's.
+func (s *Server) prefix(stream string) string {
+	if s.config.PrefixLogs {
+		return stream
+	}
+	return ""
+}
