@@ -45,19 +45,34 @@ func (s *Server) sorted() *listing {
 // every few seconds, may come to one that has just been deleted.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), DefaultNamespace)
-	text := []byte{'['}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	text := make([]byte, 1, listChunk+4<<10)
+	text[0] = '['
+	whole := true
 	for i, d := range s.sorted().byNamespace[namespace] {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = s.appendStatus(text, d)
+		if text = s.appendStatus(text, d); len(text) < listChunk {
+			continue
+		}
+		whole = false
+		if _, err := w.Write(text); err != nil {
+			return nil // A client that is gone cannot be told.
+		}
+		text = text[:0]
 	}
 	text = append(text, ']', '\n')
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	_, _ = w.Write(text) // A client that is gone cannot be told.
+	if whole {
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+	}
+	_, _ = w.Write(text)
 	return nil
 }
+
+// listChunk is how many bytes of a list are written at a time.
+const listChunk = 64 << 10
 
 // lasting is the part of a function's status that is the same for as long as
 // the deployment is, as JSON without its last brace. It is made once, when it
@@ -85,7 +100,10 @@ func (s *Server) appendStatus(text []byte, d *deployed) []byte {
 		d.lasting.text = object[:len(object)-1]
 	})
 	text = append(text, d.lasting.text...)
-	now, _ := s.controller.Status(d.Name)
+	now, ok := s.controller.Status(d.Name)
+	if !ok {
+		now = Status{}
+	}
 	for _, field := range []struct {
 		name  string
 		value uint64

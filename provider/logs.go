@@ -67,6 +67,7 @@ func (s *Server) stream(w http.ResponseWriter, first *logs.Message, messages <-c
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	out := http.NewResponseController(w)
+	defer s.hurryAtShutdown(out)()
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	if first != nil && encoder.Encode(*first) != nil {
@@ -86,6 +87,28 @@ func (s *Server) stream(w http.ResponseWriter, first *logs.Message, messages <-c
 		case <-s.inFlight.shut:
 			return
 		}
+	}
+}
+
+// lastWrite is how long a client that reads slowly may take for what it is sent
+// when the provider shuts down.
+const lastWrite = time.Second
+
+// hurryAtShutdown keeps a client that does not read from holding up shutdown,
+// until it is undone.
+func (s *Server) hurryAtShutdown(out *http.ResponseController) (undo func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-s.inFlight.shut:
+			_ = out.SetWriteDeadline(time.Now().Add(lastWrite)) // It fails if the client is gone.
+		case <-done:
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
 	}
 }
 

@@ -66,9 +66,10 @@ func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
 		for _, d := range functions[name] {
 			n.count(d)
 			out.Functions.count(d)
-			now, _ := s.controller.Status(d.Name)
-			out.Instances.Wanted += now.Replicas
-			out.Instances.Ready += now.AvailableReplicas
+			if now, ok := s.controller.Status(d.Name); ok {
+				out.Instances.Wanted += now.Replicas
+				out.Instances.Ready += now.AvailableReplicas
+			}
 		}
 		out.Namespaces = append(out.Namespaces, n)
 	}
