@@ -91,7 +91,10 @@ func New(o Options) (*Handler, error) {
 		return nil, fmt.Errorf("the directory of bundles: %w", err)
 	}
 	h := &Handler{options: o, slots: make(chan struct{}, atOnce), reserve: reserve}
-	return h, h.Sweep()
+	if err := h.Sweep(); err != nil {
+		o.Logger.Warn().Err(err).Msg("remove what earlier builds left")
+	}
+	return h, nil
 }
 
 func orDefault[T int | int64 | time.Duration](value, otherwise T) T {

@@ -24,9 +24,6 @@ const handlerDir = "function"
 // build makes the bundle of what the tar holds, and returns the image's name as
 // soon as it is known, also with an error.
 func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (image string, err error) {
-	if err := h.Sweep(); err != nil {
-		h.options.Logger.Warn().Err(err).Msg("sweep replaced bundles")
-	}
 	staged, err := place.New(h.options.Root)
 	if err != nil {
 		return "", err

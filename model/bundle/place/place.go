@@ -32,9 +32,12 @@ type Staged struct {
 	held *os.File
 }
 
-// New makes an empty directory below the root's staging directory. Whoever calls
-// it calls [Staged.Discard] in the end.
+// New makes an empty directory below the root's staging directory, and removes
+// what is no longer used there. Whoever calls it calls [Staged.Discard] in the
+// end.
 func New(root string) (*Staged, error) {
+	// What another user left and this one may not remove is no hindrance.
+	_ = Sweep(root)
 	staging := filepath.Join(root, StagingDir)
 	if err := os.MkdirAll(staging, 0o700); err != nil {
 		return nil, fmt.Errorf("make a new directory: %w", err)
