@@ -24,21 +24,17 @@ func (s *Server) listNamespaces(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// namespaces returns the names of all namespaces, sorted.
+// namespaces returns the names of all namespaces: the default one first, because
+// the gateway's web interface shows the first, then the others, sorted.
 func (s *Server) namespaces() ([]string, error) {
 	all, err := s.store.Namespaces()
 	if err != nil {
 		return nil, fmt.Errorf("the namespaces could not be read: %w", err)
 	}
-	names := make([]string, 0, len(all)+1)
-	i := 0
-	for ; i < len(all) && all[i].Name < DefaultNamespace; i++ {
-		names = append(names, all[i].Name)
-	}
-	names = append(names, DefaultNamespace)
-	for ; i < len(all); i++ {
-		if all[i].Name != DefaultNamespace {
-			names = append(names, all[i].Name)
+	names := append(make([]string, 0, len(all)+1), DefaultNamespace)
+	for _, n := range all {
+		if n.Name != DefaultNamespace {
+			names = append(names, n.Name)
 		}
 	}
 	return names, nil

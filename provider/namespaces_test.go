@@ -80,7 +80,7 @@ func TestNamespaces(t *testing.T) {
 		{"GET", "/system/namespace/..", "", 301, ""},
 		{"GET", "/system/namespace/-", "", 400, "hyphen"},
 		{"GET", "/system/namespace/", "", 400, "name"},
-		{"GET", "/system/namespaces", "", 200, `["a-b","openfaas-fn","team-a","zoo"]`},
+		{"GET", "/system/namespaces", "", 200, `["openfaas-fn","a-b","team-a","zoo"]`},
 		{"DELETE", "/system/namespace/openfaas-fn", `{"name":"openfaas-fn"}`, 400, "cannot be deleted"},
 		{"DELETE", "/system/namespace/nowhere", ``, 404, "nowhere"},
 		{"DELETE", "/system/namespace/zoo", `{"name":"zoo","labels":{"openfaas":"1"}}`, 202, ""},
@@ -107,7 +107,7 @@ func TestDefaultNamespaceIsListedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := r.namespaceNames(t); !slices.Equal(got, []string{"openfaas", "openfaas-fn", "openfaas-fn-2", "team-a"}) {
+	if got := r.namespaceNames(t); !slices.Equal(got, []string{"openfaas-fn", "openfaas", "openfaas-fn-2", "team-a"}) {
 		t.Errorf("namespaces %q", got)
 	}
 }
@@ -254,7 +254,7 @@ func TestNamespacesWithOpenFaaSClient(t *testing.T) {
 	if n, err := c.GetNamespace(ctx, "dev"); err != nil || n.Labels["l"] != "2" || n.Annotations["openfaas"] != "1" {
 		t.Errorf("get: %+v, %v", n, err)
 	}
-	if names, err := c.GetNamespaces(ctx); err != nil || !slices.Equal(names, []string{"dev", "openfaas-fn", "team-a"}) {
+	if names, err := c.GetNamespaces(ctx); err != nil || !slices.Equal(names, []string{"openfaas-fn", "dev", "team-a"}) {
 		t.Errorf("list: %q, %v", names, err)
 	}
 	if err := c.DeleteNamespace(ctx, "dev"); err != nil {
