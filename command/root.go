@@ -42,6 +42,7 @@ instances, and batches requests so that each is answered in time.`,
 		NewUpCommand(),
 		NewProviderCommand(),
 		NewLoadCommand(),
+		NewAsyncCommand(),
 		NewRedirectCommand(),
 		NewBenchCommand(),
 	)
