@@ -108,14 +108,14 @@ func one(ctx context.Context, t load.Target) (time.Duration, error) {
 
 // parts asks the one instance how its start went.
 func (d *deployed) parts(ctx context.Context, into map[string][]float64) error {
-	sockets, err := d.sockets()
+	records, err := d.records()
 	if err != nil {
 		return err
 	}
-	if len(sockets) == 0 {
+	if len(records) == 0 {
 		return errors.New("there is no instance")
 	}
-	return startup(ctx, sockets[0], into)
+	return startup(ctx, records[0].Socket, into)
 }
 
 // startup asks an instance how its start went.

@@ -29,7 +29,7 @@ func (o Options) provider(ctx context.Context, dir string, arguments ...string) 
 		return nil, err
 	}
 	d := &deployed{url: "http://" + address, state: filepath.Join(dir, "state")}
-	arguments = append([]string{"provider", "--listen", address, "--state", d.state, "--log-level", "warn", "--cold-wait", "5m"}, arguments...)
+	arguments = append([]string{"provider", "--listen", address, "--state", d.state, "--nats-listen", "off", "--log-level", "warn", "--cold-wait", "5m"}, arguments...)
 	if d.child, err = o.start(arguments...); err != nil {
 		return nil, err
 	}
@@ -108,26 +108,29 @@ func (d *deployed) available(ctx context.Context, name string, n uint64) error {
 	}
 }
 
-// sockets lists the sockets of the provider's instances, from what it writes
-// down of each.
-func (d *deployed) sockets() ([]string, error) {
+// instanceRecord is what the provider writes down of an instance.
+type instanceRecord struct {
+	Socket  string `json:"socket"`
+	Process struct {
+		PID int `json:"pid"`
+	} `json:"process"`
+}
+
+// records lists the provider's instances.
+func (d *deployed) records() ([]instanceRecord, error) {
 	files, err := filepath.Glob(filepath.Join(d.state, "local", "instances", "*", "instance.json"))
 	if err != nil {
 		return nil, err
 	}
-	var out []string
-	for _, file := range files {
+	out := make([]instanceRecord, len(files))
+	for i, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		var record struct {
-			Socket string `json:"socket"`
-		}
-		if err := json.Unmarshal(text, &record); err != nil {
+		if err := json.Unmarshal(text, &out[i]); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		out = append(out, record.Socket)
 	}
 	return out, nil
 }

@@ -76,11 +76,22 @@ func Sharing(ctx context.Context, o Options, name string) (*report.Report, error
 	return r, nil
 }
 
-// addMemory adds what a process holds, from /proc/PID/smaps_rollup.
+// addMemory adds what a process holds.
 func addMemory(r *report.Report, pid int, name string) error {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	held, err := mapped(pid)
 	if err != nil {
 		return err
+	}
+	r.Add(name+".private_mib", held["Private_Clean"]+held["Private_Dirty"], "MiB", "memory of its own")
+	r.Add(name+".shared_mib", held["Shared_Clean"]+held["Shared_Dirty"], "MiB", "memory that other processes map too")
+	return nil
+}
+
+// mapped is what a process holds, in MiB by kind, from /proc/PID/smaps_rollup.
+func mapped(pid int) (map[string]float64, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	sums := map[string]float64{}
@@ -89,12 +100,10 @@ func addMemory(r *report.Report, pid int, name string) error {
 		if len(fields) == 3 && fields[2] == "kB" {
 			kib, err := strconv.ParseFloat(fields[1], 64)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			sums[strings.TrimSuffix(fields[0], ":")] = kib / 1024
 		}
 	}
-	r.Add(name+".private_mib", sums["Private_Clean"]+sums["Private_Dirty"], "MiB", "memory of its own")
-	r.Add(name+".shared_mib", sums["Shared_Clean"]+sums["Shared_Dirty"], "MiB", "memory that other processes map too")
-	return nil
+	return sums, nil
 }

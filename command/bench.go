@@ -25,7 +25,7 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer bench coldstart --model resnet50`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFrontCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newFrontCommand())
 	return c
 }
 
@@ -149,6 +149,25 @@ func newMemoryCommand() *cobra.Command {
 		return bench.Memory(ctx, o, functions)
 	})
 	c.Flags().IntVar(&functions, "functions", 100, "how many functions are deployed")
+	return c
+}
+
+func newFunctionsCommand() *cobra.Command {
+	var each int
+	c := benchCommand(&cobra.Command{
+		Use:   "functions",
+		Short: "Listing and memory with many ordinary and inference functions",
+		Long: `functions deploys ordinary functions, each with its one instance, and as many
+inference functions at zero instances, times the list of all of them, and adds up
+what provider and instances take.`,
+		Example: `  faas-infer bench functions --each 100`,
+	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+		if each < 1 {
+			return nil, errors.New("--each must be at least 1")
+		}
+		return bench.Functions(ctx, o, each)
+	})
+	c.Flags().IntVar(&each, "each", 100, "how many functions of each kind")
 	return c
 }
 

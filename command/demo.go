@@ -16,14 +16,19 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/report"
 )
 
-// drive loads the functions through the gateway and prints how they answered.
-func (f *upFlags) drive(ctx context.Context, s *runningProvider, functions []stackFunction, out io.Writer) error {
+// drive loads the inference functions at url and prints how they answered.
+func (f *upFlags) drive(ctx context.Context, s *runningProvider, url string, functions []stackFunction, out io.Writer) error {
+	functions = slices.DeleteFunc(slices.Clone(functions), func(fn stackFunction) bool { return fn.slo() == 0 })
+	if len(functions) == 0 {
+		return fmt.Errorf("%s has no function with an objective to load; give one the annotation %s", f.stackFile, annotation.SLOLatency)
+	}
 	targets := make([]load.Target, len(functions))
 	for i, fn := range functions {
-		t, err := f.target(ctx, fn)
+		t, err := target(ctx, url, fn)
 		if err != nil {
 			return err
 		}
@@ -51,10 +56,10 @@ func (f *upFlags) drive(ctx context.Context, s *runningProvider, functions []sta
 	return demoTable(out, rows)
 }
 
-// target is a function behind the gateway, with random inputs of the shapes
-// that it asks for.
-func (f *upFlags) target(ctx context.Context, fn stackFunction) (load.Target, error) {
-	url := gatewayURL + "/function/" + fn.Service
+// target is a function with random inputs of the shapes that it asks for; at is
+// the gateway's address, or the provider's.
+func target(ctx context.Context, at string, fn stackFunction) (load.Target, error) {
+	url := at + "/function/" + fn.path()
 	inputs, err := load.Metadata(ctx, http.DefaultClient, url, fn.Service)
 	if err != nil {
 		return load.Target{}, fmt.Errorf("%s: %w", fn.Service, err)

@@ -28,6 +28,14 @@ type stackFunction struct{ types.FunctionDeployment }
 // full is its full name.
 func (f stackFunction) full() string { return provider.FullName(f.Service, f.Namespace) }
 
+// path is its name in the path of an invocation.
+func (f stackFunction) path() string {
+	if f.Namespace == provider.DefaultNamespace {
+		return f.Service
+	}
+	return f.full()
+}
+
 // slo is the objective that its annotations or labels give, 0 if none can be
 // read; deploying says what is wrong.
 func (f stackFunction) slo() time.Duration {
@@ -92,10 +100,10 @@ func makeBundles(functions []stackFunction, root string, log io.Writer) error {
 	return nil
 }
 
-// deploy deploys the functions through the gateway as faas-cli does: an update
-// first, and where there is nothing to update, a deployment.
-func deploy(ctx context.Context, functions []stackFunction, user, password string) error {
-	address, err := url.Parse(gatewayURL)
+// deploy deploys the functions at a gateway or provider as faas-cli does: an
+// update first, and where there is nothing to update, a deployment.
+func deploy(ctx context.Context, at string, functions []stackFunction, user, password string) error {
+	address, err := url.Parse(at)
 	if err != nil {
 		return err
 	}
@@ -129,6 +137,9 @@ func refusal(err error) error {
 // awaitMeasured waits until the times of all functions' models are known.
 func (s *runningProvider) awaitMeasured(ctx context.Context, functions []stackFunction) error {
 	for _, f := range functions {
+		if f.slo() == 0 {
+			continue // An ordinary function.
+		}
 		for {
 			d, ok := s.controller.Describe(f.full())
 			if !ok {

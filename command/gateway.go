@@ -53,10 +53,23 @@ func basicAuth(dir string) (user, password string, err error) {
 	if user, err = credential(filepath.Join(dir, "basic-auth-user"), "admin"); err != nil {
 		return "", "", err
 	}
+	password, err = credential(filepath.Join(dir, "basic-auth-password"), random())
+	return user, password, err
+}
+
+// payloadSecret makes sure that dir holds a secret for faas-cli's remote builder,
+// and returns its file.
+func payloadSecret(dir string) (file string, err error) {
+	file = filepath.Join(dir, "payload-secret")
+	_, err = credential(file, random())
+	return file, err
+}
+
+// random is 128 random bits in hex.
+func random() string {
 	var b [16]byte
 	rand.Read(b[:])
-	password, err = credential(filepath.Join(dir, "basic-auth-password"), hex.EncodeToString(b[:]))
-	return user, password, err
+	return hex.EncodeToString(b[:])
 }
 
 // credential returns what a file holds; one that is absent or empty is given
@@ -75,9 +88,45 @@ func credential(file, initial string) (string, error) {
 	return initial, nil
 }
 
-// startGateway starts the gateway before a provider at providerAddress and
-// waits until it answers.
-func startGateway(ctx context.Context, providerAddress, secrets, logFile string) (*gateway, error) {
+// gatewayPlan says how to start the gateway.
+type gatewayPlan struct {
+	// provider and nats are the addresses of the provider and of the NATS server
+	// for asynchronous requests; without the latter there are none.
+	provider, nats string
+	// secrets is the directory of the credentials.
+	secrets, logFile string
+}
+
+// environment is the gateway's.
+func (p gatewayPlan) environment() ([]string, error) {
+	host, port, err := reachable(p.provider)
+	if err != nil {
+		return nil, err
+	}
+	// The gateway must not cut off what the provider may still answer.
+	longest := (annotation.LongestSLO + time.Minute).String()
+	env := append(os.Environ(),
+		"functions_provider_url=http://"+net.JoinHostPort(host, port)+"/", "direct_functions=false", "scale_from_zero=false",
+		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=true", "secret_mount_path="+p.secrets,
+		"function_namespace="+provider.DefaultNamespace, "read_timeout="+longest, "write_timeout="+longest, "upstream_timeout="+longest)
+	if p.nats == "" {
+		return env, nil
+	}
+	host, port, err = reachable(p.nats)
+	return append(env, "faas_nats_address="+host, "faas_nats_port="+port), err
+}
+
+// reachable takes the address of a listener apart into one that can be dialled.
+func reachable(address string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(address)
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1" // It listens on all interfaces, this one too.
+	}
+	return host, port, err
+}
+
+// startGateway starts the gateway and waits until it answers.
+func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 	dir, err := gatewayDir()
 	if err != nil {
 		return nil, err
@@ -89,26 +138,17 @@ func startGateway(ctx context.Context, providerAddress, secrets, logFile string)
 		}
 		probe.Close()
 	}
-	host, port, err := net.SplitHostPort(providerAddress)
+	env, err := p.environment()
 	if err != nil {
 		return nil, err
 	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "127.0.0.1" // The provider listens on all interfaces, this one too.
-	}
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	log, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("gateway's log: %w", err)
 	}
 	defer log.Close()
-	// The gateway must not cut off what the provider may still answer.
-	longest := (annotation.LongestSLO + time.Minute).String()
 	c := exec.Command(filepath.Join(dir, "gateway"))
-	c.Dir, c.Stdout, c.Stderr = dir, log, log
-	c.Env = append(os.Environ(),
-		"functions_provider_url=http://"+net.JoinHostPort(host, port)+"/", "direct_functions=false", "scale_from_zero=false",
-		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=true", "secret_mount_path="+secrets,
-		"function_namespace="+provider.DefaultNamespace, "read_timeout="+longest, "write_timeout="+longest, "upstream_timeout="+longest)
+	c.Dir, c.Stdout, c.Stderr, c.Env = dir, log, log, env
 	child, err := dependent.Start(c, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start the gateway: %w", err)
@@ -116,7 +156,7 @@ func startGateway(ctx context.Context, providerAddress, secrets, logFile string)
 	g := &gateway{child}
 	if err := g.await(ctx); err != nil {
 		g.stop()
-		return nil, fmt.Errorf("%w; its log is %s", err, logFile)
+		return nil, fmt.Errorf("%w; its log is %s", err, p.logFile)
 	}
 	return g, nil
 }

@@ -59,6 +59,7 @@ func (s *runningProvider) patience(limit, less time.Duration) (context.Context, 
 // nothing is in flight any more, and before connections are closed, it calls
 // drained. What had to be cut off is logged; an error is what remains.
 func (s *runningProvider) stop(drained func()) error {
+	s.stopQueue()
 	s.drain()
 	drained()
 	s.hangUp()
@@ -67,6 +68,14 @@ func (s *runningProvider) stop(drained func()) error {
 	ctx, cancel := s.patience(stopInstances, hurry)
 	defer cancel()
 	return errors.Join(s.controller.Close(ctx), s.closeParts())
+}
+
+// stopQueue accepts and takes up no more asynchronous requests, and finishes those
+// that are being executed; the others stay in the queue.
+func (s *runningProvider) stopQueue() {
+	ctx, cancel := s.patience(s.flags.drain, 0)
+	defer cancel()
+	s.async.Close(ctx)
 }
 
 // drain finishes what is in flight.
@@ -92,8 +101,14 @@ func (s *runningProvider) hangUp() {
 // closeParts closes what start has opened.
 func (s *runningProvider) closeParts() error {
 	var err error
+	if s.async != nil {
+		s.stopQueue()
+	}
 	if s.backend != nil {
 		err = s.backend.Close()
+	}
+	if s.secrets != nil {
+		err = errors.Join(err, s.secrets.Close())
 	}
 	if s.store != nil {
 		err = errors.Join(err, s.store.Close())

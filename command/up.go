@@ -16,6 +16,7 @@ import (
 type upFlags struct {
 	providerFlags
 	stackFile string
+	noGateway bool
 	demo      bool
 	rates     []float64
 	duration  time.Duration
@@ -33,6 +34,10 @@ the functions of stack.yml through the gateway, and stays until Ctrl-C. Where an
 image names one of the architectures of "faas-infer model make" and has no bundle
 yet, the bundle is made.
 
+With --no-gateway there is only the provider. It serves functions, asynchronous
+requests and OpenFaaS's API by itself, to faas-cli too; only the web interface is
+missing.
+
 With --demo it drives the functions with an open-loop Poisson load through the
 gateway instead of staying, prints a table, and stops.
 
@@ -40,7 +45,8 @@ The gateway is under the OpenFaaS Community Edition licence, listens on ports
 8080 and 8082, and is built on this machine by "make gateway".`,
 		Example: `  make up
   faas-infer up --demo --rate 400,800 --duration 20s
-  faas-infer up --stack my/stack.yml --policy infless`,
+  faas-infer up --stack my/stack.yml --policy infless
+  faas-infer up --no-gateway`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout())
@@ -49,6 +55,7 @@ The gateway is under the OpenFaaS Community Edition licence, listens on ports
 	flags := c.Flags()
 	f.register(flags)
 	flags.StringVar(&f.stackFile, "stack", "stack.yml", "functions to deploy")
+	flags.BoolVar(&f.noGateway, "no-gateway", false, "run the provider alone, at --listen")
 	flags.BoolVar(&f.demo, "demo", false, "drive a load, print a table and stop")
 	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo, for each function in order of name, or one for all")
 	flags.DurationVar(&f.duration, "duration", 20*time.Second, "length of --demo's load")
@@ -80,6 +87,11 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.payloadSecret == "" {
+		if f.payloadSecret, err = payloadSecret(f.secrets); err != nil {
+			return err
+		}
+	}
 	s, err := f.start(ctx)
 	if err != nil {
 		return err
@@ -94,49 +106,32 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 			}
 		}))
 	}()
-	g, err = startGateway(ctx, s.listener.Addr().String(), f.secrets, filepath.Join(f.state, "gateway.log"))
-	if err != nil {
-		return err
+	url, gone := "http://"+s.listener.Addr().String(), make(<-chan struct{})
+	if !f.noGateway {
+		g, err = startGateway(ctx, gatewayPlan{provider: s.listener.Addr().String(), nats: s.natsAddress(),
+			secrets: f.secrets, logFile: filepath.Join(f.state, "gateway.log")})
+		if err != nil {
+			return err
+		}
+		url, gone = gatewayURL, g.Exited()
 	}
-	if err := deploy(ctx, functions, user, password); err != nil {
+	if err := deploy(ctx, url, functions, user, password); err != nil {
 		return err
 	}
 	if err := s.awaitMeasured(ctx, functions); err != nil {
 		return err
 	}
 	if f.demo {
-		return f.drive(ctx, s, functions, out)
+		return f.drive(ctx, s, url, functions, out)
 	}
-	f.welcome(out, s, functions, user, password)
+	f.welcome(out, s, url, functions, user, password)
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "stopping")
 		return nil
-	case <-g.Exited():
+	case <-gone:
 		return fmt.Errorf("the gateway exited: %v", g.ProcessState)
 	case err := <-s.served:
 		return fmt.Errorf("HTTP server: %w", err)
 	}
-}
-
-// welcome prints where everything is and what to try.
-func (f *upFlags) welcome(out io.Writer, s *runningProvider, functions []stackFunction, user, password string) {
-	provider := "http://" + s.listener.Addr().String()
-	name := functions[0].Service
-	fmt.Fprintf(out, `
-Gateway    %s        web interface %s/ui/  (user %s, password %s)
-Provider   %s
-Metrics    %s/metrics
-Instances' logs are in %s
-
-  echo %s | faas-cli login -g %s -u %s --password-stdin
-  faas-cli deploy -f %s -g %s --read-template=false
-  faas-cli list -g %s
-  curl -s -u %s:%s %s/system/functions
-  curl -s %s/function/%s/v2/models/%s
-  bin/faas-infer load --url %s/function/%s --rate 200 --duration 10s --poisson --slo 50ms
-
-Ctrl-C stops everything.
-`, gatewayURL, gatewayURL, user, password, provider, provider, filepath.Join(f.state, "local", "logs"),
-		password, gatewayURL, user, f.stackFile, gatewayURL, gatewayURL, user, password, gatewayURL, gatewayURL, name, name, gatewayURL, name)
 }

@@ -8,6 +8,58 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
+// asyncPrefix is where functions are invoked for later.
+const asyncPrefix = "/async-function/"
+
+// Async keeps requests until their functions have answered them; *async.Queue is
+// one.
+type Async interface {
+	// Accept answers a request to /async-function/NAME and below: 202 once it is
+	// kept. name is NAME, path what follows it, "/" if nothing does. An error has
+	// not been answered.
+	Accept(w http.ResponseWriter, r *http.Request, name, path string) error
+	// System serves /system/async and below. Who asks has been checked. An error
+	// has not been answered.
+	System(w http.ResponseWriter, r *http.Request) error
+}
+
+// UseAsync lets the server take requests for later. It is to be called before
+// the handler serves; without it there are no such routes.
+func (s *Server) UseAsync(a Async) {
+	s.async = a
+	s.system.PathPrefix("/system/async").HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answered(w, r, a.System(w, r)) })
+}
+
+// accept answers /async-function/NAME and everything below it; escaped is the
+// request's path.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
+	if s.async == nil {
+		writeError(w, refuse(http.StatusNotImplemented, "this provider takes no asynchronous requests"))
+		return
+	}
+	if !s.inFlight.enter() {
+		writeError(w, errDraining)
+		return
+	}
+	defer s.inFlight.leave()
+	identify(w.Header(), r.Header, time.Now())
+	name, path := splitPath(escaped, asyncPrefix)
+	s.answered(w, r, s.async.Accept(w, r, name, path))
+}
+
+// unlessDraining is h as long as the provider does not shut down, which waits for
+// it.
+func (s *Server) unlessDraining(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.inFlight.enter() {
+			writeError(w, errDraining)
+			return
+		}
+		defer s.inFlight.leave()
+		h.ServeHTTP(w, r)
+	})
+}
+
 // asyncPatience is how much longer than its function's objective a request that
 // came by the queue may wait for its turn. Those that somebody waits for go
 // first.

@@ -27,7 +27,7 @@ var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy
 // request's path.
 func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
 	started := time.Now()
-	name, path := splitFunctionPath(escaped)
+	name, path := splitPath(escaped, functionPrefix)
 	d, err := s.lookUp(name)
 	if err != nil {
 		writeError(w, err)
@@ -64,10 +64,10 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	code = s.forward(w, r, d, req, held)
 }
 
-// splitFunctionPath takes "/function/NAME/rest" apart into NAME and "/rest",
-// both still escaped.
-func splitFunctionPath(path string) (name, rest string) {
-	name = path[len(functionPrefix):]
+// splitPath takes "/function/NAME/rest", where "/function/" is the prefix, apart
+// into NAME and "/rest", both still escaped.
+func splitPath(path, prefix string) (name, rest string) {
+	name = path[len(prefix):]
 	if i := strings.IndexByte(name, '/'); i >= 0 {
 		return name[:i], name[i:]
 	}

@@ -65,6 +65,10 @@ type Options struct {
 	// Nodes lists the machines for /system/telemetry, which leaves them out if
 	// it is nil.
 	Nodes func(context.Context) ([]cluster.Node, error)
+	// Build answers POST /build and PublicKey GET /publickey, faas-cli's remote
+	// builder; they check who asks themselves. Without them the routes are not
+	// there.
+	Build, PublicKey http.Handler
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages a browser
 	// may let use the /system routes; "*" stands for all. None by default.
 	CORSOrigins []string
@@ -96,6 +100,7 @@ type Server struct {
 	unexpected zerolog.Logger
 
 	system, open *mux.Router
+	async        Async
 	inFlight     gate
 	held         budget
 
@@ -160,6 +165,12 @@ func New(o Options) *Server {
 	s.started = s.now()
 	s.functions.Store(&map[string]*deployed{})
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
+	if o.Build != nil {
+		s.open.Handle("/build", s.unlessDraining(o.Build))
+	}
+	if o.PublicKey != nil {
+		s.open.Handle("/publickey", o.PublicKey)
+	}
 	return s
 }
 
@@ -206,14 +217,15 @@ func (s *Server) route(m byMethod) http.Handler {
 			writeError(w, refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", clip(r.URL.Path), allowed, clip(r.Method)))
 			return
 		}
-		err := handle(w, r)
-		if err == nil {
-			return
-		}
-		if writeError(w, err) == http.StatusInternalServerError {
-			s.unexpected.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
-		}
+		s.answered(w, r, handle(w, r))
 	})
+}
+
+// answered answers with a handler's error, if there is one.
+func (s *Server) answered(w http.ResponseWriter, r *http.Request, err error) {
+	if err != nil && writeError(w, err) == http.StatusInternalServerError {
+		s.unexpected.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
+	}
 }
 
 // Handler serves every route of the provider.
@@ -225,6 +237,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(escaped, functionPrefix):
 		s.invoke(w, r, escaped)
+	case strings.HasPrefix(escaped, asyncPrefix):
+		s.accept(w, r, escaped)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
 		if s.cors.answer(w, r) {
 			return

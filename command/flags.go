@@ -1,0 +1,136 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/build"
+)
+
+// providerFlags are the flags of everything that runs a provider.
+type providerFlags struct {
+	listen, state, bundles, prepared, secrets string
+	functionSecrets, payloadSecret            string
+	maxBuild                                  int64
+	corsOrigins                               []string
+	nats                                      asyncFlags
+	policy                                    string
+	keepAlive, coldWait, drain, bodyTimeout   time.Duration
+	queueLimit                                int
+	maxBody, maxHeld                          int64
+	cores                                     []int
+	noCgroups                                 bool
+	logLevel                                  string
+}
+
+func (f *providerFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
+	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
+	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
+	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
+	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, a file NAMESPACE/NAME for each (default STATE/function-secrets)")
+	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs what faas-cli's --remote-builder sends; without it nothing can be built")
+	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
+	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, as https://console.example.com, whose pages may use the system routes from a browser")
+	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: one-to-one, infless or shared")
+	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances")
+	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long beyond its SLO a request may wait for a first instance")
+	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
+	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "largest request body in bytes; a larger one gets 413")
+	flags.Int64Var(&f.maxHeld, "max-held", 0, "bytes that the bodies of all requests that wait may take together, more get 503 (default: a quarter of the memory, at most 1 GiB)")
+	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "how long a client may take to send a request's body; a slower one gets 408")
+	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
+	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
+	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
+	f.nats.register(flags)
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+// complete fills in the defaults that depend on the environment.
+func (f *providerFlags) complete() error {
+	if f.state == "" {
+		home := os.Getenv("XDG_STATE_HOME")
+		if home == "" {
+			user, err := os.UserHomeDir()
+			if err != nil {
+				return fmt.Errorf("where to keep state: %w; give --state", err)
+			}
+			home = filepath.Join(user, ".local", "state")
+		}
+		f.state = filepath.Join(home, "faas-infer")
+	}
+	var err error
+	if f.state, err = filepath.Abs(f.state); err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	if f.bundles == "" {
+		f.bundles = filepath.Join(f.state, "bundles")
+	}
+	if f.functionSecrets == "" {
+		f.functionSecrets = filepath.Join(f.state, "function-secrets")
+	}
+	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
+		return fmt.Errorf("--bundles: %w", err)
+	}
+	if f.prepared, err = preparedDir(f.prepared); err != nil {
+		return err
+	}
+	// Instances have another working directory.
+	for _, dir := range []*string{&f.bundles, &f.prepared, &f.functionSecrets} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.keepAlive < 0 || f.coldWait < 0 || f.drain < 0:
+		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
+	case f.queueLimit < 1 || f.maxBody < 1:
+		return errors.New("--queue-limit and --max-body must be at least 1")
+	case f.bodyTimeout <= 0:
+		return errors.New("--body-timeout must be positive")
+	case f.maxHeld == 0:
+		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
+	case f.maxHeld < f.maxBody:
+		return fmt.Errorf("--max-held is %d, less than one request may take; it must be at least --max-body, %d", f.maxHeld, f.maxBody)
+	}
+	return batching.CheckName(f.policy)
+}
+
+// defaultMaxHeld is a quarter of the machine's memory, at most what the
+// provider's own default is, in bytes.
+func defaultMaxHeld() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return provider.DefaultMaxHeld
+	}
+	return int64(min(uint64(info.Totalram)*uint64(info.Unit)/4, provider.DefaultMaxHeld))
+}
+
+// logger writes lines for people on a terminal and JSON elsewhere.
+func (f *providerFlags) logger() (zerolog.Logger, error) {
+	level, err := zerolog.ParseLevel(f.logLevel)
+	if err != nil {
+		return zerolog.Nop(), fmt.Errorf("--log-level %q: it is debug, info, warn or error", f.logLevel)
+	}
+	return zerolog.New(logWriter()).Level(level).With().Timestamp().Logger(), nil
+}
+
+// hidden are the provider's directories, which no ordinary function is to see.
+func (f *providerFlags) hidden() []string {
+	hidden := []string{f.state, f.bundles, f.functionSecrets, f.prepared}
+	if f.secrets != "" {
+		hidden = append(hidden, f.secrets)
+	}
+	return hidden
+}

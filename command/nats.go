@@ -1,0 +1,48 @@
+package command
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/provider/async"
+	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/callback"
+)
+
+// asyncFlags are the flags of asynchronous requests.
+type asyncFlags struct {
+	url, listen               string
+	sync                      time.Duration
+	concurrency               int
+	callbackTimeout           time.Duration
+	privateRedirects, noCalls bool
+}
+
+func (f *asyncFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the embedded NATS server takes the gateway's asynchronous requests, or "off" to take them at /async-function/ only`)
+	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, as nats://127.0.0.1:4222, in the place of the embedded one")
+	flags.DurationVar(&f.sync, "nats-sync", broker.DefaultSync, "how often accepted requests are synced to the disk, for a machine that loses power; a killed process loses none in any case")
+	flags.IntVar(&f.concurrency, "async-concurrency", 0, "asynchronous requests of one function that are executed at once (default: as many as batch well)")
+	flags.DurationVar(&f.callbackTimeout, "callback-timeout", callback.DefaultTimeout, "how long posting a result to a callback URL may take")
+	flags.BoolVar(&f.privateRedirects, "callback-private-redirects", false, "let a callback be redirected to a private address")
+	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
+}
+
+// openAsync opens the queue of asynchronous requests.
+func (f *providerFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
+	return async.Open(ctx, async.Options{
+		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Sync: f.nats.sync,
+		Invoker: s.provider, Functions: s.provider,
+		Callback: callback.Options{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
+		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Concurrency: f.nats.concurrency,
+		Registerer: s.registry, Logger: s.log,
+	})
+}
+
+// natsAddress is where a gateway finds the embedded server, "" if nowhere. An
+// external one speaks to the gateway only through the provider, at its own
+// address.
+func (s *runningProvider) natsAddress() string { return s.async.Address() }

@@ -1,0 +1,39 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+)
+
+// welcome prints where everything is and what to try; url is the gateway's, or
+// the provider's where there is none.
+func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functions []stackFunction, user, password string) {
+	provider := "http://" + s.listener.Addr().String()
+	fmt.Fprintln(out)
+	if url == gatewayURL {
+		fmt.Fprintf(out, "Gateway    %s        web interface %s/ui/\n", url, url)
+	}
+	fmt.Fprintf(out, `Provider   %s
+Metrics    %s/metrics
+User       %s, password %s
+Instances' logs are in %s
+
+  echo %s | faas-cli login -g %s -u %s --password-stdin
+  faas-cli deploy -f %s -g %s --read-template=false
+  faas-cli list -g %s
+  curl -s -u %s:%s %s/system/functions
+`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"),
+		password, url, user, f.stackFile, url, url, user, password, url)
+	for _, fn := range functions {
+		if fn.slo() == 0 {
+			fmt.Fprintf(out, "  curl -s %s/function/%s -d hello\n", url, fn.path())
+			continue
+		}
+		fmt.Fprintf(out, `  curl -s %s/function/%s/v2/models/%s
+  bin/faas-infer load --url %s/function/%s --rate 200 --duration 10s --poisson --slo 50ms
+`, url, fn.path(), fn.Service, url, fn.path())
+		break
+	}
+	fmt.Fprintln(out, "\nCtrl-C stops everything.")
+}

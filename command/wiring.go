@@ -1,0 +1,149 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/kinds"
+	"github.com/faas-infer/faas-infer/provider/replicas"
+	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// builtinBundles writes the built-in bundles. A directory of bundles that cannot
+// be written to, as one that machines share, goes without.
+func (f *providerFlags) builtinBundles(log zerolog.Logger) {
+	if err := bundle.WriteBuiltin(f.bundles); err != nil {
+		log.Warn().Err(err).Msg("there are no built-in bundles")
+	}
+}
+
+// self is this program's executable file.
+func self() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return os.Args[0]
+}
+
+// rowsPerRequest is the most rows that one request may have, on every instance
+// of a function whatever its batch size.
+const rowsPerRequest = 32
+
+// instanceCommand is how the local backend starts an instance: this program's
+// own instance subcommand.
+func (f *providerFlags) instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+	if spec.Kind == cluster.Process {
+		return watchdogCommand(spec, socket)
+	}
+	argv = []string{self(), "instance", "--prepared", spec.Model, "--name", functionName(spec.Function),
+		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
+		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
+		"--max-rows", strconv.Itoa(rowsPerRequest), "--listen", "unix://" + socket}
+	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return argv, env
+}
+
+// watchdogCommand is the same for an ordinary function's instance.
+func watchdogCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+	return []string{self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
+}
+
+// How often the controllers look at the load, and how long a retired instance
+// may take to finish what it has, and then to leave.
+const (
+	tick  = 100 * time.Millisecond
+	grace = 10 * time.Second
+)
+
+// control makes the controllers of both kinds of functions.
+func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds.Controller, error) {
+	models, processes := kinds.Split(s.backend)
+	m, err := control.New(ctx, control.Options{
+		Backend: models, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
+		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
+		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
+		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := replicas.New(ctx, replicas.Options{
+		Backend: processes, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics, Logger: s.log,
+		ColdWait: f.coldWait, QueueLimit: f.queueLimit, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
+	})
+	if err != nil {
+		return nil, errors.Join(err, m.Close(ctx))
+	}
+	return kinds.New(m, p, s.log), nil
+}
+
+// bundles is the directory of bundles.
+type bundles string
+
+// Model is control.Bundles'.
+func (root bundles) Model(image, model string) (dir, file string, err error) {
+	b, err := bundle.Open(string(root), image)
+	if err != nil {
+		return "", "", err
+	}
+	if err := b.CheckModel(); err != nil {
+		return "", "", fmt.Errorf("image %q: %w", image, err)
+	}
+	if model == "" {
+		return b.Dir, b.ModelPath(), nil
+	}
+	file, err = b.File(model)
+	return b.Dir, file, err
+}
+
+// Program is replicas.Bundles'.
+func (root bundles) Program(image string) (replicas.Program, error) {
+	b, err := bundle.Open(string(root), image)
+	if err != nil {
+		return replicas.Program{}, err
+	}
+	if err := b.CheckProgram(); err != nil {
+		return replicas.Program{}, fmt.Errorf("image %q: %w", image, err)
+	}
+	fingerprint, err := b.Fingerprint()
+	if err != nil {
+		return replicas.Program{}, fmt.Errorf("image %q: %w", image, err)
+	}
+	return replicas.Program{Dir: b.Dir, Env: b.Environment(), Network: b.Network, Fingerprint: fingerprint}, nil
+}
+
+// builder answers faas-cli's remote builder, if there is a secret to know it by.
+func (f *providerFlags) builder(s *runningProvider) (http.Handler, error) {
+	if f.payloadSecret == "" {
+		return http.HandlerFunc(build.Disabled), nil
+	}
+	secret, err := os.ReadFile(f.payloadSecret)
+	if err != nil {
+		return nil, fmt.Errorf("--payload-secret: %w", err)
+	}
+	// As faas-cli does.
+	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
+		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
+	}
+	models := &childModels{prepared: f.prepared}
+	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: s.log,
+		CheckModel: func(ctx context.Context, file string) error { return models.Check(ctx, file) }})
+}
