@@ -18,6 +18,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
+	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
+	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
 	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
@@ -69,7 +71,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		return err
 	}
 	defer ready.Close()
-	log := watchdog.NewLog(c.ErrOrStderr())
+	log := lines.New(c.ErrOrStderr())
 	config, err := watchdog.ReadConfig(os.LookupEnv)
 	if err != nil {
 		return err
@@ -129,25 +131,26 @@ func tuneWatchdog() {
 }
 
 // silent logs how the function's program ended, so that main need not.
-func silent(log *watchdog.Log, err error) error {
-	if exit := new(watchdog.ExitError); errors.As(err, &exit) {
+func silent(log *lines.Log, err error) error {
+	if exit := new(upstream.ExitError); errors.As(err, &exit) {
 		log.Printf("%v", exit)
 	}
 	return err
 }
 
-// functionEnvironment is this process's environment without what is meant for
-// itself, where the cell does not say otherwise.
+// functionEnvironment is this process's environment, without what is meant for
+// itself, and what the cell says.
 func functionEnvironment(cell *sandbox.Cell) []string {
-	own := []string{instance.ReadyEnv, "GOMAXPROCS", "GOGC", "GOMEMLIMIT"}
+	replaced := []string{instance.ReadyEnv}
 	for _, entry := range cell.Environment() {
 		name, _, _ := strings.Cut(entry, "=")
-		own = append(own, name)
+		replaced = append(replaced, name)
 	}
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	kept := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return slices.Contains(own, name)
+		return slices.Contains(replaced, name)
 	})
+	return append(kept, cell.Environment()...)
 }
 
 func openListeners(ctx context.Context, addresses []string) ([]net.Listener, error) {

@@ -16,6 +16,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
+	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
+	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
 )
 
 // playWatchdog is an ordinary function's instance, with the real watchdog.
@@ -25,7 +27,7 @@ func playWatchdog(socket string) {
 	defer stop()
 	code, err := runWatchdog(ctx, socket)
 	if err != nil {
-		watchdog.NewLog(os.Stderr).Printf("%v", err)
+		lines.New(os.Stderr).Printf("%v", err)
 	}
 	os.Exit(code)
 }
@@ -43,7 +45,7 @@ func runWatchdog(ctx context.Context, socket string) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	log := watchdog.NewLog(os.Stderr)
+	log := lines.New(os.Stderr)
 	server, err := watchdog.New(watchdog.Options{
 		Config: config, Launcher: cell, Log: log, Environment: append(os.Environ(), cell.Environment()...),
 	})
@@ -57,7 +59,7 @@ func runWatchdog(ctx context.Context, socket string) (code int, err error) {
 			return err
 		})
 	}
-	if exit, ok := err.(*watchdog.ExitError); ok {
+	if exit, ok := err.(*upstream.ExitError); ok {
 		return exit.Code, err
 	}
 	if err != nil {

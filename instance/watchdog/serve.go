@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -24,13 +21,13 @@ const (
 
 // Serve answers at the listeners until ctx ends, then takes nothing new,
 // finishes what runs, ends the program and returns nil. It returns an
-// [ExitError] if the program of mode HTTP ends by itself. It closes the
+// [upstream.ExitError] if the program of mode HTTP ends by itself. It closes the
 // listeners. ready is called once requests are answered.
 func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func() error) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime,
 		ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout,
-		ErrorLog: log.New(logWriter{s.log}, "", 0),
+		ErrorLog: s.log.Logger(),
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -41,8 +38,8 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func
 	if err == nil {
 		select {
 		case <-ctx.Done():
-		case <-s.Exited():
-			err = s.exitError(s.upstream)
+		case <-s.exited():
+			err = s.upstream.Exit()
 		case err = <-failed:
 			running--
 		}
@@ -73,12 +70,8 @@ func (s *Server) drain(server *http.Server, inOrder bool) error {
 			err = errors.Join(fmt.Errorf("requests were still in flight after %v", patience), err)
 		}
 	}
-	if s.upstream != nil && !isClosed(s.Exited()) {
-		s.upstream.member.signal(unix.SIGTERM)
-		select {
-		case <-s.Exited():
-		case <-time.After(stopTime):
-		}
+	if s.upstream != nil {
+		s.upstream.Stop(stopTime)
 	}
 	return err
 }

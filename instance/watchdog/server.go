@@ -5,55 +5,63 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/watchdog/family"
+	"github.com/faas-infer/faas-infer/instance/watchdog/forking"
+	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
+	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
 )
 
 // Server answers requests by the function's program. It is an http.Handler.
 type Server struct {
 	config  Config
-	log     *Log
-	family  *family
-	program string
-	// env is what every process of the function gets.
-	env []string
+	log     *lines.Log
+	family  *family.Family
+	program family.Program
 
 	inflight atomic.Int64
 	stopping atomic.Bool
 	stats    stats
 
-	// The rest is for mode HTTP.
-	proxy    *httputil.ReverseProxy
-	upstream *upstream
+	// handler is the mode's; nil in mode HTTP until Start has set upstream.
+	handler  http.Handler
+	upstream *upstream.Upstream
 }
 
 // Options are what a Server needs beside its configuration.
 type Options struct {
 	Config
 	// Launcher starts the function's processes.
-	Launcher Launcher
-	Log      *Log
-	// Environment is the function's, as NAME=value. What the Launcher adds
-	// comes before.
+	Launcher family.Launcher
+	Log      *lines.Log
+	// Environment is the function's, as NAME=value.
 	Environment []string
 }
 
 // New returns a server. It serves once Start has returned nil; Close ends it.
 // There can be one in a process, which must have no other children.
 func New(o Options) (*Server, error) {
-	s := &Server{config: o.Config, log: o.Log}
-	s.env = append(append([]string{}, o.Launcher.Environment()...), o.Environment...)
-	program, err := lookUp(o.Process[0])
+	path, err := lookUp(o.Process[0])
 	if err != nil {
 		return nil, fmt.Errorf("fprocess: %w", err)
 	}
-	s.program = program
-	s.family = newFamily(o.Launcher)
+	s := &Server{
+		config: o.Config, log: o.Log, family: family.New(o.Launcher),
+		program: family.Program{Path: path, Argv: o.Process, Env: o.Environment},
+	}
+	if o.Mode != HTTP {
+		s.handler = &forking.Handler{
+			Family: s.family, Program: s.program, Log: o.Log, Hold: o.Mode == Classic,
+			Headers: o.Headers, Combine: o.CombineOutput, Prefix: s.prefix("stderr: "),
+			ContentType: o.ContentType, TimeLimit: s.timeLimit,
+		}
+	}
 	return s, nil
 }
 
@@ -78,34 +86,36 @@ func lookUp(name string) (string, error) {
 }
 
 // Start starts the program in mode HTTP and returns once it serves. The error
-// is an [ExitError] if the program ended instead.
-func (s *Server) Start(ctx context.Context) error {
+// is an [upstream.ExitError] if the program ended instead.
+func (s *Server) Start(ctx context.Context) (err error) {
 	if s.config.Mode != HTTP {
 		return nil
 	}
-	var err error
-	if s.upstream, err = s.startUpstream(ctx); err != nil {
-		return err
-	}
-	s.proxy = s.newProxy()
-	return nil
+	s.upstream, err = upstream.Start(ctx, upstream.Options{
+		Family: s.family, Program: s.program, Log: s.log, URL: s.config.Upstream,
+		ReadyPath: s.config.ReadyPath, BufferBody: s.config.BufferBody,
+		Stdout: s.prefix("stdout: "), Stderr: s.prefix("stderr: "),
+		LogRequests: s.config.LogRequests, TimeLimit: s.timeLimit,
+	})
+	s.handler = s.upstream
+	return err
 }
 
-// Exited is closed when the program that serves in mode HTTP has ended; in the
+// exited is closed when the program that serves in mode HTTP has ended; in the
 // other modes it never is.
-func (s *Server) Exited() <-chan struct{} {
+func (s *Server) exited() <-chan struct{} {
 	if s.upstream == nil {
 		return nil
 	}
-	return s.upstream.member.exited
+	return s.upstream.Exited()
 }
 
 // Close kills what runs of the function and returns when nothing is left.
 func (s *Server) Close() {
-	s.family.close()
 	if s.upstream != nil {
-		s.upstream.finish()
+		s.upstream.Stop(0)
 	}
+	s.family.Close()
 }
 
 // ServeHTTP answers one request.
@@ -128,12 +138,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	began := time.Now()
-	if s.config.Mode == HTTP {
-		s.forward(w, r)
-	} else {
-		s.fork(w, r)
-	}
-	s.stats.count(time.Since(began))
+	defer func() { s.stats.count(time.Since(began)) }()
+	s.handler.ServeHTTP(w, r)
 }
 
 func tooMany(w http.ResponseWriter) {
@@ -143,7 +149,7 @@ func tooMany(w http.ResponseWriter) {
 
 func (s *Server) serveHealth(w http.ResponseWriter) {
 	if s.stopping.Load() {
-		http.Error(w, errClosing.Error(), http.StatusServiceUnavailable)
+		http.Error(w, family.ErrClosed.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "OK\n")
@@ -154,10 +160,10 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case limit > 0 && s.inflight.Load() >= int64(limit):
 		tooMany(w)
-	case s.proxy != nil && s.config.ReadyPath != "" && !s.stopping.Load():
+	case s.upstream != nil && s.config.ReadyPath != "" && !s.stopping.Load():
 		asked := r.Clone(r.Context())
 		asked.URL.Path, asked.URL.RawPath = s.config.ReadyPath, ""
-		s.forward(w, asked)
+		s.upstream.ServeHTTP(w, asked)
 	default:
 		s.serveHealth(w)
 	}

@@ -83,7 +83,7 @@ func (c *Cell) Notes() []string { return c.notes }
 // own.
 func (c *Cell) User() int { return c.user }
 
-// Environment is what the cell adds to the function's environment.
+// Environment is what the function's environment has to hold.
 func (c *Cell) Environment() []string { return c.env }
 
 // Start starts a process of the function: as its user, in its control group,

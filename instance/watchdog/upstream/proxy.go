@@ -1,4 +1,4 @@
-package watchdog
+package upstream
 
 import (
 	"bytes"
@@ -6,22 +6,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"sync"
 	"time"
 )
+
+var (
+	errTimeout    = errors.New("the function took longer than exec_timeout")
+	errBrokenBody = errors.New("the request's body broke off")
+)
+
+// buffers are for copying bodies.
+var buffers = sync.Pool{New: func() any {
+	buffer := make([]byte, 32<<10)
+	return &buffer
+}}
 
 // mostBuffered is how large a body may be where the program is to get all of
 // it at once.
 const mostBuffered = 64 << 20
 
 // newProxy makes what forwards requests to the program.
-func (s *Server) newProxy() *httputil.ReverseProxy {
+func (u *Upstream) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(s.upstream.url)
+			r.SetURL(u.URL)
 			r.Out.Host = r.In.Host
 			// They are the gateway's, and true.
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -42,12 +53,12 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 		FlushInterval:  -1,
 		BufferPool:     bufferPool{},
 		ModifyResponse: addDuration,
-		ErrorHandler:   s.refuse,
-		ErrorLog:       log.New(logWriter{s.log}, "", 0),
+		ErrorHandler:   u.refuse,
+		ErrorLog:       u.Log.Logger(),
 	}
 }
 
-// bufferPool hands the pipes' buffers to the proxy.
+// bufferPool hands them to the proxy.
 type bufferPool struct{}
 
 // Get is an httputil.BufferPool's.
@@ -56,43 +67,34 @@ func (bufferPool) Get() []byte { return *buffers.Get().(*[]byte) }
 // Put is an httputil.BufferPool's.
 func (bufferPool) Put(buffer []byte) { buffers.Put(&buffer) }
 
-// logWriter makes lines of what net/http has to say.
-type logWriter struct{ log *Log }
-
-// Write is an io.Writer's.
-func (w logWriter) Write(text []byte) (int, error) {
-	w.log.Printf("%s", bytes.TrimRight(text, "\n"))
-	return len(text), nil
-}
-
 // beganKey is the context's key of when a request came.
 type beganKey struct{}
 
-// forward answers a request by the program that serves.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP forwards one request.
+func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	ctx := context.WithValue(r.Context(), beganKey{}, began)
 	// What a connection is upgraded to is not a request that could time out.
-	if limit := s.timeLimit(r); limit > 0 && r.Header.Get("Upgrade") == "" {
+	if limit := u.TimeLimit(r); limit > 0 && r.Header.Get("Upgrade") == "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
 		defer cancel()
 	}
 	r = r.WithContext(ctx)
-	if s.config.BufferBody && r.ContentLength < 0 && !s.bufferBody(w, r) {
+	if u.BufferBody && r.ContentLength < 0 && !u.bufferBody(w, r) {
 		return
 	}
 	// A program may answer while it still reads.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	s.proxy.ServeHTTP(w, r)
-	if s.config.LogRequests {
-		s.log.Printf("%s %s - Duration: %.6fs", r.Method, r.URL.RequestURI(), time.Since(began).Seconds())
+	u.proxy.ServeHTTP(w, r)
+	if u.LogRequests {
+		u.Log.Printf("%s %s - Duration: %.6fs", r.Method, r.URL.RequestURI(), time.Since(began).Seconds())
 	}
 }
 
 // bufferBody reads a body of unknown length; it answers itself and returns
 // false if it cannot.
-func (s *Server) bufferBody(w http.ResponseWriter, r *http.Request) bool {
+func (u *Upstream) bufferBody(w http.ResponseWriter, r *http.Request) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBuffered))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		http.Error(w, fmt.Sprintf("http_buffer_req_body is set, and the body is larger than %d bytes", mostBuffered), http.StatusRequestEntityTooLarge)
@@ -114,16 +116,16 @@ func addDuration(response *http.Response) error {
 }
 
 // refuse answers for a program that did not.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch cause := context.Cause(r.Context()); {
 	case errors.Is(cause, errTimeout):
-		s.log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
+		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
 		http.Error(w, errTimeout.Error(), http.StatusGatewayTimeout)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 		w.WriteHeader(http.StatusBadGateway)
 	default:
-		s.log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
+		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
 		http.Error(w, "the function's process did not answer: "+err.Error(), http.StatusBadGateway)
 	}
 }

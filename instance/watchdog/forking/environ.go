@@ -1,4 +1,4 @@
-package watchdog
+package forking
 
 import (
 	"net/http"
@@ -7,10 +7,7 @@ import (
 )
 
 // requestEnv tells a program about the request as the classic watchdog does.
-func requestEnv(r *http.Request, headers bool) []string {
-	if !headers {
-		return nil
-	}
+func requestEnv(r *http.Request) []string {
 	env := make([]string, 0, len(r.Header)+8)
 	for name, values := range r.Header {
 		// Many programs would take Http_Proxy for the proxy to use, and

@@ -1,10 +1,12 @@
-package watchdog
+package forking
 
 import (
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/watchdog/family"
 )
 
 // mostHeld is how much of an answer waits for the process's exit status. More
@@ -61,7 +63,7 @@ func (a *answer) send(piece []byte) error {
 // describe sets the headers of an answer of the process's.
 func (a *answer) describe() {
 	header := a.w.Header()
-	contentType := a.run.server.config.ContentType
+	contentType := a.run.ContentType
 	if contentType == "" {
 		contentType = a.run.request.Header.Get("Content-Type")
 	}
@@ -89,7 +91,7 @@ func (a *answer) finish(verdict error, took time.Duration) {
 	header.Set("X-Duration-Seconds", fmt.Sprintf("%f", took.Seconds()))
 	code := statusOf(verdict)
 	body := a.held
-	if verdict != nil && (len(body) == 0 || code != http.StatusInternalServerError || errors.Is(verdict, errOutOfMemory)) {
+	if verdict != nil && (len(body) == 0 || code != http.StatusInternalServerError || errors.Is(verdict, family.ErrOutOfMemory)) {
 		body = []byte(verdict.Error() + "\n")
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 	}

@@ -1,4 +1,6 @@
-package watchdog
+// Package lines writes an instance's log: lines, each after the time, its own
+// and those of the function's program.
+package lines
 
 import (
 	"bufio"
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"sync"
 	"time"
 )
@@ -22,8 +25,8 @@ type Log struct {
 	line []byte
 }
 
-// NewLog returns a log that writes to out.
-func NewLog(out io.Writer) *Log { return &Log{out: out} }
+// New returns a log that writes to out.
+func New(out io.Writer) *Log { return &Log{out: out} }
 
 // Printf writes one line. A log that cannot be written to is not the function's
 // fault: errors are dropped.
@@ -62,4 +65,15 @@ func (l *Log) Copy(r io.Reader, prefix string) {
 			return
 		}
 	}
+}
+
+// Logger returns a logger of the standard library's that writes to l.
+func (l *Log) Logger() *log.Logger { return log.New(writer{l}, "", 0) }
+
+type writer struct{ log *Log }
+
+// Write is an io.Writer's.
+func (w writer) Write(text []byte) (int, error) {
+	w.log.write("", bytes.TrimRight(text, "\n"))
+	return len(text), nil
 }

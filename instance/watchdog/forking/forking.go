@@ -1,4 +1,7 @@
-package watchdog
+// Package forking answers each request by a process of its own, as the classic
+// watchdog does: the body is the process's standard input, its standard output
+// the answer.
+package forking
 
 import (
 	"bytes"
@@ -7,10 +10,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/watchdog/family"
+	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
 )
 
 const (
@@ -22,12 +29,41 @@ const (
 	leftoverTime = 100 * time.Millisecond
 )
 
+// Handler answers requests. It is an http.Handler and safe for concurrent use.
+type Handler struct {
+	// Family starts the processes, Program is what they run.
+	Family  *family.Family
+	Program family.Program
+	Log     *lines.Log
+	// Hold keeps an answer back until the process has ended, so that its exit
+	// status decides on the answer's code. Without, what the process writes
+	// leaves at once, and it is killed if the client hangs up.
+	Hold bool
+	// Headers gives the process the request's headers as Http_NAME.
+	Headers bool
+	// Combine puts what the process writes to its standard error into the
+	// answer instead of the log, where its lines have the prefix.
+	Combine bool
+	Prefix  string
+	// ContentType is that of every answer; if empty, that of the request, or
+	// what the answer looks like.
+	ContentType string
+	// TimeLimit is how long a request may take, 0 for no limit.
+	TimeLimit func(*http.Request) time.Duration
+}
+
+// buffers are for copying from pipes, which hold twice as much.
+var buffers = sync.Pool{New: func() any {
+	buffer := make([]byte, 32<<10)
+	return &buffer
+}}
+
 // run is one request that a process of its own answers.
 type run struct {
-	server  *Server
+	*Handler
 	request *http.Request
 	began   time.Time
-	member  *member
+	member  *family.Member
 	answer  *answer
 	// consumed tells that the request's body has been read to its end.
 	consumed atomic.Bool
@@ -35,42 +71,37 @@ type run struct {
 	fed chan struct{}
 	// cause is why the process was killed.
 	cause atomic.Pointer[error]
-	// kills is the number of processes that were killed for want of memory
-	// before.
-	kills uint64
 }
 
 var (
-	errTimeout     = errors.New("the function's process took longer than exec_timeout")
-	errHungUp      = errors.New("the client hung up")
-	errBrokenBody  = errors.New("the request's body broke off")
-	errOutOfMemory = errors.New("out of memory: the function's process was killed at its memory limit")
+	errTimeout    = errors.New("the function's process took longer than exec_timeout")
+	errHungUp     = errors.New("the client hung up")
+	errBrokenBody = errors.New("the request's body broke off")
 )
 
-// fork answers a request by a process of its own.
-func (s *Server) fork(w http.ResponseWriter, r *http.Request) {
-	f := &run{server: s, request: r, began: time.Now(), fed: make(chan struct{})}
-	f.answer = &answer{w: w, run: f, hold: s.config.Mode == Classic}
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f := &run{Handler: h, request: r, began: time.Now(), fed: make(chan struct{})}
+	f.answer = &answer{w: w, run: f, hold: h.Hold}
 	body, err := f.readSmall()
 	if err != nil {
 		// Whoever sent half a body hardly reads an answer.
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.log.Printf("Forking fprocess.")
-	f.kills = s.family.launcher.OutOfMemory()
+	h.Log.Printf("Forking fprocess.")
 	pipes, err := f.start()
 	switch {
-	case errors.Is(err, errClosing):
+	case errors.Is(err, family.ErrClosed):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case err != nil:
-		s.log.Printf("Cannot start fprocess: %v", err)
+		h.Log.Printf("Cannot start fprocess: %v", err)
 		http.Error(w, "cannot start the function's process: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	defer pipes.close()
+	defer pipes.Close()
 	f.exchange(pipes, body)
 	f.finish()
 }
@@ -91,18 +122,19 @@ func (f *run) readSmall() (io.Reader, error) {
 }
 
 // start starts the process.
-func (f *run) start() (*pipes, error) {
-	s := f.server
-	p, err := openPipes(s.config.CombineOutput)
+func (f *run) start() (*family.Pipes, error) {
+	p, err := family.OpenPipes(f.Combine)
 	if err != nil {
 		return nil, err
 	}
-	env := s.env
-	env = append(env[:len(env):len(env)], requestEnv(f.request, s.config.Headers)...)
-	f.member, err = s.family.start(s.program, s.config.Process, &os.ProcAttr{Env: env, Files: p.theirs[:]})
-	p.closeTheirs()
+	program := f.Program
+	if f.Headers {
+		program.Env = append(program.Env[:len(program.Env):len(program.Env)], requestEnv(f.request)...)
+	}
+	f.member, err = f.Family.Start(program, p.Theirs)
+	p.CloseTheirs()
 	if err != nil {
-		p.close()
+		p.Close()
 		return nil, err
 	}
 	return p, nil
@@ -110,13 +142,13 @@ func (f *run) start() (*pipes, error) {
 
 // exchange carries the request to the process and its answer back, and returns
 // once the process is gone.
-func (f *run) exchange(p *pipes, body io.Reader) {
-	go f.feed(p.stdin, body)
+func (f *run) exchange(p *family.Pipes, body io.Reader) {
+	go f.feed(p.Stdin, body)
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
-		if p.stderr != nil {
-			f.server.log.Copy(p.stderr, f.server.prefix("stderr: "))
+		if p.Stderr != nil {
+			f.Log.Copy(p.Stderr, f.Prefix)
 		}
 	}()
 	watched := make(chan struct{})
@@ -124,7 +156,7 @@ func (f *run) exchange(p *pipes, body io.Reader) {
 		defer close(watched)
 		f.watch(p)
 	}()
-	f.collect(p.stdout)
+	f.collect(p.Stdout)
 	<-watched
 	<-logged
 	f.stopFeeding()
@@ -167,40 +199,40 @@ func (b watchedBody) Read(p []byte) (int, error) {
 }
 
 // watch kills the process when its time is over, and returns when it has ended.
-func (f *run) watch(p *pipes) {
+func (f *run) watch(p *family.Pipes) {
 	var late <-chan time.Time
-	if limit := f.server.timeLimit(f.request); limit > 0 {
+	if limit := f.TimeLimit(f.request); limit > 0 {
 		timer := time.NewTimer(limit - time.Since(f.began))
 		defer timer.Stop()
 		late = timer.C
 	}
 	// The classic watchdog lets a process finish for which nobody waits.
 	var hungUp <-chan struct{}
-	if f.server.config.Mode == Streaming {
+	if !f.Hold {
 		hungUp = f.request.Context().Done()
 	}
 	select {
-	case <-f.member.exited:
+	case <-f.member.Exited():
 	case <-late:
 		f.kill(errTimeout)
 	case <-hungUp:
 		f.kill(errHungUp)
 	}
-	<-f.member.exited
-	_ = p.stdout.SetReadDeadline(time.Unix(1, 0)) // collect sets another one
-	if p.stderr != nil {
-		_ = p.stderr.SetReadDeadline(time.Now().Add(leftoverTime))
+	<-f.member.Exited()
+	_ = p.Stdout.SetReadDeadline(time.Unix(1, 0)) // collect sets another one
+	if p.Stderr != nil {
+		_ = p.Stderr.SetReadDeadline(time.Now().Add(leftoverTime))
 	}
 }
 
 // kill ends the process and what it has started, unless it has ended by
 // itself; the first cause counts.
 func (f *run) kill(cause error) {
-	if isClosed(f.member.exited) {
+	if isClosed(f.member.Exited()) {
 		return
 	}
 	f.cause.CompareAndSwap(nil, &cause)
-	f.member.signal(unix.SIGKILL)
+	f.member.Signal(unix.SIGKILL)
 }
 
 // collect hands on what the process writes until it has ended.
@@ -208,13 +240,13 @@ func (f *run) collect(stdout *os.File) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
-		over := isClosed(f.member.exited)
+		over := isClosed(f.member.Exited())
 		if over {
 			_ = stdout.SetReadDeadline(time.Now().Add(leftoverTime))
 		}
 		n, err := stdout.Read(*buffer)
 		if n > 0 {
-			if failed := f.answer.write((*buffer)[:n]); failed != nil && f.server.config.Mode == Streaming {
+			if failed := f.answer.write((*buffer)[:n]); failed != nil && !f.Hold {
 				f.kill(errHungUp)
 			}
 		}
@@ -229,9 +261,9 @@ func (f *run) finish() {
 	took := time.Since(f.began)
 	verdict := f.verdict()
 	if verdict != nil {
-		f.server.log.Printf("fprocess failed: %v", verdict)
+		f.Log.Printf("fprocess failed: %v", verdict)
 	}
-	f.server.log.Printf("Wrote %d Bytes - Duration: %.6fs", f.answer.size, took.Seconds())
+	f.Log.Printf("Wrote %d Bytes - Duration: %.6fs", f.answer.size, took.Seconds())
 	f.answer.finish(verdict, took)
 }
 
@@ -240,22 +272,7 @@ func (f *run) verdict() error {
 	if cause := f.cause.Load(); cause != nil {
 		return *cause
 	}
-	status := f.member.status
-	switch {
-	case status.Exited() && status.ExitStatus() == 0:
-		return nil
-	case status.Signaled() && status.Signal() == unix.SIGKILL && f.server.family.launcher.OutOfMemory() > f.kills:
-		return errOutOfMemory
-	}
-	return errors.New(statusText(status))
-}
-
-// statusText says how a process ended.
-func statusText(status unix.WaitStatus) string {
-	if status.Signaled() {
-		return "signal: " + status.Signal().String()
-	}
-	return fmt.Sprintf("exit status %d", status.ExitStatus())
+	return f.member.Failure()
 }
 
 func isClosed(channel <-chan struct{}) bool {
