@@ -2,10 +2,8 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/place"
+	"github.com/faas-infer/faas-infer/provider/build/unpack"
 )
 
 // handlerDir is where faas-cli puts a function's own files in its template's.
@@ -34,20 +33,18 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 			h.options.Logger.Warn().Err(err).Msg("remove a build's files")
 		}
 	}()
-	u, err := h.unpack(ctx, body, staged.Dir)
+	limits := unpack.Limits{Bytes: h.options.MaxUnpacked, Entries: h.options.MaxEntries, Room: h.room}
+	content, err := unpack.Context(ctx, body, staged.Dir, limits)
 	if err != nil {
 		return "", err
 	}
-	image = u.config.Image
+	image = content.Config.Image
 	location, err := bundle.Path(image)
 	if err != nil {
 		return image, err
 	}
-	answer.log("Unpacked: %d files, %d KiB.", u.files, (h.options.MaxUnpacked-u.bytes)>>10)
-	notes(u.config, answer)
-	if err := contained(staged.Dir); err != nil {
-		return image, err
-	}
+	answer.log("Unpacked: %d files, %d KiB.", content.Files, content.Bytes>>10)
+	notes(content.Config, answer)
 	if err := arrange(staged.Dir, path.Base(path.Dir(location)), answer); err != nil {
 		return image, err
 	}
@@ -68,7 +65,7 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 }
 
 // notes says what of the client's wishes is not heeded.
-func notes(c *config, answer *answer) {
+func notes(c unpack.Config, answer *answer) {
 	for name, value := range c.BuildArgs {
 		if value == "" {
 			delete(c.BuildArgs, name) // faas-cli sends some of its own.
@@ -187,7 +184,7 @@ func raise(dir, sub string) error {
 // check looks over a bundle before it goes to its place. Links that stay in the
 // context may lead out of what is left of it.
 func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
-	if err := contained(dir); err != nil {
+	if err := unpack.Contained(dir); err != nil {
 		return err
 	}
 	b, err := bundle.OpenDir(dir)
@@ -210,28 +207,4 @@ func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
 		}
 	}
 	return nil
-}
-
-// contained refuses symbolic links that lead out of dir, directly or by way of
-// others.
-func contained(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.Type()&fs.ModeSymlink == 0 {
-			return err
-		}
-		target, err := root.Readlink(name)
-		if err != nil {
-			return err
-		}
-		_, err = root.Stat(name)
-		if path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(name), target)) || err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the symbolic link %q in the context leads to %q, out of the bundle; put the file there instead", name, target)
-		}
-		return nil
-	})
 }

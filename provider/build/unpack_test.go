@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/build/unpack"
 )
 
 // entry is one of a tar; a file unless kind says otherwise.
@@ -30,7 +31,7 @@ type entry struct {
 
 // named is the config that names the image.
 func named(image string) entry {
-	return entry{name: configFile, text: fmt.Sprintf(`{"image":%q}`, image)}
+	return entry{name: "com.openfaas.docker.config", text: fmt.Sprintf(`{"image":%q}`, image)}
 }
 
 // archive is a tar of the entries. One whose size is not that of its text is cut
@@ -117,7 +118,7 @@ func TestHostileTars(t *testing.T) {
 		{"large together", []entry{{name: "context/a", text: strings.Repeat("x", 60<<10)}, {name: "context/b", text: strings.Repeat("x", 60<<10)}}, "larger together"},
 		{"many", many(101), "too many files"},
 		{"deep", []entry{{name: "context/" + strings.Repeat("a/", 200) + "x", text: "x"}}, "too many directories"},
-		{"build secrets", []entry{{name: secretsFile, text: "x"}}, "build secrets"},
+		{"build secrets", []entry{{name: "com.openfaas.secrets", text: "x"}}, "build secrets"},
 		{"two configs", []entry{named("b")}, "twice in the tar"},
 		{"cut off", []entry{{name: "context/a", size: 1000, text: "x"}}, "unexpected EOF"},
 	} {
@@ -157,11 +158,11 @@ func TestOddConfigs(t *testing.T) {
 		words  string
 	}{
 		{nil, "has no com.openfaas.docker.config"},
-		{&entry{name: configFile, text: "{"}, "com.openfaas.docker.config:"},
-		{&entry{name: configFile, text: `{"image":1}`}, "com.openfaas.docker.config:"},
-		{&entry{name: configFile, text: "{}"}, "image is missing"},
-		{&entry{name: configFile, text: strings.Repeat(" ", maxConfig+1)}, "larger than"},
-		{&entry{name: configFile, kind: tar.TypeDir}, "is not a file"},
+		{&entry{name: "com.openfaas.docker.config", text: "{"}, "com.openfaas.docker.config:"},
+		{&entry{name: "com.openfaas.docker.config", text: `{"image":1}`}, "com.openfaas.docker.config:"},
+		{&entry{name: "com.openfaas.docker.config", text: "{}"}, "image is missing"},
+		{&entry{name: "com.openfaas.docker.config", text: strings.Repeat(" ", 1<<20+1)}, "larger than"},
+		{&entry{name: "com.openfaas.docker.config", kind: tar.TypeDir}, "is not a file"},
 	} {
 		entries := []entry{manifest}
 		if test.config != nil {
@@ -263,7 +264,7 @@ func FuzzUnpack(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := contained(b.Dir); err != nil {
+			if err := unpack.Contained(b.Dir); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,7 @@
-package build
+// Package unpack reads the tar that faas-cli's remote builder is sent: an image's
+// build context and its name. Whatever the tar says, nothing comes outside the
+// directory that it is unpacked into.
+package unpack
 
 import (
 	"archive/tar"
@@ -29,11 +32,29 @@ const (
 	maxLinks = 10_000
 )
 
-// config is what the client says of the image.
-type config struct {
+// Config is what the client says of the image.
+type Config struct {
 	Image     string            `json:"image"`
 	BuildArgs map[string]string `json:"buildArgs"`
 	Platforms []string          `json:"platforms"`
+}
+
+// Limits bound what a tar may hold.
+type Limits struct {
+	// Bytes are the most that its files may take together.
+	Bytes int64
+	// Entries are how many files, directories and links there may be.
+	Entries int
+	// Room returns why the disk has no room for so many bytes more.
+	Room func(bytes int64) error
+}
+
+// Content is what a tar held.
+type Content struct {
+	Config Config
+	// Files and Bytes are the files' number and size.
+	Files int
+	Bytes int64
 }
 
 // link is a symbolic link that is yet to be made.
@@ -42,26 +63,33 @@ type link struct{ name, target string }
 // unpacking is one tar on its way into a directory.
 type unpacking struct {
 	root *os.Root
-	// bytes and entries are what may still come.
-	bytes   int64
-	entries int
+	// limits are what may still come.
+	limits  Limits
 	links   []link
-	files   int
-	config  *config
-	// room refuses a file for which the disk has none.
-	room func(bytes int64) error
+	content Content
+	// named is set when the config has been read.
+	named bool
 }
 
-// unpack writes the files of a tar into the directory and returns what the client
-// said. All names are looked up below the directory, so that none leads out of
-// it; links are made last, so that nothing is written through one.
-func (h *Handler) unpack(ctx context.Context, body io.Reader, dir string) (*unpacking, error) {
+// Context writes the files below context/ of a tar into the directory, without
+// that first part of their names, and returns what the client said. All names are
+// looked up below the directory, so that none leads out of it; links are made
+// last, so that nothing is written through one. After an error the directory is
+// to be removed.
+func Context(ctx context.Context, body io.Reader, dir string, limits Limits) (Content, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return Content{}, err
 	}
 	defer root.Close()
-	u := &unpacking{root: root, bytes: h.options.MaxUnpacked, entries: h.options.MaxEntries, room: h.room}
+	u := &unpacking{root: root, limits: limits}
+	if err := u.all(ctx, body); err != nil {
+		return Content{}, err
+	}
+	return u.content, Contained(dir)
+}
+
+func (u *unpacking) all(ctx context.Context, body io.Reader) error {
 	// Short entries are read many at a time.
 	tape := tar.NewReader(bufio.NewReaderSize(body, 256<<10))
 	for {
@@ -70,24 +98,24 @@ func (h *Handler) unpack(ctx context.Context, body io.Reader, dir string) (*unpa
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the context is no tar, or is cut off: %w", err)
+			return fmt.Errorf("the context is no tar, or is cut off: %w", err)
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("the client went away: %w", err)
+			return fmt.Errorf("the client went away: %w", err)
 		}
 		if err := u.entry(header, tape); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if u.config == nil {
-		return nil, fmt.Errorf("the tar has no %s with the image's name", configFile)
+	if !u.named {
+		return fmt.Errorf("the tar has no %s with the image's name", configFile)
 	}
 	for _, l := range u.links {
 		if err := u.root.Symlink(l.target, l.name); err != nil {
-			return nil, entryError(l.name, err)
+			return entryError(l.name, err)
 		}
 	}
-	return u, nil
+	return nil
 }
 
 // entry unpacks one entry of the tar.
@@ -101,7 +129,7 @@ func (u *unpacking) entry(header *tar.Header, data io.Reader) error {
 	case secretsFile:
 		return errors.New("the context has build secrets, and nothing is built here that could use them; remove build_secrets from the stack file")
 	}
-	if u.entries--; u.entries < 0 {
+	if u.limits.Entries--; u.limits.Entries < 0 {
 		return errors.New("the context has too many files; leave out what the function does not need, with .dockerignore or another folder")
 	}
 	name, err := localName(header.Name)
@@ -152,7 +180,7 @@ func (u *unpacking) parents(name string) error {
 	if err := u.parents(dir); err != nil {
 		return err
 	}
-	if u.entries--; u.entries < 0 {
+	if u.limits.Entries--; u.limits.Entries < 0 {
 		return errors.New("the context has too many directories")
 	}
 	return entryError(dir, u.root.Mkdir(dir, 0o755))
@@ -164,7 +192,6 @@ func (u *unpacking) parents(name string) error {
 func (u *unpacking) write(name string, header *tar.Header, data io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeReg:
-		u.files++
 		return u.writeFile(name, header, data)
 	case tar.TypeDir:
 		err := u.root.Mkdir(name, 0o755)
@@ -192,13 +219,15 @@ func (u *unpacking) write(name string, header *tar.Header, data io.Reader) error
 }
 
 func (u *unpacking) writeFile(name string, header *tar.Header, data io.Reader) (err error) {
-	if header.Size > u.bytes {
+	if header.Size > u.limits.Bytes {
 		return errors.New("the files are larger together than the builder takes; leave out what the function does not need")
 	}
-	if err := u.room(header.Size); err != nil {
+	if err := u.limits.Room(header.Size); err != nil {
 		return err
 	}
-	u.bytes -= header.Size
+	u.limits.Bytes -= header.Size
+	u.content.Files++
+	u.content.Bytes += header.Size
 	mode := fs.FileMode(0o644)
 	if header.Mode&0o111 != 0 {
 		mode = 0o755
@@ -227,7 +256,7 @@ func entryError(name string, err error) error {
 
 func (u *unpacking) readConfig(header *tar.Header, data io.Reader) error {
 	switch {
-	case u.config != nil:
+	case u.named:
 		return fmt.Errorf("%s is twice in the tar", configFile)
 	case header.Typeflag != tar.TypeReg:
 		return fmt.Errorf("%s is not a file", configFile)
@@ -238,11 +267,11 @@ func (u *unpacking) readConfig(header *tar.Header, data io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", configFile, err)
 	}
-	u.config = new(config)
-	if err := json.Unmarshal(text, u.config); err != nil {
+	u.named = true
+	if err := json.Unmarshal(text, &u.content.Config); err != nil {
 		return fmt.Errorf("%s: %w", configFile, err)
 	}
-	if u.config.Image == "" {
+	if u.content.Config.Image == "" {
 		return fmt.Errorf("%s: image is missing; give the function an image in the stack file", configFile)
 	}
 	return nil
