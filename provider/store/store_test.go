@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
+	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/profiler"
@@ -233,5 +234,58 @@ func TestOpenRefusals(t *testing.T) {
 	var corrupt *CorruptError
 	if _, err := Open(dir); err == nil || errors.As(err, &corrupt) {
 		t.Errorf("a directory: %v", err)
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	if _, err := s.Namespace("a"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("absent namespace: %v", err)
+	}
+	want := Namespace{Name: "b", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"openfaas": "1"}, CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 5, time.UTC)}
+	for _, n := range []Namespace{want, {Name: "a"}, {Name: "a-b"}} {
+		if err := s.PutNamespace(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.PutFunction(function("a", "x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.DeleteNamespace("a"), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	if got, err := s.Namespace("b"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("Namespace = %+v, %v", got, err)
+	}
+	if all, err := s.Namespaces(); err != nil || len(all) != 2 || all[0].Name != "a-b" || all[1].Name != "b" {
+		t.Errorf("Namespaces = %+v, %v", all, err)
+	}
+	if err := s.DeleteNamespace("a"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("second delete: %v", err)
+	}
+	if names := list(t, s, "a"); names != "a/x" {
+		t.Errorf("functions went with their namespace: %q", names)
+	}
+}
+
+// A file of the version before namespaces.
+func TestOpenWithoutNamespaces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	if err := s.PutFunction(function("a", "x")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketNamespaces) })
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	if all, err := s.Namespaces(); err != nil || len(all) != 0 {
+		t.Errorf("Namespaces = %+v, %v", all, err)
+	}
+	if names := list(t, s, ""); names != "a/x" {
+		t.Errorf("functions %q", names)
 	}
 }
