@@ -60,6 +60,9 @@ type Node struct {
 	Total Resources `json:"total"`
 	// Free is Total less what running and starting instances hold.
 	Free Resources `json:"free"`
+	// Others is what instances hold that whoever asked does not see, as those
+	// of the other kind.
+	Others Resources `json:"others,omitzero"`
 }
 
 // InstanceID names one instance for as long as it lives; it is never used
@@ -119,6 +122,10 @@ type InstanceSpec struct {
 	Bundle string `json:"bundle"`
 	// Model is the model file inside the bundle; "" for a process.
 	Model string `json:"model"`
+	// Fingerprint tells what would run differently: a driver that takes the
+	// instance over compares it with that of what is deployed. "" where the
+	// other fields say it all.
+	Fingerprint string `json:"fingerprint,omitempty"`
 	// Env is the function's environment.
 	Env map[string]string `json:"env,omitempty"`
 	// Secrets maps a secret's name to the file that holds its value; the

@@ -136,7 +136,17 @@ func (c *Controller) hopeless(f *provider.Function, candidates []scaling.Candida
 }
 
 // Remove implements [provider.Controller].
-func (c *Controller) Remove(_ context.Context, name string) error {
+func (c *Controller) Remove(ctx context.Context, name string) error {
+	if err := c.Release(ctx, name); err != nil {
+		return err
+	}
+	c.options.Metrics.Remove(name)
+	return nil
+}
+
+// Release is Remove for a function that another controller has taken over: what
+// was counted of it stays.
+func (c *Controller) Release(_ context.Context, name string) error {
 	c.mu.Lock()
 	fn, ok := c.functions[name]
 	if !ok {
@@ -149,11 +159,13 @@ func (c *Controller) Remove(_ context.Context, name string) error {
 	for _, in := range fn.instances {
 		c.retire(in, "removed")
 	}
+	for config := range fn.shown {
+		fn.metrics.SetInstances(config, 0)
+	}
 	c.dismiss(name, "its function was removed")
 	c.options.Cold.Forget(name)
 	c.mu.Unlock()
 	fn.dispatcher.Close()
-	c.options.Metrics.Remove(name)
 	return nil
 }
 

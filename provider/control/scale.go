@@ -74,7 +74,7 @@ func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
 		}
 	}
 	for i := range nodes {
-		nodes[i].Free = nodes[i].Total
+		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
 	}
 	for _, in := range c.instances {
 		hold(in.Instance)

@@ -1,0 +1,206 @@
+// Package replicas drives ordinary functions: it keeps every function's program,
+// forwarder and instances, asks [scaling.Replicas] how many instances there are
+// to be, and makes it so through the cluster's backend. What is alike for models
+// is in provider/control. Nothing here is on a request's way but the wake-up
+// that a cold request gives.
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// Program is what an image's bundle says of its process.
+type Program struct {
+	// Dir is the bundle's directory.
+	Dir string
+	// Env is the bundle's environment, what its manifest says of the process
+	// included (fprocess, mode, upstream_url).
+	Env map[string]string
+	// Network is "private" for a network namespace of each instance's own.
+	Network string
+	// Fingerprint changes with the bundle's content.
+	Fingerprint string
+}
+
+// Bundles finds the program that a function's image names.
+type Bundles interface {
+	// Program returns an error that names what is wrong if there is none.
+	Program(image string) (Program, error)
+}
+
+// Secrets finds the files that hold functions' secrets.
+type Secrets interface {
+	// File returns the file with a secret's value, or an error that names the
+	// secret.
+	File(namespace, secret string) (string, error)
+}
+
+// Options configure a controller.
+type Options struct {
+	Backend cluster.Backend
+	Bundles Bundles
+	Secrets Secrets
+	Metrics *metrics.Metrics
+	Logger  zerolog.Logger
+	// ColdWait is how long a request that finds no ready instance may wait;
+	// QueueLimit how many may wait per function.
+	ColdWait   time.Duration
+	QueueLimit int
+	// Tick is the time between two looks at the load. While nothing happens it
+	// is ten times as long.
+	Tick time.Duration
+	// DrainGrace is how long a retired instance may take to answer what it
+	// has, if the function's own timeouts do not allow longer, and StopGrace
+	// how long it may then take to leave.
+	DrainGrace, StopGrace time.Duration
+	// Dial connects to an instance; nil means net.Dialer's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Controller holds the ordinary functions of one provider.
+type Controller struct {
+	options Options
+	kick    chan struct{}
+
+	// ctx ends when Close begins: from then on nothing is begun. stops ends
+	// when Close's patience does: what is still stopping is then killed.
+	// work counts what goes on in the background.
+	ctx, stops   context.Context
+	cancel, kill context.CancelFunc
+	work         sync.WaitGroup
+
+	mu        sync.Mutex
+	functions map[string]*function
+	instances map[cluster.InstanceID]*instance
+	// known are instances of an earlier provider that no function has claimed
+	// yet, or that nobody wants.
+	known map[cluster.InstanceID]*orphan
+	// blind is why the nodes could not be listed, "" if they could.
+	blind    string
+	sampling bool
+}
+
+// New returns a controller that has found the instances of an earlier provider
+// on the backend; Deploy claims them. Run serves.
+func New(ctx context.Context, o Options) (*Controller, error) {
+	found, err := o.Backend.Instances(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	c := &Controller{
+		options: o, kick: make(chan struct{}, 1), functions: map[string]*function{},
+		instances: map[cluster.InstanceID]*instance{}, known: map[cluster.InstanceID]*orphan{},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.stops, c.kill = context.WithCancel(context.Background())
+	for _, in := range found {
+		c.known[in.ID] = &orphan{Instance: in}
+	}
+	return c, nil
+}
+
+const (
+	// passPause is the least time between two looks at the load, however many
+	// requests ask for one.
+	passPause = 5 * time.Millisecond
+	// idleTicks is how many ticks apart the looks are while nothing happens.
+	idleTicks = 10
+	// usagePeriod is the time between two readings of what instances use.
+	usagePeriod = 5 * time.Second
+)
+
+// Run follows the backend's events and looks at the load every tick, and at once
+// when something happened, until ctx ends. Instances of an earlier provider
+// whose functions are gone are stopped first.
+func (c *Controller) Run(ctx context.Context) {
+	c.stopUnclaimed()
+	next, usage := time.NewTimer(0), time.NewTicker(usagePeriod)
+	defer next.Stop()
+	defer usage.Stop()
+	events := c.options.Backend.Events()
+	var rested time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case in, ok := <-events:
+			if !ok {
+				return
+			}
+			c.observe(in)
+		case <-usage.C:
+			c.sample()
+			continue
+		case <-next.C:
+		case <-c.kick:
+		}
+		if pause := time.Until(rested); pause > 0 {
+			next.Reset(pause)
+			continue
+		}
+		next.Reset(c.pass(time.Now()))
+		rested = time.Now().Add(passPause)
+	}
+}
+
+// Wake makes Run look at the load now.
+func (c *Controller) Wake() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// begin runs f in the background, unless the controller is closed. The lock is
+// held.
+func (c *Controller) begin(f func()) {
+	if c.ctx.Err() == nil {
+		c.work.Go(f)
+	}
+}
+
+// Close stops every instance and waits until nothing of them is left; those
+// that are still there when ctx ends are killed. Run must have returned.
+func (c *Controller) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.cancel()
+	for _, fn := range c.functions {
+		fn.forwarder.Close()
+	}
+	var stops []func() error
+	for id, in := range c.instances {
+		stops = append(stops, func() error {
+			select {
+			case <-in.begun: // What is being started now is found only after that.
+			case <-ctx.Done():
+			}
+			return c.options.Backend.Stop(ctx, id)
+		})
+	}
+	for id := range c.known {
+		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
+	}
+	c.mu.Unlock()
+	defer context.AfterFunc(ctx, c.kill)()
+	failures := make(chan error, len(stops))
+	for _, stop := range stops {
+		go func() { failures <- stop() }()
+	}
+	var err error
+	for range stops {
+		err = errors.Join(err, <-failures)
+	}
+	c.work.Wait()
+	c.kill()
+	return err
+}

@@ -1,0 +1,178 @@
+package replicas
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// One that has answered is replaced at once; requests meanwhile wait for that.
+func TestInstanceThatDiesIsReplaced(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a")
+		r.ready("f", 1)
+		for range 5 {
+			r.answered("f", "a")
+			r.backend.crash(r.only().ID, "killed by signal 9")
+			began := time.Now()
+			r.answered("f", "a")
+			if took := time.Since(began); took > 2*coldStart {
+				t.Errorf("the next answer took %v", took)
+			}
+		}
+	})
+}
+
+func TestCrashLoopBacksOff(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
+			return behaviour{readyAfter: -1, exitAfter: 10 * time.Millisecond, reason: "exit status 3: no such file"}
+		})
+		r.deploy("f", "a", between(3, 3))
+		time.Sleep(5 * time.Second)
+		_, err := r.invoke("f", "x")
+		if err == nil || !strings.Contains(err.Error(), "exit status 3: no such file") {
+			t.Errorf("a request is told %v", err)
+		}
+		if p := r.describe("f").Problem(); !strings.Contains(p, "before it was ready: exit status 3") {
+			t.Errorf("problem %q", p)
+		}
+		r.shows("f", 3, 0)
+		time.Sleep(10 * time.Minute)
+		if n := r.backend.asked(); n > 120 {
+			t.Errorf("%d instances were started in ten minutes", n)
+		}
+		// Another deployment is tried at once.
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{} })
+		r.deploy("f", "b", between(3, 3))
+		time.Sleep(2 * coldStart)
+		r.shows("f", 3, 3)
+		if p := r.describe("f").Problem(); p != "" {
+			t.Errorf("problem %q, although it works", p)
+		}
+	})
+}
+
+// It gets well by itself, and what waits is answered.
+func TestCrashLoopThatEnds(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
+			if n < 3 {
+				return behaviour{refuse: errors.New("no space left on device")}
+			}
+			return behaviour{}
+		})
+		r.deploy("f", "a")
+		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
+		r.answered("f", "a")
+		if n := r.backend.asked(); n != 4 {
+			t.Errorf("%d starts, want 4", n)
+		}
+	})
+}
+
+// A deployment whose instances do not live leaves the old ones serving.
+func TestUpdateThatCrashes(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "good", between(2, 2))
+		r.ready("f", 2)
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
+			return behaviour{readyAfter: 20 * time.Millisecond, exitAfter: 50 * time.Millisecond, reason: "panic"}
+		})
+		r.deploy("f", "bad", between(2, 2))
+		time.Sleep(5 * time.Minute)
+		good := 0
+		for _, in := range r.backend.living() {
+			if in.Bundle == "good" {
+				good++
+			}
+		}
+		if good == 0 {
+			t.Fatal("no instance of what worked is left")
+		}
+		if p := r.describe("f").Problem(); !strings.Contains(p, "soon after it was ready: panic") {
+			t.Errorf("problem %q", p)
+		}
+	})
+}
+
+// An instance that takes no connection any more is killed and replaced.
+func TestDeafInstance(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{deaf: n == 0} })
+		r.deploy("f", "a")
+		r.ready("f", 1)
+		deaf := r.only().ID
+		r.answered("f", "a")
+		r.ready("f", 1)
+		if r.only().ID == deaf {
+			t.Error("the deaf instance lives on")
+		}
+	})
+}
+
+func TestStopThatFailsIsTriedAgain(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a")
+		r.ready("f", 1)
+		r.backend.mu.Lock()
+		r.backend.stopFails = 3
+		r.backend.mu.Unlock()
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		r.until("it is gone", func() bool { return len(r.backend.living()) == 0 })
+	})
+}
+
+// Where there is no room, what there is serves, and users can read why.
+func TestNoRoom(t *testing.T) {
+	try(t, func(r *rig) {
+		large := func(f *provider.Function) { f.Inference.Requests.CPU = 1500 }
+		r.deploy("f", "a", between(3, 3), large)
+		r.until("two of three", func() bool { return r.describe("f").Ready == 2 })
+		time.Sleep(time.Minute)
+		r.shows("f", 3, 2)
+		if p := r.describe("f").Problem(); !strings.Contains(p, "requests.cpu 1500m") {
+			t.Errorf("problem %q", p)
+		}
+		r.deploy("g", "a", large)
+		if _, err := r.invoke("g", "x"); err == nil || !strings.Contains(err.Error(), "requests.cpu 1500m") {
+			t.Errorf("a request is told %v", err)
+		}
+		// One that requests nothing always fits.
+		r.deploy("small", "a")
+		r.answered("small", "a")
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		r.until("room for the other", func() bool { return r.describe("g").Ready == 1 })
+		if p := r.describe("g").Problem(); p != "" {
+			t.Errorf("problem %q", p)
+		}
+		// An update in place, where old and new do not fit side by side.
+		r.deploy("g", "b", func(f *provider.Function) { f.Inference.Requests.CPU = 3000 })
+		if failed := r.load("g", 10*time.Millisecond, 5*time.Second); failed > 0 {
+			t.Errorf("%d requests failed", failed)
+		}
+		r.answered("g", "b")
+	})
+}
+
+// What other kinds of instances hold is not given away.
+func TestRoomOfOthers(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.mu.Lock()
+		r.backend.nodes[0].Others.CPU = 3500
+		r.backend.mu.Unlock()
+		r.deploy("f", "a", func(f *provider.Function) { f.Inference.Requests.CPU = 1000 })
+		time.Sleep(time.Minute)
+		if n := r.backend.asked(); n != 0 {
+			t.Errorf("%d instances were started", n)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+var _ provider.Controller = (*Controller)(nil)
+
+// ErrAbsent is returned for a function that is not deployed.
+var ErrAbsent = errors.New("no such function")
+
+// errClosed is returned once the controller is closed.
+var errClosed = errors.New("the provider is stopping")
+
+// refusal is an error of the deployment's own making.
+type refusal struct{ error }
+
+// HTTPStatus is 400.
+func (refusal) HTTPStatus() int { return http.StatusBadRequest }
+
+// Unwrap returns what was found.
+func (r refusal) Unwrap() error { return r.error }
+
+// Deploy implements [provider.Controller]. The bundle and the secrets are
+// checked before anything changes. Instances that would be started in just the
+// same way are kept; others serve until those that take their place are ready.
+// The dispatcher is a [provider.Forwarder].
+func (c *Controller) Deploy(_ context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	r, err := c.revise(f)
+	if err != nil {
+		return nil, refusal{err}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	now := time.Now()
+	fn, ok := c.functions[f.Name]
+	if ok {
+		fn.change(now, r)
+	} else {
+		fn = c.newFunction(now, r)
+		c.functions[f.Name] = fn
+		c.claim(now, fn)
+	}
+	c.Wake()
+	return fn.forwarder, nil
+}
+
+// Remove implements [provider.Controller].
+func (c *Controller) Remove(ctx context.Context, name string) error {
+	if err := c.Release(ctx, name); err != nil {
+		return err
+	}
+	c.options.Metrics.Remove(name)
+	return nil
+}
+
+// Release is Remove for a function that another controller has taken over: what
+// was counted of it stays.
+func (c *Controller) Release(_ context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return nil
+	}
+	delete(c.functions, name)
+	for _, in := range fn.instances {
+		c.retire(in, "removed")
+	}
+	fn.forwarder.Close()
+	fn.metrics.SetInstances(fn.label, 0)
+	return nil
+}
+
+// Scale implements [provider.Controller]. The number holds at once, until load
+// changes it; 0 retires all instances until the next request.
+func (c *Controller) Scale(name string, replicas uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return fmt.Errorf("%s: %w", name, ErrAbsent)
+	}
+	fn.wish = replicas
+	fn.replicas.Set(time.Now(), int(replicas), fn.load())
+	c.Wake()
+	return nil
+}

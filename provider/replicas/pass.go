@@ -1,0 +1,191 @@
+package replicas
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// pass looks at every function's load and makes the number of its instances what
+// it is to be. It returns after how long to do so again if nothing happens
+// before.
+func (c *Controller) pass(now time.Time) time.Duration {
+	var free *room
+	if c.decide(now) {
+		nodes, err := c.options.Backend.Nodes(c.ctx)
+		if c.ctx.Err() != nil {
+			return c.options.Tick
+		}
+		if !c.unseen(err) {
+			free = &room{nodes: nodes}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if free != nil {
+		c.fill(free)
+	}
+	busy := false
+	for _, fn := range c.functions {
+		busy = c.reconcile(now, fn, free) || busy
+		fn.tell(now)
+		fn.record()
+	}
+	if busy {
+		return c.options.Tick
+	}
+	return idleTicks * c.options.Tick
+}
+
+// decide asks scaling for every function, and reports whether one of them has
+// too few instances.
+func (c *Controller) decide(now time.Time) (short bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, fn := range c.functions {
+		before := fn.replicas.Wanted()
+		after := fn.replicas.Next(now, fn.load())
+		if after != before {
+			c.options.Logger.Info().Str("function", fn.Name).Int("from", before).Int("to", after).Msg("scaling")
+		}
+		current, _ := fn.staying()
+		short = short || len(current) < after
+	}
+	return short
+}
+
+// reconcile starts what is missing of a function and retires what is not wanted.
+// It reports whether there is more to do soon. The lock is held.
+func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bool) {
+	wanted := fn.replicas.Wanted()
+	current, old := fn.staying()
+	ready, proven := 0, 0
+	for _, in := range current {
+		if in.serves() {
+			ready++
+			if fn.recover(now, in); fn.proven(now, in) {
+				proven++
+			}
+		}
+	}
+	if extra := len(current) - wanted; extra > 0 {
+		for _, in := range current[:extra] {
+			c.retire(in, "not wanted any more")
+		}
+	}
+	// Older ones serve until as many others do in their place.
+	if extra := len(old) - max(0, wanted-proven); extra > 0 {
+		for _, in := range old[:extra] {
+			c.retire(in, "replaced")
+		}
+		old = old[extra:]
+	}
+	missing := wanted - len(current)
+	if missing > 0 && free != nil && !now.Before(fn.notBefore) {
+		c.grow(fn, missing, old, free)
+	} else if missing <= 0 {
+		fn.unplaced = ""
+	}
+	load := fn.load()
+	busy = missing > 0 || ready < wanted || len(old) > 0 || load.InFlight > 0 || load.Waiting > 0 || load.Arrivals != fn.arrivals
+	fn.arrivals = load.Arrivals
+	return busy
+}
+
+// grow starts so many instances, as far as there is room. Where there is none,
+// an older one goes to make some.
+func (c *Controller) grow(fn *function, missing int, old []*instance, free *room) {
+	unplaced := ""
+	for ; missing > 0; missing-- {
+		node, ok := free.take(fn.config().Resources)
+		if !ok {
+			unplaced = fmt.Sprintf("%d more instances are wanted, and no machine has the free resources that one requests (requests.cpu %dm, requests.memory %d MiB)",
+				missing, fn.config().CPU, fn.config().Memory>>20)
+			break
+		}
+		c.start(fn, node)
+	}
+	if unplaced != "" && len(old) > 0 && !fn.changing() {
+		c.retire(old[0], "makes room for its successor")
+	}
+	if unplaced != fn.unplaced && unplaced != "" {
+		c.options.Logger.Warn().Str("function", fn.Name).Str("why", unplaced).Msg("the function cannot have all the instances that it needs")
+	}
+	fn.unplaced = unplaced
+}
+
+// changing reports whether an instance is on its way in or out, so that there
+// may be room soon.
+func (fn *function) changing() bool {
+	for _, in := range fn.instances {
+		if in.retiring || in.current() && in.State == cluster.Starting {
+			return true
+		}
+	}
+	return false
+}
+
+// room is what is free on the nodes.
+type room struct{ nodes []cluster.Node }
+
+// fill counts what everything holds that was begun, also what the backend has
+// not heard of yet.
+func (c *Controller) fill(r *room) {
+	for i := range r.nodes {
+		r.nodes[i].Free = r.nodes[i].Total.Sub(r.nodes[i].Others)
+	}
+	for _, in := range c.instances {
+		r.hold(in.Instance)
+	}
+	for _, in := range c.known {
+		r.hold(in.Instance)
+	}
+}
+
+func (r *room) hold(in cluster.Instance) {
+	for i := range r.nodes {
+		if in.Node == r.nodes[i].Name {
+			r.nodes[i].Free = r.nodes[i].Free.Sub(in.Config.Resources)
+		}
+	}
+}
+
+// take finds the node with the most processor time free, then memory, and takes
+// the resources of it; false if they fit nowhere.
+func (r *room) take(need cluster.Resources) (node string, ok bool) {
+	best := -1
+	for i, n := range r.nodes {
+		if !fits(need, n.Free) {
+			continue
+		}
+		if best < 0 || cmp.Or(cmp.Compare(n.Free.CPU, r.nodes[best].Free.CPU), cmp.Compare(n.Free.Memory, r.nodes[best].Free.Memory)) > 0 {
+			best = i
+		}
+	}
+	if best < 0 {
+		return "", false
+	}
+	r.nodes[best].Free = r.nodes[best].Free.Sub(need)
+	return r.nodes[best].Name, true
+}
+
+// fits is Fits where what is not asked for fits always, also where more is held
+// than there is.
+func fits(need, free cluster.Resources) bool {
+	return (need.CPU == 0 || need.CPU <= free.CPU) && (need.Memory == 0 || need.Memory <= free.Memory) && (need.GPU == 0 || need.GPU <= free.GPU)
+}
+
+// unseen reports whether the nodes could not be listed, and logs it once.
+func (c *Controller) unseen(err error) bool {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != c.blind && err != nil {
+		c.options.Logger.Error().Err(err).Msg("list nodes; no instance is started until it works")
+	}
+	c.blind = why
+	return err != nil
+}

@@ -1,0 +1,116 @@
+package replicas
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// revision is a deployment with what its instances are started with.
+type revision struct {
+	*provider.Function
+	bundle string
+	env    map[string]string
+	// secrets are the files of the function's secrets, by name.
+	secrets map[string]string
+	// fingerprint is that of every instance that would be started in the same
+	// way.
+	fingerprint string
+}
+
+const (
+	// networkVariable tells the backend which network an instance is to have.
+	networkVariable = "FAAS_INFER_NETWORK"
+	processVariable = "fprocess"
+)
+
+// revise finds what a deployment needs, or says what is missing.
+func (c *Controller) revise(f *provider.Function) (*revision, error) {
+	program, err := c.options.Bundles.Program(f.Deployment.Image)
+	if err != nil {
+		return nil, err
+	}
+	r := &revision{Function: f, bundle: program.Dir, env: environment(f, program), secrets: map[string]string{}}
+	values := map[string][]byte{}
+	for _, name := range f.Deployment.Secrets {
+		file, err := c.options.Secrets.File(f.Deployment.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("secret %q cannot be read: %w", name, err)
+		}
+		r.secrets[name], values[name] = file, value
+	}
+	r.fingerprint, err = r.sum(program.Fingerprint, values)
+	return r, err
+}
+
+// environment is the bundle's, then the deployment's, then its process.
+func environment(f *provider.Function, program Program) map[string]string {
+	env := maps.Clone(program.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, f.Deployment.EnvVars)
+	if process := f.Deployment.EnvProcess; process != "" {
+		env[processVariable] = process
+	}
+	if program.Network != "" {
+		env[networkVariable] = program.Network
+	}
+	return env
+}
+
+// sum is the fingerprint: a hash over all that instances are started with, the
+// content of bundle and secrets included.
+func (r *revision) sum(program string, secrets map[string][]byte) (string, error) {
+	spec := r.spec("", "")
+	spec.Revision, spec.Secrets = 0, nil
+	text, err := json.Marshal(struct {
+		Spec    cluster.InstanceSpec
+		Program string
+		Secrets map[string][]byte
+	}{spec, program, secrets})
+	if err != nil {
+		return "", fmt.Errorf("compare deployments: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// config is what an instance holds of its node.
+func (r *revision) config() cluster.Config {
+	return cluster.Config{Batch: 1, Resources: r.Inference.Requests}
+}
+
+// spec is what an instance is started with.
+func (r *revision) spec(id cluster.InstanceID, node string) cluster.InstanceSpec {
+	return cluster.InstanceSpec{
+		ID: id, Kind: cluster.Process, Function: r.Name, Revision: r.Revision, Node: node,
+		Config: r.config(), Limits: r.Inference.Limits, ReadOnlyRoot: r.Deployment.ReadOnlyRootFilesystem,
+		Bundle: r.bundle, Fingerprint: r.fingerprint, Env: r.env, Secrets: r.secrets,
+	}
+}
+
+// longestDrain bounds what the function's own timeouts allow.
+const longestDrain = time.Hour
+
+// drainGrace is how long requests may go on on an instance that is not wanted
+// any more: as long as its watchdog lets them, if it was told.
+func drainGrace(env map[string]string, least time.Duration) time.Duration {
+	for _, name := range []string{"exec_timeout", "write_timeout"} {
+		if d, err := time.ParseDuration(env[name]); err == nil {
+			least = max(least, min(d, longestDrain))
+		}
+	}
+	return least
+}

@@ -1,0 +1,266 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// fakeBundles finds a program for every image but "absent".
+type fakeBundles struct {
+	mu sync.Mutex
+	// edition is part of every fingerprint.
+	edition int
+}
+
+func (b *fakeBundles) Program(image string) (Program, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if image == "absent" {
+		return Program{}, errors.New(`there is no bundle "absent"`)
+	}
+	p := Program{Dir: image, Env: map[string]string{"fprocess": "./handler", "mode": "http", "greeting": "hello"}, Fingerprint: fmt.Sprint(image, b.edition)}
+	if image == "private" {
+		p.Network = "private"
+	}
+	return p, nil
+}
+
+func (b *fakeBundles) replace() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.edition++
+}
+
+// fakeSecrets is a directory of secrets.
+type fakeSecrets string
+
+func (dir fakeSecrets) File(_, secret string) (string, error) {
+	file := filepath.Join(string(dir), secret)
+	if _, err := os.Stat(file); err != nil {
+		return "", fmt.Errorf("there is no secret %q", secret)
+	}
+	return file, nil
+}
+
+// rig is a controller with a cluster in memory.
+type rig struct {
+	t        testing.TB
+	backend  *fakeBackend
+	bundles  *fakeBundles
+	secrets  string
+	registry *prometheus.Registry
+	options  Options
+
+	*Controller
+	stopRun     context.CancelFunc
+	ran         chan struct{}
+	revision    uint64
+	dispatchers sync.Map
+}
+
+const (
+	coldWait = 10 * time.Second
+	patience = 30 * time.Second
+)
+
+func newRig(t testing.TB) *rig {
+	r := &rig{t: t, backend: newFakeBackend(t), bundles: &fakeBundles{}, secrets: t.TempDir(), registry: prometheus.NewRegistry()}
+	r.options = Options{
+		Backend: r.backend, Bundles: r.bundles, Secrets: fakeSecrets(r.secrets), Metrics: metrics.New(r.registry), Logger: zerolog.Nop(),
+		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, DrainGrace: patience, StopGrace: 5 * time.Second, Dial: r.backend.Dial,
+	}
+	return r
+}
+
+// open makes the controller, without running it.
+func (r *rig) open() {
+	c, err := New(r.t.Context(), r.options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Controller = c
+}
+
+// run begins to run it.
+func (r *rig) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stopRun, r.ran = cancel, make(chan struct{})
+	go func() {
+		defer close(r.ran)
+		r.Run(ctx)
+	}()
+}
+
+// end stops Run without closing the controller, as a crash would.
+func (r *rig) end() {
+	r.stopRun()
+	<-r.ran
+}
+
+// close closes the controller and checks that nothing is left.
+func (r *rig) close() {
+	r.end()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.Close(ctx); err != nil {
+		r.t.Errorf("close: %v", err)
+	}
+	if left := r.backend.living(); len(left) > 0 {
+		r.t.Errorf("%d instances are left", len(left))
+	}
+	r.backend.work.Wait()
+}
+
+// try runs f with a controller in a bubble, in which time passes by itself.
+func try(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		r.run()
+		defer r.close()
+		f(r)
+	})
+}
+
+func full(name string) string { return provider.FullName(name, provider.DefaultNamespace) }
+
+// function is the next revision of a function of an image.
+func (r *rig) function(name, image string, edit ...func(*provider.Function)) *provider.Function {
+	r.revision++
+	f := &provider.Function{
+		Name: full(name), Revision: r.revision, CreatedAt: time.Now(),
+		Deployment: types.FunctionDeployment{Service: name, Namespace: provider.DefaultNamespace, Image: image},
+		Inference:  annotation.Inference{MinReplicas: 1, MaxReplicas: 20, ScaleType: annotation.TypeRPS, ScaleTarget: annotation.DefaultTarget},
+	}
+	for _, e := range edit {
+		e(f)
+	}
+	f.Replicas = uint64(f.Inference.MinReplicas)
+	return f
+}
+
+// between sets the bounds.
+func between(least, most int) func(*provider.Function) {
+	return func(f *provider.Function) { f.Inference.MinReplicas, f.Inference.MaxReplicas = least, most }
+}
+
+func (r *rig) deploy(name, image string, edit ...func(*provider.Function)) {
+	r.t.Helper()
+	d, err := r.Deploy(r.t.Context(), r.function(name, image, edit...))
+	if err != nil {
+		r.t.Fatalf("deploy %s: %v", name, err)
+	}
+	r.dispatchers.Store(name, d)
+}
+
+func (r *rig) describe(name string) Description {
+	r.t.Helper()
+	d, ok := r.Describe(full(name))
+	if !ok {
+		r.t.Fatalf("%s is not deployed", name)
+	}
+	return d
+}
+
+// shows fails the test unless the status has these numbers.
+func (r *rig) shows(name string, replicas, available uint64) {
+	r.t.Helper()
+	s, ok := r.Status(full(name))
+	if !ok || s.Replicas != replicas || s.AvailableReplicas != available {
+		r.t.Fatalf("%s shows %d replicas, %d available; want %d and %d", name, s.Replicas, s.AvailableReplicas, replicas, available)
+	}
+}
+
+// ready waits until so many instances are ready, and no more live.
+func (r *rig) ready(name string, n int) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%d of %s are ready", n, name), func() bool {
+		living := 0
+		for _, in := range r.backend.living() {
+			if in.Function == full(name) {
+				living++
+			}
+		}
+		return r.describe(name).Ready == n && living == n
+	})
+}
+
+func (r *rig) invoke(name, body string) (string, error) {
+	d, _ := r.dispatchers.Load(name)
+	got, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)})
+	if err != nil {
+		return "", err
+	}
+	return string(got.Body), nil
+}
+
+// answered invokes and fails the test unless the image answers.
+func (r *rig) answered(name, image string) {
+	r.t.Helper()
+	got, err := r.invoke(name, "x")
+	if err != nil || got != image+":x" {
+		r.t.Fatalf("%s answered %q, %v; want it from %s", name, got, err, image)
+	}
+}
+
+// until waits, in the bubble's time, for a condition.
+func (r *rig) until(what string, condition func() bool) {
+	r.t.Helper()
+	for range 6000 {
+		if condition() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatalf("not within a minute: %s", what)
+}
+
+// load sends a request every interval for d and returns how many of them were
+// not answered. It waits for all answers.
+func (r *rig) load(name string, interval, d time.Duration) (failed int) {
+	errs := make(chan error, 1+int(d/interval))
+	n := 0
+	for began := time.Now(); time.Since(began) < d; time.Sleep(interval) {
+		n++
+		go func() {
+			_, err := r.invoke(name, "x")
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			r.t.Logf("%s: %v", name, err)
+			failed++
+		}
+	}
+	return failed
+}
+
+// only returns the one instance that lives.
+func (r *rig) only() cluster.Instance {
+	r.t.Helper()
+	living := r.backend.living()
+	if len(living) != 1 {
+		r.t.Fatalf("%d instances live, want 1", len(living))
+	}
+	return living[0]
+}

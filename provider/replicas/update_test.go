@@ -1,0 +1,269 @@
+package replicas
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// An update keeps the old program serving until the new one's instances are
+// ready, and lets it finish what it has.
+func TestUpdateLosesNothing(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.becomes(func(_ int, s cluster.InstanceSpec) behaviour {
+			return behaviour{answerAfter: 300 * time.Millisecond, readyAfter: 2 * time.Second}
+		})
+		r.deploy("f", "old", between(3, 3))
+		r.ready("f", 3)
+		updated := make(chan struct{})
+		go func() {
+			defer close(updated)
+			for _, image := range []string{"new", "newer", "newest"} {
+				time.Sleep(time.Second)
+				r.deploy("f", image, between(3, 3))
+			}
+		}()
+		if failed := r.load("f", 3*time.Millisecond, 10*time.Second); failed > 0 {
+			t.Errorf("%d requests failed during the update", failed)
+		}
+		<-updated
+		r.ready("f", 3)
+		for _, in := range r.backend.living() {
+			if in.Bundle != "newest" || in.Revision != r.revision {
+				t.Errorf("an instance of %s, revision %d, lives on", in.Bundle, in.Revision)
+			}
+		}
+		r.answered("f", "newest")
+	})
+}
+
+// Instances whose number shrinks at an update go, too.
+func TestUpdateWithOtherBounds(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a", between(4, 4))
+		r.ready("f", 4)
+		r.deploy("f", "a", between(2, 2))
+		r.ready("f", 2)
+		if n := r.backend.asked(); n != 4 {
+			t.Errorf("%d instances were started, although the program is the same", n)
+		}
+		r.deploy("f", "b", between(1, 1))
+		r.ready("f", 1)
+		r.answered("f", "b")
+	})
+}
+
+func TestADeploymentThatChangesNothingKeepsInstances(t *testing.T) {
+	try(t, func(r *rig) {
+		if err := os.WriteFile(filepath.Join(r.secrets, "token"), []byte("one"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		with := func(f *provider.Function) {
+			f.Deployment.Secrets = []string{"token"}
+			f.Deployment.EnvVars = map[string]string{"a": "1"}
+		}
+		r.deploy("f", "a", with)
+		r.ready("f", 1)
+		first := r.only().ID
+		r.deploy("f", "a", with, func(f *provider.Function) {
+			f.Deployment.Annotations = &map[string]string{"what": "ever"}
+		})
+		time.Sleep(time.Minute)
+		if id := r.only().ID; id != first {
+			t.Errorf("%s became %s", first, id)
+		}
+		replaced := func(why string) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			id := r.only().ID
+			if id == first {
+				t.Errorf("the instance stays, although %s", why)
+			}
+			first = id
+		}
+		if err := os.WriteFile(filepath.Join(r.secrets, "token"), []byte("two"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.deploy("f", "a", with)
+		replaced("the secret is another one")
+		r.bundles.replace()
+		r.deploy("f", "a", with)
+		replaced("the bundle is another one")
+		for why, edit := range map[string]func(*provider.Function){
+			"the environment is another one": func(f *provider.Function) { f.Deployment.EnvVars["a"] = "2" },
+			"the process is another one":     func(f *provider.Function) { f.Deployment.EnvProcess = "env" },
+			"the limits are other ones":      func(f *provider.Function) { f.Inference.Limits.Memory = 1 << 30 },
+			"the root is read-only":          func(f *provider.Function) { f.Deployment.ReadOnlyRootFilesystem = true },
+		} {
+			r.deploy("f", "a", with, edit)
+			replaced(why)
+		}
+	})
+}
+
+// The provider goes back to an earlier revision where the later one could not
+// be recorded.
+func TestGoingBackToAnEarlierRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		before := r.function("f", "old")
+		deploy := func(f *provider.Function) {
+			t.Helper()
+			d, err := r.Deploy(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.dispatchers.Store("f", d)
+		}
+		deploy(before)
+		r.ready("f", 1)
+		first := r.only().ID
+		deploy(r.function("f", "new"))
+		deploy(before)
+		time.Sleep(5 * time.Second)
+		if id := r.only().ID; id != first {
+			t.Error("the instance that was right all the time was replaced")
+		}
+		deploy(r.function("f", "new"))
+		time.Sleep(5 * time.Second)
+		r.answered("f", "new")
+		deploy(before)
+		r.until("old again", func() bool {
+			got, err := r.invoke("f", "x")
+			return err == nil && got == "old:x"
+		})
+	})
+}
+
+func TestWhatInstancesAreStartedWith(t *testing.T) {
+	try(t, func(r *rig) {
+		if err := os.WriteFile(filepath.Join(r.secrets, "token"), []byte("one"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.deploy("f", "private", func(f *provider.Function) {
+			f.Deployment.Secrets = []string{"token"}
+			f.Deployment.EnvVars = map[string]string{"greeting": "hi", "fprocess": "loses", "FAAS_INFER_NETWORK": "host"}
+			f.Deployment.EnvProcess = "cat"
+			f.Deployment.ReadOnlyRootFilesystem = true
+			f.Inference.Requests = cluster.Resources{CPU: 100, Memory: 1 << 20}
+			f.Inference.Limits = cluster.Resources{CPU: 200, Memory: 2 << 20}
+		})
+		r.ready("f", 1)
+		in := r.only()
+		for name, want := range map[string]string{"greeting": "hi", "fprocess": "cat", "mode": "http", "FAAS_INFER_NETWORK": "private"} {
+			if got := in.Env[name]; got != want {
+				t.Errorf("$%s is %q, want %q", name, got, want)
+			}
+		}
+		if in.Kind != cluster.Process || !in.ReadOnlyRoot || in.Limits.Memory != 2<<20 || in.Config.CPU != 100 || in.Config.Batch != 1 ||
+			in.Secrets["token"] != filepath.Join(r.secrets, "token") || in.Bundle != "private" || in.Function != full("f") {
+			t.Errorf("%+v", in.InstanceSpec)
+		}
+	})
+}
+
+func TestRefusedDeployments(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a")
+		r.ready("f", 1)
+		for image, edit := range map[string]func(*provider.Function){
+			"absent": func(*provider.Function) {},
+			"a":      func(f *provider.Function) { f.Deployment.Secrets = []string{"nowhere"} },
+		} {
+			_, err := r.Deploy(t.Context(), r.function("f", image, edit))
+			if known, ok := err.(provider.HTTPError); !ok || known.HTTPStatus() != 400 || !strings.Contains(err.Error(), "there is no") {
+				t.Errorf("%s: %v", image, err)
+			}
+			if _, err := r.Deploy(t.Context(), r.function("g", image, edit)); err == nil {
+				t.Error("a bad deployment of a new function is taken")
+			}
+		}
+		if _, ok := r.Status(full("g")); ok {
+			t.Error("a function that was refused has a status")
+		}
+		time.Sleep(time.Second)
+		r.answered("f", "a")
+	})
+}
+
+func TestRemove(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: 5 * time.Second} })
+		r.deploy("f", "a", between(2, 2))
+		r.ready("f", 2)
+		answered := make(chan error)
+		go func() {
+			_, err := r.invoke("f", "x")
+			answered <- err
+		}()
+		time.Sleep(time.Second)
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.Status(full("f")); ok {
+			t.Error("a removed function has a status")
+		}
+		if _, err := r.invoke("f", "x"); err == nil {
+			t.Error("a removed function answers")
+		}
+		if err := <-answered; err != nil {
+			t.Errorf("a request in flight: %v", err)
+		}
+		r.until("none lives", func() bool { return len(r.backend.living()) == 0 })
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Errorf("to remove an absent function: %v", err)
+		}
+		r.deploy("f", "b")
+		r.answered("f", "b")
+	})
+}
+
+// A function that is deployed again while its earlier instances still leave.
+func TestRemoveAndDeployAtOnce(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a")
+		r.ready("f", 1)
+		for range 5 {
+			if err := r.Remove(t.Context(), full("f")); err != nil {
+				t.Fatal(err)
+			}
+			r.deploy("f", "b")
+			r.answered("f", "b")
+		}
+		r.ready("f", 1)
+	})
+}
+
+// The function's own timeouts say how long a request may go on on an instance
+// that is replaced.
+func TestDrainGrace(t *testing.T) {
+	for _, c := range []struct {
+		variable, value string
+		want            time.Duration
+	}{{"exec_timeout", "5s", 30 * time.Second}, {"exec_timeout", "5m", 5 * time.Minute}, {"write_timeout", "90s", 90 * time.Second},
+		{"exec_timeout", "soon", 30 * time.Second}, {"write_timeout", "100h", time.Hour}} {
+		if got := drainGrace(map[string]string{c.variable: c.value}, 30*time.Second); got != c.want {
+			t.Errorf("%s=%s: %v, want %v", c.variable, c.value, got, c.want)
+		}
+	}
+}
+
+// Close ends a drain that may take long.
+func TestCloseDoesNotWaitForDrains(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: time.Hour} })
+		r.deploy("f", "a", func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"exec_timeout": "1h"} })
+		r.ready("f", 1)
+		go r.invoke("f", "x")
+		time.Sleep(time.Second)
+		r.deploy("f", "b")
+		time.Sleep(10 * time.Minute)
+		if n := len(r.backend.living()); n != 2 {
+			t.Errorf("%d instances live, want the old one with its request, and the new one", n)
+		}
+	})
+}
