@@ -100,6 +100,9 @@ type Options struct {
 	Logger     zerolog.Logger
 }
 
+// flushTimeout is how long the NATS server may take to know of subscriptions.
+const flushTimeout = 5 * time.Second
+
 // Queue is the queue of asynchronous invocations. It is safe for concurrent use.
 type Queue struct {
 	options Options
@@ -124,7 +127,7 @@ type Queue struct {
 }
 
 // Open opens the queue's streams. Nothing is executed, and no gateway is
-// answered, before Run. Its errors are sentences for the user; see broker.Open.
+// answered, before Start. Its errors are sentences for the user; see broker.Open.
 func Open(ctx context.Context, o Options) (*Queue, error) {
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
@@ -158,28 +161,12 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// Run executes what is queued and answers the gateway until ctx ends or Close is
-// called. Call it once the functions are known: requests of functions that are
-// not are given up. The error says why the gateway cannot be answered.
-func (q *Queue) Run(ctx context.Context) error {
-	if err := q.start(); err != nil {
-		return err
-	}
-	select {
-	case <-ctx.Done():
-	case <-q.draining:
-	}
-	return nil
-}
-
-func (q *Queue) start() (err error) {
+// Start begins to execute what is queued and to answer the gateway. Call it once
+// the functions are known: requests of functions that are not are given up. The
+// error says why the gateway cannot be answered; Close is needed all the same.
+func (q *Queue) Start() (err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	select {
-	case <-q.draining:
-		return nil
-	default:
-	}
 	q.pool = consume.Start(consume.Options{
 		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: broker.WorkStream, Subject: broker.WorkSubjects,
 		Handle: q.handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
@@ -188,7 +175,20 @@ func (q *Queue) start() (err error) {
 	q.gateway, err = stan.Serve(q.broker.Publishing(), stan.Options{
 		Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log,
 	})
-	return err
+	if err == nil {
+		// What it has subscribed to must be known to the server first.
+		err = q.broker.Publishing().FlushTimeout(flushTimeout)
+	}
+	if err != nil && !q.broker.Embedded() && !q.broker.Publishing().IsConnected() {
+		err = nil // Subscriptions are made when the connection is.
+	}
+	if err == nil {
+		err = q.broker.Listen()
+	}
+	if err != nil {
+		return fmt.Errorf("asynchronous requests: %w", err)
+	}
+	return nil
 }
 
 // Close accepts nothing more, stops taking requests out of the queue, waits until
@@ -214,8 +214,8 @@ func (q *Queue) Close(ctx context.Context) {
 	})
 }
 
-// Address is where the embedded NATS server listens for the gateway, "" if
-// nowhere, or the external server's URL.
+// Address is the NATS server's "host:port", for the gateway; "" if the embedded
+// server listens nowhere. It is settled after Start.
 func (q *Queue) Address() string { return q.broker.Address() }
 
 // wake tells the pool of a stored message.

@@ -100,7 +100,6 @@ type rig struct {
 	*Queue
 	functions *deployed
 	registry  *prometheus.Registry
-	stopped   chan struct{}
 }
 
 // options are those of a test, edited.
@@ -120,7 +119,7 @@ func options(t testing.TB, invoke invokerFunc, edit func(o *Options)) Options {
 func start(t testing.TB, invoke invokerFunc, edit func(o *Options)) *rig {
 	t.Helper()
 	o := options(t, invoke, edit)
-	r := &rig{registry: prometheus.NewPedanticRegistry(), stopped: make(chan struct{})}
+	r := &rig{registry: prometheus.NewPedanticRegistry()}
 	if o.Registerer == nil {
 		o.Registerer = r.registry
 	}
@@ -130,13 +129,10 @@ func start(t testing.TB, invoke invokerFunc, edit func(o *Options)) *rig {
 		t.Fatal(err)
 	}
 	r.Queue = q
-	go func() {
-		defer close(r.stopped)
-		if err := q.Run(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
 	t.Cleanup(r.stop)
+	if err := q.Start(); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -144,7 +140,6 @@ func (r *rig) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	r.Close(ctx)
-	<-r.stopped
 }
 
 // until waits for a condition.
@@ -201,7 +196,7 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 // gateway is a client like the stock gateway's.
 func gateway(t testing.TB, url string) stan.Conn {
 	t.Helper()
-	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(5*time.Second),
+	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(2*time.Second),
 		stan.NatsOptions(nats.ReconnectWait(50*time.Millisecond)),
 		stan.SetConnectionLostHandler(func(_ stan.Conn, err error) { t.Errorf("the gateway has lost its connection: %v", err) }))
 	if err != nil {

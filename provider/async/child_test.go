@@ -1,9 +1,221 @@
 package async
 
-import "os"
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
 
 // childRole is what this process is to be instead of a test.
 func childRole() string { return os.Getenv("FAAS_INFER_ASYNC_CHILD") }
 
 // children are the processes that tests start and kill.
-var children = map[string]func(){}
+var children = map[string]func(){"provider": childProvider, "nats": childNATS}
+
+// childProvider is a queue whose function writes each body into a file.
+func childProvider() {
+	log, err := os.OpenFile(os.Getenv("CHILD_LOG"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	q, err := Open(context.Background(), Options{
+		Dir: os.Getenv("CHILD_DIR"), Listen: os.Getenv("CHILD_LISTEN"), AckWait: time.Second, Concurrency: 16,
+		Functions: &deployed{by: map[string]map[string]string{"echo.openfaas-fn": nil}},
+		Invoker: invokerFunc(func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
+			time.Sleep(time.Millisecond)
+			// One write, so that a kill leaves no half line.
+			_, err := fmt.Fprintln(log, string(r.Body))
+			return answer(200, ""), err
+		}),
+		Logger: zerolog.New(os.Stderr).Level(zerolog.WarnLevel),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := q.Start(); err != nil {
+		panic(err)
+	}
+	select {}
+}
+
+// childNATS is an external NATS server.
+func childNATS() {
+	host, port, _ := net.SplitHostPort(os.Getenv("CHILD_LISTEN"))
+	n := 0
+	fmt.Sscan(port, &n)
+	s, err := server.NewServer(&server.Options{Host: host, Port: n, JetStream: true, StoreDir: os.Getenv("CHILD_DIR"), NoSigs: true, MaxPayload: 8 << 20})
+	if err != nil {
+		panic(err)
+	}
+	s.Start()
+	s.WaitForShutdown()
+}
+
+// child is a process that a test may kill.
+type child struct {
+	t    testing.TB
+	env  []string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// spawn starts this test's binary in a role.
+func spawn(t testing.TB, role string, env ...string) *child {
+	t.Helper()
+	c := &child{t: t, env: append(os.Environ(), append(env, "FAAS_INFER_ASYNC_CHILD="+role)...)}
+	c.start()
+	t.Cleanup(c.kill)
+	return c
+}
+
+func (c *child) start() {
+	c.t.Helper()
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env, c.cmd.Stderr = c.env, os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		defer close(done)
+		_ = cmd.Wait() // It was killed.
+	}(c.cmd, c.done)
+}
+
+// kill is kill -9.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.done
+}
+
+// freeAddress is a loopback address that nobody listens at.
+func freeAddress(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// publisher publishes bodies 0, 1, 2, … by several goroutines and remembers
+// which were accepted.
+type publisher struct {
+	mu       sync.Mutex
+	accepted []string
+	refused  int
+	next     int
+	stop     chan struct{}
+	done     sync.WaitGroup
+}
+
+func publish(by int, send func(body string) error) *publisher {
+	p := &publisher{stop: make(chan struct{})}
+	for range by {
+		p.done.Go(func() {
+			for {
+				select {
+				case <-p.stop:
+					return
+				default:
+				}
+				p.mu.Lock()
+				body := fmt.Sprint(p.next)
+				p.next++
+				p.mu.Unlock()
+				err := send(body)
+				p.mu.Lock()
+				if err == nil {
+					p.accepted = append(p.accepted, body)
+				} else {
+					p.refused++
+				}
+				p.mu.Unlock()
+				if err != nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+	return p
+}
+
+func (p *publisher) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.accepted)
+}
+
+func (p *publisher) finish() []string {
+	close(p.stop)
+	p.done.Wait()
+	return p.accepted
+}
+
+// lines counts how often each line stands in a file.
+func lines(t testing.TB, file string) map[string]int {
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		out[strings.TrimSpace(line)]++
+	}
+	return out
+}
+
+// The provider is killed again and again while a gateway publishes: what it was
+// told is accepted is executed, and the gateway goes on by itself.
+func TestProviderKilledUnderLoad(t *testing.T) {
+	dir, address := t.TempDir(), freeAddress(t)
+	log := filepath.Join(dir, "executed")
+	c := spawn(t, "provider", "CHILD_DIR="+filepath.Join(dir, "nats"), "CHILD_LISTEN="+address, "CHILD_LOG="+log)
+	until(t, "the provider listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	g := gateway(t, "nats://"+address)
+	p := publish(16, func(body string) error { return g.Publish("faas-request", request("echo", body)) })
+	for range 5 {
+		before := p.count()
+		until(t, "the gateway publishes", func() bool { return p.count() > before+200 })
+		c.kill()
+		c.start()
+	}
+	before := p.count()
+	until(t, "the gateway publishes to the last provider", func() bool { return p.count() > before+200 })
+	accepted := p.finish()
+	until(t, "all that was accepted has been executed", func() bool {
+		done := lines(t, log)
+		for _, body := range accepted {
+			if done[body] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	again := 0
+	for _, n := range lines(t, log) {
+		again += n - 1
+	}
+	t.Logf("%d accepted, %d refused, %d executed more than once", len(accepted), p.refused, again)
+}

@@ -146,7 +146,7 @@ func (q *Queue) Status(ctx context.Context) (Status, error) {
 
 func (q *Queue) server() string {
 	if !q.broker.Embedded() {
-		return q.broker.Address()
+		return q.broker.URL()
 	}
 	if at := q.broker.Address(); at != "" {
 		return "embedded at " + at

@@ -151,14 +151,27 @@ func (b *Broker) MaxPayload() int64 {
 	return MaxPayload
 }
 
-// Address is where the embedded server listens, "" if nowhere, or the external
-// server's URL without its password.
+// Listen lets clients connect to the embedded server over the network. Before
+// it, one that publishes would wait in vain for an answer, where one that is
+// refused tries again. For an external server it does nothing.
+func (b *Broker) Listen() error {
+	if b.embedded == nil {
+		return nil
+	}
+	return b.embedded.listen()
+}
+
+// Address is the server's "host:port", the first one's of several; "" if the
+// embedded server listens nowhere (yet).
 func (b *Broker) Address() string {
 	if b.embedded == nil {
-		return redact(b.options.URL)
+		return hostPort(b.options.URL)
 	}
 	return b.embedded.address()
 }
+
+// URL is the external server's, without its password.
+func (b *Broker) URL() string { return redact(b.options.URL) }
 
 // Embedded reports whether the server runs in this process.
 func (b *Broker) Embedded() bool { return b.embedded != nil }

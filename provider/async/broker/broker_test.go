@@ -89,6 +89,9 @@ func TestKeepsOverARestart(t *testing.T) {
 // Over the network nobody gets at the queue.
 func TestGuestsPublishOnly(t *testing.T) {
 	b := open(t, func(o *Options) { o.Listen = "127.0.0.1:0" })
+	if err := b.Listen(); err != nil {
+		t.Fatal(err)
+	}
 	c, err := nats.Connect("nats://"+b.Address(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,4 +110,18 @@ func redact(servers string) string {
 		out = append(out, one)
 	}
 	return strings.Join(out, ",")
+}
+
+// hostPort is the address of the first of several servers.
+func hostPort(servers string) string {
+	first, _, _ := strings.Cut(servers, ",")
+	u, err := url.Parse(strings.TrimSpace(first))
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = strconv.Itoa(nats.DefaultPort)
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }

@@ -30,6 +30,8 @@ type embedded struct {
 	options  *server.Options
 	password string
 	log      *serverLog
+	// listens tells whether it is to listen on the network at all.
+	listens bool
 	// checked is when the disk was looked at last, in ns; full is what was
 	// found.
 	checked atomic.Int64
@@ -87,10 +89,12 @@ func (e *embedded) settings(o Options) (*server.Options, error) {
 			}},
 		},
 	}
+	// It listens later, when there is somebody to answer: see listen.
+	s.DontListen = true
 	if o.Listen == "" || o.Listen == Off {
-		s.DontListen = true
 		return s, nil
 	}
+	e.listens = true
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("--nats-listen %q must be HOST:PORT, as in 127.0.0.1:4222, or %s: %w", o.Listen, Off, err)
@@ -150,11 +154,25 @@ func (e *embedded) sound() error {
 	return nil
 }
 
+// listen lets clients connect over the network.
+func (e *embedded) listen() error {
+	if !e.listens {
+		return nil
+	}
+	if err := checkPort(net.JoinHostPort(e.options.Host, strconv.Itoa(max(e.options.Port, 0)))); err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	e.server.AcceptLoop(ready)
+	<-ready
+	if err := e.log.fatal(); err != nil {
+		return fmt.Errorf("NATS server: %w", err)
+	}
+	return nil
+}
+
 // address is where the server listens, "" if nowhere.
 func (e *embedded) address() string {
-	if e.options.DontListen {
-		return ""
-	}
 	if a := e.server.Addr(); a != nil {
 		return a.String()
 	}

@@ -60,7 +60,7 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 		switch {
 		case err == nil:
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", b.Address(), err)
+			return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", b.URL(), err)
 		case errors.Is(err, nats.ErrNoResponders):
 			return fmt.Errorf("the NATS server does not answer for JetStream; is it on (nats-server -js)? %w", err)
 		default:
