@@ -40,6 +40,10 @@ type Options struct {
 	Models Models
 	// Log is where progress is told to people.
 	Log io.Writer
+	// Gateway starts the stock OpenFaaS gateway before a provider and the NATS
+	// server at these addresses, with what it writes in dir. Its url is where it
+	// serves.
+	Gateway func(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error)
 }
 
 // subject is a model of the zoo, made ready in a directory of its own.

@@ -28,8 +28,15 @@ func (o Options) provider(ctx context.Context, dir string, arguments ...string) 
 	if err != nil {
 		return nil, err
 	}
+	return o.providerAt(ctx, address, dir, append([]string{"--nats-listen", "off"}, arguments...)...)
+}
+
+// providerAt starts a provider at an address, with the functions of the one that
+// was in the directory before.
+func (o Options) providerAt(ctx context.Context, address, dir string, arguments ...string) (*deployed, error) {
 	d := &deployed{url: "http://" + address, state: filepath.Join(dir, "state")}
-	arguments = append([]string{"provider", "--listen", address, "--state", d.state, "--nats-listen", "off", "--log-level", "warn", "--cold-wait", "5m"}, arguments...)
+	arguments = append([]string{"provider", "--listen", address, "--state", d.state, "--log-level", "warn", "--cold-wait", "5m"}, arguments...)
+	var err error
 	if d.child, err = o.start(arguments...); err != nil {
 		return nil, err
 	}

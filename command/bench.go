@@ -25,7 +25,7 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer bench coldstart --model resnet50`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newFrontCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newFrontCommand())
 	return c
 }
 
@@ -44,7 +44,7 @@ func benchCommand(c *cobra.Command, run func(ctx context.Context, o bench.Option
 		if prepared, err = preparedDir(prepared); err != nil {
 			return err
 		}
-		r, err := run(cmd.Context(), bench.Options{Self: self, Models: &childModels{prepared: prepared}, Log: os.Stderr})
+		r, err := run(cmd.Context(), bench.Options{Self: self, Models: &childModels{prepared: prepared}, Log: os.Stderr, Gateway: benchGateway})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,248 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// Async says what Asynchronous measures.
+type Async struct {
+	// Model is the batchable function's, SLO its objective.
+	Model string
+	SLO   time.Duration
+	// Queued is how many requests wait when executing them is timed.
+	Queued int
+	// Messages are queued while the provider is killed Kills times.
+	Messages, Kills int
+}
+
+// Asynchronous measures the queue of asynchronous requests behind the stock
+// gateway: how many it accepts per second, how much faster requests are executed
+// many at a time than one at a time, and whether any is lost when the provider is
+// killed.
+func Asynchronous(ctx context.Context, o Options, a Async) (*report.Report, error) {
+	r := report.New("bench async --model "+a.Model, time.Now())
+	if err := o.acceptAndExecute(ctx, r, a); err != nil {
+		return nil, err
+	}
+	return r, o.survive(ctx, r, a)
+}
+
+// queued is a provider with a gateway before it.
+type queued struct {
+	*deployed
+	options       Options
+	dir           string
+	address, nats string
+	gateway       string
+	closeGateway  func()
+}
+
+// queue starts a provider that executes so many asynchronous requests at a time
+// (0: as many as it does by default), with the gateway before it and a function.
+func (o Options) queue(ctx context.Context, s *subject, slo time.Duration, concurrency int) (_ *queued, err error) {
+	q := &queued{options: o, dir: s.dir, closeGateway: func() {}}
+	if q.address, err = freePort(); err != nil {
+		return nil, err
+	}
+	if q.nats, err = freePort(); err != nil {
+		return nil, err
+	}
+	if err := q.start(ctx, concurrency); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			q.close()
+		}
+	}()
+	if q.gateway, q.closeGateway, err = o.Gateway(ctx, q.address, q.nats, s.dir); err != nil {
+		q.closeGateway = func() {}
+		return nil, err
+	}
+	if err := q.bundle(s, "subject:latest"); err != nil {
+		return nil, err
+	}
+	if err := q.deploy(ctx, functionName, "subject:latest", slo); err != nil {
+		return nil, err
+	}
+	target, err := s.target(q.url + "/function/" + functionName)
+	if err != nil {
+		return nil, err
+	}
+	// The first answer comes once the model has been measured.
+	_, err = one(ctx, target)
+	return q, err
+}
+
+func (q *queued) start(ctx context.Context, concurrency int) (err error) {
+	arguments := []string{"--nats-listen", q.nats}
+	if concurrency > 0 {
+		arguments = append(arguments, "--async-concurrency", fmt.Sprint(concurrency))
+	}
+	q.deployed, err = q.options.providerAt(ctx, q.address, q.dir, arguments...)
+	return err
+}
+
+func (q *queued) close() {
+	q.closeGateway()
+	q.stop()
+}
+
+// acceptAndExecute fills the queue through the gateway while requests are executed
+// one at a time, times that, and then times the same with as many at a time as by
+// default.
+func (o Options) acceptAndExecute(ctx context.Context, r *report.Report, a Async) error {
+	s, err := newSubject(a.Model)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	fmt.Fprintf(o.Log, "queueing requests of %s through the gateway\n", a.Model)
+	q, err := o.queue(ctx, s, a.SLO, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { q.close() }()
+	if err := q.fill(ctx, r, s, a.Queued); err != nil {
+		return err
+	}
+	serial, err := q.executed(ctx, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	q.stop()
+	if err := q.start(ctx, 0); err != nil {
+		return err
+	}
+	batched, err := q.executedBatched(ctx, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	r.Add("async.serial_rps", serial, "requests/s", "executed one at a time")
+	r.Add("async.batched_rps", batched, "requests/s", "executed many at a time")
+	r.Add("async.ratio_over_serial", batched/serial, "×", "")
+	return nil
+}
+
+// senders is how many clients the gateway has.
+const senders = 64
+
+// fill queues requests until at least so many have been accepted, and times it.
+func (q *queued) fill(ctx context.Context, r *report.Report, s *subject, count int) error {
+	target, err := s.target(q.gateway + "/async-function/" + functionName)
+	if err != nil {
+		return err
+	}
+	var accepted int
+	var rates []float64
+	for accepted < count {
+		ran, err := load.RunClosed(ctx, target, senders, time.Second)
+		if err != nil {
+			return err
+		}
+		if err := allGood(ran); err != nil {
+			return err
+		}
+		accepted += ran.Good
+		rates = append(rates, ran.Achieved)
+	}
+	r.Add("async.accept_rps", median(rates), "requests/s", fmt.Sprintf("accepted through the gateway from %d clients, the median second of %d", senders, len(rates)))
+	return nil
+}
+
+// executed is how many requests/s are answered during d.
+func (q *queued) executed(ctx context.Context, d time.Duration) (float64, error) {
+	before, err := q.answered(ctx)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := pause(ctx, d); err != nil {
+		return 0, err
+	}
+	after, err := q.answered(ctx)
+	return (after - before) / time.Since(began).Seconds(), err
+}
+
+// executedBatched is the same once instances have started and taken up what is
+// queued.
+func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64, error) {
+	const warmUp, patience = 3 * time.Second, 60 * time.Second
+	for began := time.Now(); ; {
+		n, err := q.answered(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if n > 0 {
+			break
+		}
+		if time.Since(began) > patience {
+			return 0, errors.New("nothing that was queued is executed")
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	if err := pause(ctx, warmUp); err != nil {
+		return 0, err
+	}
+	rate, err := q.executed(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	if left, err := q.waiting(ctx); err != nil || left == 0 {
+		return 0, errors.Join(errors.New("the queue ran empty while executing was timed; give --queued more"), err)
+	}
+	return rate, nil
+}
+
+// waiting is how many requests are in the queue.
+func (q *queued) waiting(ctx context.Context) (int, error) {
+	_, text, err := get(ctx, http.DefaultClient, q.url+"/system/async")
+	if err != nil {
+		return 0, err
+	}
+	var status struct {
+		Queued int `json:"queued"`
+	}
+	err = json.Unmarshal(text, &status)
+	return status.Queued, err
+}
+
+// answered is how many requests of the function were answered well.
+func (q *queued) answered(ctx context.Context) (float64, error) {
+	return q.metric(ctx, `faas_infer_requests_total{code="200",function="`+functionName+`.openfaas-fn"}`)
+}
+
+// metric reads one series of the provider's; one that is not there is 0.
+func (d *deployed) metric(ctx context.Context, series string) (value float64, err error) {
+	_, text, err := get(ctx, http.DefaultClient, d.url+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			_, err := fmt.Sscan(rest, &value)
+			return value, err
+		}
+	}
+	return 0, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
