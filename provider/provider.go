@@ -26,6 +26,13 @@
 // back to POST. A function that is absent is 404 everywhere. Function names
 // may carry their namespace after a dot; the query and the body may give it
 // too, and where two do, they must agree (400). Without any it is openfaas-fn.
+//
+// A deployment or a secret in a namespace that does not exist is 400, which says
+// how to make it; a list of such a one is empty, as whoever goes through all
+// namespaces may come to one that has just been deleted. With a namespace go its
+// functions and secrets. Instances have the secrets' values that they were
+// started with. Logs of a function that was deleted can be read for as long as
+// they are kept; they are not followed.
 package provider
 
 import (
