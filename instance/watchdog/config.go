@@ -12,6 +12,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -29,6 +30,9 @@ const (
 	Classic   Mode = "classic"
 	Streaming Mode = "streaming"
 )
+
+// anyContent is the of-watchdog's content type of answers where none is given.
+const anyContent = "application/octet-stream"
 
 // Config is what the environment tells.
 type Config struct {
@@ -86,10 +90,12 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 	switch mode {
 	case "http":
 		c.Mode = HTTP
-	case "classic", "serializing", "serialising":
+	case "classic":
 		c.Mode = Classic
+	case "serializing", "serialising":
+		c.Mode, c.ContentType = Classic, cmp.Or(c.ContentType, anyContent)
 	case "streaming", "":
-		c.Mode = Streaming
+		c.Mode, c.ContentType = Streaming, cmp.Or(c.ContentType, anyContent)
 	default:
 		r.fail(fmt.Errorf("mode=%q: it is http, streaming, classic or serializing", mode))
 	}

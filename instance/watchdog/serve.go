@@ -24,10 +24,11 @@ const (
 // [upstream.ExitError] if the program of mode HTTP ends by itself. It closes the
 // listeners. ready is called once requests are answered.
 func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func() error) error {
+	fresh := &fresh{conns: map[net.Conn]bool{}}
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime,
 		ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout,
-		ErrorLog: s.log.Logger(),
+		ErrorLog: s.log.Logger(), ConnState: fresh.note,
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -45,6 +46,8 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func
 		}
 	}
 	s.stopping.Store(true)
+	closing := time.AfterFunc(freshTime, fresh.close)
+	defer closing.Stop()
 	err = errors.Join(err, s.drain(server, err == nil))
 	for range running {
 		<-failed

@@ -1,0 +1,270 @@
+package watchdog
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestClassicAnswers(t *testing.T) {
+	i := begin(t, map[string]string{"mode": "classic", "fprocess": `sh -c 'cat; echo " $OWN $Http_Method $Http_Query $Http_Path $Http_X_Call_Id $Http_Content_Length"; echo warning >&2'`, "OWN": "value"})
+	response, body := i.do("PUT", "/some/path?a=b&c", strings.NewReader("input"), header("X-Call-Id", "17"), header("Content-Type", "application/json"))
+	if want := "input value PUT a=b&c /some/path 17 5\nwarning\n"; body != want {
+		t.Errorf("answer %q, want %q", body, want)
+	}
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" || response.Header.Get("X-Duration-Seconds") == "" {
+		t.Errorf("%s %v", response.Status, response.Header)
+	}
+	i.log.waitFor(t, "Wrote ")
+	got := i.log.lines(t)
+	if got[0] != "Forking fprocess." || !strings.HasPrefix(got[1], fmt.Sprintf("Wrote %d Bytes - Duration: 0.", len(body))) {
+		t.Errorf("log %q", got)
+	}
+}
+
+func TestAnswersOfProcessesThatFail(t *testing.T) {
+	for process, want := range map[string]struct {
+		code int
+		body string
+	}{
+		"sh -c 'echo partly; exit 3'": {500, "partly\n"},
+		"sh -c 'exit 3'":              {500, "exit status 3\n"},
+		"sh -c 'kill -TERM $$'":       {500, "signal: terminated\n"},
+		"sh -c 'sleep 60 & exit 0'":   {200, ""},
+	} {
+		for _, mode := range []string{"classic", "streaming"} {
+			i := begin(t, map[string]string{"mode": mode, "fprocess": process})
+			response, body := i.do("GET", "/", nil)
+			if mode == "streaming" && want.body == "partly\n" {
+				if response.StatusCode != 200 || !strings.Contains(body, "partly\n ... ") {
+					t.Errorf("streaming %s: %s %q; it should break off", process, response.Status, body)
+				}
+			} else if response.StatusCode != want.code || body != want.body {
+				t.Errorf("%s %s: %s %q, want %+v", mode, process, response.Status, body, want)
+			}
+			i.stop()
+			<-i.stopped
+			i.server.Close()
+		}
+	}
+}
+
+func TestProgramThatCannotBeStarted(t *testing.T) {
+	i := prepare(t, map[string]string{"mode": "classic", "fprocess": "true"})
+	for name, text := range map[string]string{"no-such-program": "not found", "./missing": "no such file", "./file": "chmod +x", ".//": "not executable"} {
+		if err := os.WriteFile("file", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lookUp(name); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	i.server.Close()
+}
+
+func TestContentTypes(t *testing.T) {
+	for _, c := range []struct{ mode, given, requested, want string }{
+		{"classic", "", "", "text/plain; charset=utf-8"},
+		{"classic", "", "image/png", "image/png"},
+		{"classic", "text/css", "image/png", "text/css"},
+		{"serializing", "", "image/png", "application/octet-stream"},
+		{"streaming", "", "", "application/octet-stream"},
+		{"streaming", "text/css", "", "text/css"},
+	} {
+		i := begin(t, map[string]string{"mode": c.mode, "fprocess": "echo hello", "content_type": c.given})
+		response, _ := i.do("POST", "/", nil, header("Content-Type", c.requested))
+		if got := response.Header.Get("Content-Type"); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+		i.stop()
+		<-i.stopped
+		i.server.Close()
+	}
+}
+
+func TestStandardErrorGoesToTheLog(t *testing.T) {
+	i := begin(t, map[string]string{"mode": "classic", "combine_output": "false", "fprocess": "sh -c 'echo oops >&2; printf unended >&2; echo out'"})
+	if _, body := i.do("GET", "/", nil); body != "out\n" {
+		t.Errorf("answer %q", body)
+	}
+	i.log.waitFor(t, "Wrote ")
+	if got := i.log.lines(t); !slices.Contains(got, "stderr: oops") || !slices.Contains(got, "stderr: unended") {
+		t.Errorf("log %q", got)
+	}
+}
+
+func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
+	for _, mode := range []string{"classic", "streaming"} {
+		mark := "WATCHDOG_TEST_MARK=" + fmt.Sprint(rand.Uint64())
+		i := begin(t, map[string]string{
+			"mode": mode, "exec_timeout": "1m", "WATCHDOG_TEST_MARK": mark[len("WATCHDOG_TEST_MARK="):],
+			"fprocess": "sh -c 'for i in 1 2 3; do (sh -c \"sleep 60; true\"; true) & done; wait'",
+		})
+		began := time.Now()
+		response, body := i.do("GET", "/", nil, header("X-Timeout", "100ms"))
+		if response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "exec_timeout") || time.Since(began) > 10*time.Second {
+			t.Errorf("%s: %s %q after %v", mode, response.Status, body, time.Since(began))
+		}
+		gone(t, mark)
+		i.stop()
+		<-i.stopped
+		i.server.Close()
+	}
+}
+
+// gone waits until no process carries the mark.
+func gone(t *testing.T, mark string) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); processes(t, mark) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d processes are left", processes(t, mark))
+		}
+	}
+}
+
+func TestClientThatHangsUpEndsAStreamingProcess(t *testing.T) {
+	mark := "WATCHDOG_TEST_MARK=" + fmt.Sprint(rand.Uint64())
+	i := begin(t, map[string]string{"mode": "streaming", "fprocess": "sh -c 'echo begun; sleep 60; true'", "WATCHDOG_TEST_MARK": mark[len("WATCHDOG_TEST_MARK="):]})
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, "GET", i.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := i.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 6)
+	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "begun\n" {
+		t.Errorf("%q, %v", first, err)
+	}
+	cancel()
+	_ = response.Body.Close()
+	gone(t, mark)
+}
+
+// A classic function finishes its work, whoever waits.
+func TestClientThatHangsUpLeavesAClassicProcess(t *testing.T) {
+	i := begin(t, map[string]string{"mode": "classic", "fprocess": "sh -c 'sleep 0.3; echo done > file'"})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	request, _ := http.NewRequestWithContext(ctx, "GET", i.url, nil)
+	if response, err := i.client.Do(request); err == nil {
+		_ = response.Body.Close()
+		t.Error("it has answered already")
+	}
+	i.log.waitFor(t, "Wrote 0 Bytes")
+	if text, err := os.ReadFile("file"); err != nil || string(text) != "done\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestBrokenBodyIsNotTakenForAWholeOne(t *testing.T) {
+	for _, mode := range []string{"classic", "streaming"} {
+		i := begin(t, map[string]string{"mode": mode, "fprocess": "sh -c 'cat > /dev/null; echo took all > all'"})
+		read, write := io.Pipe()
+		go func() {
+			_, _ = write.Write([]byte("half"))
+			_ = write.CloseWithError(io.ErrUnexpectedEOF)
+		}()
+		if response, body := i.do("POST", "/", read); response != nil && response.StatusCode < 400 {
+			t.Errorf("%s: %s %q", mode, response.Status, body)
+		}
+		i.log.waitFor(t, "fprocess failed: the request's body broke off")
+		if _, err := os.Stat("all"); err == nil {
+			t.Error(mode, "it took half a body for all of it")
+		}
+		i.stop()
+		<-i.stopped
+		i.server.Close()
+	}
+}
+
+// A process that does not want its input, or closes it early, answers all the
+// same, and the connection is not confused by the rest of the body.
+func TestProcessesThatDoNotReadTheirInput(t *testing.T) {
+	for _, mode := range []string{"classic", "streaming"} {
+		i := begin(t, map[string]string{"mode": mode, "fprocess": "sh -c 'head -c 3; exec <&-; echo fine'"})
+		for _, size := range []int{0, 10, 64 << 10, 1 << 20, 8 << 20} {
+			response, body := i.do("POST", "/", strings.NewReader(strings.Repeat("GET / HTTP/1.1\r\n\r\n", size/18+1)[:size]))
+			want := "GET"[:min(3, size)] + "fine\n"
+			if response == nil || response.StatusCode != 200 || body != want {
+				t.Errorf("%s, %d bytes: %v %q", mode, size, response, body)
+			}
+		}
+		// One whose sender has stopped in the middle.
+		read, write := io.Pipe()
+		go func() { _, _ = write.Write([]byte("GET ")) }()
+		if response, body := i.do("POST", "/", read); response == nil || response.StatusCode != 200 || body != "GETfine\n" {
+			t.Errorf("%s: %v %q", mode, response, body)
+		}
+		_ = write.Close()
+		i.stop()
+		<-i.stopped
+		i.server.Close()
+	}
+}
+
+func TestLargeClassicAnswerBreaksOffIfItsProcessFails(t *testing.T) {
+	i := begin(t, map[string]string{"mode": "classic", "fprocess": "sh -c 'head -c 6000000 /dev/zero; exit $Http_Query'"})
+	if response, body := i.do("GET", "/?0", nil); response.StatusCode != 200 || len(body) != 6000000 {
+		t.Errorf("%s, %d bytes", response.Status, len(body))
+	}
+	if _, body := i.do("GET", "/?1", nil); !strings.Contains(body, " ... ") {
+		t.Errorf("%d bytes that did not break off", len(body))
+	}
+}
+
+// Every request is answered once, with its own answer, whatever others do.
+func TestEachRequestIsAnsweredOnce(t *testing.T) {
+	for _, mode := range []string{"classic", "streaming"} {
+		i := begin(t, map[string]string{"mode": mode, "fprocess": "cat", "exec_timeout": "30s"})
+		var work sync.WaitGroup
+		for n := range 8 {
+			work.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(n)))
+				for k := range 12 {
+					input := strings.Repeat(fmt.Sprintf("%d/%d ", n, k), 1+random.IntN(30000))
+					ctx, cancel := context.WithCancel(t.Context())
+					if random.IntN(4) == 0 {
+						time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, cancel)
+					}
+					body, err := post(ctx, i, input)
+					if ctx.Err() == nil && (err != nil || body != input) {
+						t.Errorf("%s %d/%d: %d bytes instead of %d, %v", mode, n, k, len(body), len(input), err)
+					}
+					cancel()
+				}
+			})
+		}
+		work.Wait()
+		i.stop()
+		<-i.stopped
+		if i.err != nil {
+			t.Error(i.err)
+		}
+		i.server.Close()
+	}
+}
+
+func post(ctx context.Context, i *instance, input string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, "POST", i.url, strings.NewReader(input))
+	if err != nil {
+		return "", err
+	}
+	response, err := i.client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}

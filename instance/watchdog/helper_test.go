@@ -1,0 +1,243 @@
+package watchdog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
+)
+
+// TestMain lets the test binary be the program of a function.
+func TestMain(m *testing.M) {
+	if os.Getenv("WATCHDOG_TEST_PROGRAM") == "" {
+		goleak.VerifyTestMain(m)
+	}
+	if err := playProgram(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// playProgram serves HTTP as a function's program does.
+func playProgram() error {
+	fmt.Println("on standard output")
+	fmt.Fprintln(os.Stderr, "on standard error")
+	time.Sleep(20 * time.Millisecond) // It takes a moment to serve.
+	began := time.Now()
+	http.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Got-Length", fmt.Sprint(r.ContentLength))
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		_, _ = io.Copy(w, r.Body)
+	})
+	http.HandleFunc("/about", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Method, " ", r.Host, " ", r.RequestURI, " ", r.Header.Get("X-Forwarded-For"), " ", r.Header.Get("X-Call-Id"))
+	})
+	http.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	http.HandleFunc("/break", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	http.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(time.Minute):
+		}
+	})
+	http.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: first\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	http.HandleFunc("/upgrade", func(w http.ResponseWriter, _ *http.Request) {
+		conn, both, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		line, _ := both.ReadString('\n')
+		fmt.Fprint(conn, "you said ", line)
+	})
+	http.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if time.Since(began) < 100*time.Millisecond {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
+	return http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil)
+}
+
+// instance is a watchdog that serves in this process, with real processes of
+// the function.
+type instance struct {
+	t      *testing.T
+	server *Server
+	url    string
+	client *http.Client
+	// stop ends it as SIGTERM does, stopped is closed then and err what Serve
+	// returned.
+	stop    context.CancelFunc
+	stopped chan struct{}
+	err     error
+	log     *buffer
+}
+
+// buffer is a bytes.Buffer for many.
+type buffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+// Write is an io.Writer's.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// lines returns the lines without their times, which it checks.
+func (b *buffer) lines(t *testing.T) []string {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var texts []string
+	for line := range strings.Lines(b.String()) {
+		stamp, text, _ := strings.Cut(line, " ")
+		if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil {
+			t.Errorf("log line %q: %v", line, err)
+		}
+		texts = append(texts, strings.TrimSuffix(text, "\n"))
+	}
+	return texts
+}
+
+// waitFor waits until a line with this text is in the log.
+func (b *buffer) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(strings.Join(b.lines(t), "\n"), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q is not in the log: %q", text, b.lines(t))
+		}
+	}
+}
+
+// prepare makes a watchdog that does not serve yet.
+func prepare(t *testing.T, env map[string]string) *instance {
+	t.Helper()
+	config, err := read(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell, err := sandbox.EnterFunction(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{t: t, log: &buffer{}, stopped: make(chan struct{})}
+	environment := append(os.Environ(), cell.Environment()...)
+	for name, value := range env {
+		environment = append(environment, name+"="+value)
+	}
+	i.server, err = New(Options{Config: config, Launcher: cell, Log: lines.New(i.log), Environment: environment})
+	if err != nil {
+		cell.Close()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		i.server.Close()
+		cell.Close()
+	})
+	return i
+}
+
+// begin makes one that serves until the test ends.
+func begin(t *testing.T, env map[string]string) *instance {
+	t.Helper()
+	i := prepare(t, env)
+	if err := i.server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.url = "http://" + listener.Addr().String()
+	i.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	ctx, cancel := context.WithCancel(context.Background())
+	i.stop = cancel
+	go func() {
+		defer close(i.stopped)
+		i.err = i.server.Serve(ctx, []net.Listener{listener}, func() error { return nil })
+	}()
+	t.Cleanup(func() {
+		i.client.CloseIdleConnections()
+		i.stop()
+		<-i.stopped
+	})
+	return i
+}
+
+// program is the environment of a function whose program is this test binary.
+func program(t *testing.T) map[string]string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"mode": "http", "fprocess": self, "WATCHDOG_TEST_PROGRAM": "1", "GORACE": "atexit_sleep_ms=0"}
+}
+
+// do sends a request and returns the answer and its body.
+func (i *instance) do(method, path string, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
+	i.t.Helper()
+	request, err := http.NewRequest(method, i.url+path, body)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	for _, f := range change {
+		f(request)
+	}
+	response, err := i.client.Do(request)
+	if err != nil {
+		return nil, err.Error()
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return response, string(answer) + " ... " + err.Error()
+	}
+	return response, string(answer)
+}
+
+// header returns a change of a request.
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+// processes counts the processes whose environment holds the mark.
+func processes(t *testing.T, mark string) (count int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		environ, err := os.ReadFile("/proc/" + entry.Name() + "/environ")
+		if err == nil && strings.Contains(string(environ), mark) {
+			count++
+		}
+	}
+	return count
+}
+
+func touch(name string) error { return os.WriteFile(name, nil, 0o644) }

@@ -1,0 +1,213 @@
+package watchdog
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
+)
+
+func TestHTTPForwards(t *testing.T) {
+	i := begin(t, program(t))
+	response, body := i.do("POST", "/echo", strings.NewReader("hello"))
+	if response.StatusCode != 200 || body != "hello" || response.Header.Get("Got-Length") != "5" || response.Header.Get("X-Duration-Seconds") == "" {
+		t.Errorf("%s %v %q", response.Status, response.Header, body)
+	}
+	_, body = i.do("DELETE", "/about?a=%20b", nil, header("X-Forwarded-For", "10.0.0.1"), header("X-Call-Id", "17"),
+		func(r *http.Request) { r.Host = "function.example" })
+	if want := "DELETE function.example /about?a=%20b 10.0.0.1 17"; body != want {
+		t.Errorf("it got %q, want %q", body, want)
+	}
+	if response, _ := i.do("GET", "/teapot", nil); response.StatusCode != http.StatusTeapot {
+		t.Error(response.Status)
+	}
+	if response, body := i.do("GET", "/break", nil); response.StatusCode != http.StatusBadGateway || !strings.Contains(body, "did not answer") {
+		t.Error(response.Status, body)
+	}
+	got := i.log.lines(t)
+	if !slices.Contains(got, "stdout: on standard output") || !slices.Contains(got, "stderr: on standard error") {
+		t.Errorf("log %q", got)
+	}
+}
+
+func TestHTTPTimeLimit(t *testing.T) {
+	env := program(t)
+	env["exec_timeout"] = "100ms"
+	i := begin(t, env)
+	if response, body := i.do("GET", "/slow", nil); response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "exec_timeout") {
+		t.Error(response.Status, body)
+	}
+}
+
+func TestHTTPBuffersBodies(t *testing.T) {
+	env := program(t)
+	env["http_buffer_req_body"] = "true"
+	i := begin(t, env)
+	unknown := io.MultiReader(strings.NewReader("some"), strings.NewReader("thing"))
+	if response, body := i.do("POST", "/echo", unknown); body != "something" || response.Header.Get("Got-Length") != "9" {
+		t.Errorf("%v %q", response.Header, body)
+	}
+}
+
+func TestServerSentEventsComeAtOnce(t *testing.T) {
+	i := begin(t, program(t))
+	response, err := i.client.Get(i.url + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(response.Body).ReadString('\n')
+	if err != nil || line != "data: first\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	_ = response.Body.Close()
+}
+
+func TestConnectionsAreUpgraded(t *testing.T) {
+	env := program(t)
+	env["exec_timeout"] = "10s"
+	i := begin(t, env)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(i.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", response, err)
+	}
+	fmt.Fprintln(conn, "hello")
+	if line, err := reader.ReadString('\n'); line != "you said hello\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
+func TestProgramThatEndsEndsTheWatchdog(t *testing.T) {
+	i := begin(t, program(t))
+	i.do("GET", "/exit", nil)
+	<-i.stopped
+	exit := new(upstream.ExitError)
+	if !errors.As(i.err, &exit) || exit.Code != 3 || !strings.Contains(exit.Error(), "exit status 3") {
+		t.Errorf("it said %v", i.err)
+	}
+}
+
+func TestProgramThatNeverServes(t *testing.T) {
+	env := map[string]string{"mode": "http", "fprocess": "sh -c 'echo broken >&2; kill -9 $$'"}
+	i := prepare(t, env)
+	exit := new(upstream.ExitError)
+	if err := i.server.Start(t.Context()); !errors.As(err, &exit) || exit.Code != 137 {
+		t.Errorf("it said %v", err)
+	}
+	if got := i.log.lines(t); !slices.Contains(got, "stderr: broken") {
+		t.Errorf("log %q", got)
+	}
+	i.server.Close()
+	slow := prepare(t, map[string]string{"mode": "http", "fprocess": "sleep 60"})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := slow.server.Start(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it said %v", err)
+	}
+}
+
+func TestReadyPath(t *testing.T) {
+	env := program(t)
+	env["ready_path"] = "/ready"
+	began := time.Now()
+	i := begin(t, env)
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("ready after %v", took)
+	}
+	for _, path := range []string{"/_/ready", "/_/health"} {
+		if response, _ := i.do("GET", path, nil); response.StatusCode != 200 {
+			t.Error(path, response.Status)
+		}
+	}
+}
+
+func TestRequestsInFlight(t *testing.T) {
+	i := begin(t, map[string]string{"mode": "classic", "fprocess": "sh -c 'while [ ! -e go ]; do sleep 0.01; done; echo fine'", "max_inflight": "1"})
+	answered := make(chan string)
+	go func() {
+		_, body := i.do("GET", "/", nil)
+		answered <- body
+	}()
+	i.log.waitFor(t, "Forking")
+	for _, path := range []string{"/", "/_/ready"} {
+		if response, _ := i.do("GET", path, nil); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %s %v", path, response.Status, response.Header)
+		}
+	}
+	if _, body := i.do("GET", "/_/metrics", nil); !strings.Contains(body, "http_requests_in_flight 1\n") {
+		t.Error(body)
+	}
+	// What runs is finished at the end, and nothing else taken.
+	i.stop()
+	for deadline := time.Now().Add(5 * time.Second); !i.server.stopping.Load() && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	}
+	if err := touch("go"); err != nil {
+		t.Fatal(err)
+	}
+	if body := <-answered; body != "fine\n" {
+		t.Errorf("answer %q", body)
+	}
+	<-i.stopped
+	if i.err != nil {
+		t.Error(i.err)
+	}
+	if response, _ := i.do("GET", "/", nil); response != nil {
+		t.Error("it still answers:", response.Status)
+	}
+}
+
+// A body larger than memory would be passes through.
+func TestLargeBodiesStream(t *testing.T) {
+	const size, mostMemory = 1 << 30, 64 << 20
+	stream := map[string]string{"mode": "streaming", "fprocess": "cat"}
+	for name, env := range map[string]map[string]string{"streaming": stream, "http": program(t)} {
+		i := begin(t, env)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		request, err := http.NewRequest("POST", i.url+"/echo", io.LimitReader(zeros{}, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := i.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count, err := io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		runtime.ReadMemStats(&after)
+		if err != nil || count != size || response.StatusCode != 200 {
+			t.Errorf("%s: %s, %d bytes, %v", name, response.Status, count, err)
+		}
+		if grown := int64(after.Sys) - int64(before.Sys); grown > mostMemory {
+			t.Errorf("%s: memory grew by %d MiB", name, grown>>20)
+		}
+		i.stop()
+		<-i.stopped
+		i.server.Close()
+	}
+}
+
+// zeros is an endless body.
+type zeros struct{}
+
+// Read is an io.Reader's.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
