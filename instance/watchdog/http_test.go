@@ -174,7 +174,7 @@ func TestRequestsInFlight(t *testing.T) {
 
 // A body larger than memory would be passes through.
 func TestLargeBodiesStream(t *testing.T) {
-	const size, mostMemory = 1 << 30, 64 << 20
+	const size, mostMemory = largeBody, 48 << 20
 	stream := map[string]string{"mode": "streaming", "fprocess": "cat"}
 	for name, env := range map[string]map[string]string{"streaming": stream, "http": program(t)} {
 		i := begin(t, env)

@@ -14,7 +14,7 @@ const (
 	// neither exec_timeout nor write_timeout tells.
 	defaultDrain = time.Minute
 	// stopTime is how long a program that serves may take to leave.
-	stopTime = 10 * time.Second
+	stopTime = 5 * time.Second
 	// headerTime is how long a client may take to send a request's head.
 	headerTime = 10 * time.Second
 )

@@ -90,6 +90,10 @@ func (a *answer) finish(verdict error, took time.Duration) {
 	header := a.w.Header()
 	header.Set("X-Duration-Seconds", fmt.Sprintf("%f", took.Seconds()))
 	code := statusOf(verdict)
+	if code == http.StatusGatewayTimeout {
+		// What follows would have to be written within lateTime, too.
+		header.Set("Connection", "close")
+	}
 	body := a.held
 	if verdict != nil && (len(body) == 0 || code != http.StatusInternalServerError || errors.Is(verdict, family.ErrOutOfMemory)) {
 		body = []byte(verdict.Error() + "\n")

@@ -27,6 +27,9 @@ const (
 	// leftoverTime is how long a pipe is read that a process which left its
 	// group keeps open after the program has ended.
 	leftoverTime = 100 * time.Millisecond
+	// lateTime is how long a client may take to read the answer that its request
+	// took too long.
+	lateTime = 5 * time.Second
 )
 
 // Handler answers requests. It is an http.Handler and safe for concurrent use.
@@ -215,6 +218,8 @@ func (f *run) watch(p *family.Pipes) {
 	case <-f.member.Exited():
 	case <-late:
 		f.kill(errTimeout)
+		// A client that does not read would keep collect for ever.
+		_ = http.NewResponseController(f.answer.w).SetWriteDeadline(time.Now().Add(lateTime))
 	case <-hungUp:
 		f.kill(errHungUp)
 	}

@@ -24,6 +24,10 @@ var buffers = sync.Pool{New: func() any {
 	return &buffer
 }}
 
+// lateTime is how long a client may take to read the answer that its request
+// took too long.
+const lateTime = 5 * time.Second
+
 // mostBuffered is how large a body may be where the program is to get all of
 // it at once.
 const mostBuffered = 64 << 20
@@ -79,6 +83,11 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
 		defer cancel()
+		// A client that does not read would keep the proxy for ever.
+		stop := context.AfterFunc(ctx, func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lateTime))
+		})
+		defer stop()
 	}
 	r = r.WithContext(ctx)
 	if u.BufferBody && r.ContentLength < 0 && !u.bufferBody(w, r) {
@@ -120,6 +129,7 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch cause := context.Cause(r.Context()); {
 	case errors.Is(cause, errTimeout):
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
+		w.Header().Set("Connection", "close")
 		http.Error(w, errTimeout.Error(), http.StatusGatewayTimeout)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
