@@ -3,7 +3,9 @@ package sandbox
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -113,8 +115,8 @@ func EnterFunction(bundle string) (*Cell, error) {
 			return nil, fmt.Errorf("%s: %w", EnvSandbox, err)
 		}
 	}
-	for _, fd := range p.Groups {
-		unix.CloseOnExec(fd)
+	if err := keepDescriptors(); err != nil {
+		return nil, err
 	}
 	if p.Network {
 		if err := raiseLoopback(); err != nil {
@@ -143,6 +145,26 @@ func EnterFunction(bundle string) (*Cell, error) {
 		return nil, err
 	}
 	return newCell(p, home, notes)
+}
+
+// keepDescriptors keeps what this process has open from those that it starts.
+func keepDescriptors() error {
+	const firstAfterStreams = 3
+	err := unix.CloseRange(firstAfterStreams, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	// Before Linux 5.11.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list descriptors: %w", err)
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= firstAfterStreams {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // boundProcesses keeps a function's processes, its user's only, from filling

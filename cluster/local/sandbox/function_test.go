@@ -50,7 +50,7 @@ func runIn(t *testing.T, f Function, script string) string {
 		t.Fatal(err)
 	}
 	command := exec.Command(self)
-	command.Env = []string{"SANDBOX_TEST_CHILD=1", "SANDBOX_TEST_SCRIPT=" + script, "SANDBOX_TEST_BUNDLE=" + f.Bundle,
+	command.Env = []string{"SANDBOX_TEST_CHILD=1", "GORACE=atexit_sleep_ms=0", "SANDBOX_TEST_SCRIPT=" + script, "SANDBOX_TEST_BUNDLE=" + f.Bundle,
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", entry}
 	command.SysProcAttr = &attr
 	printed, _ := command.CombinedOutput()

@@ -45,7 +45,7 @@ func child(t *testing.T, attr *syscall.SysProcAttr, entry string) string {
 		t.Fatal(err)
 	}
 	command := exec.Command(self)
-	command.Env = []string{"SANDBOX_TEST_CHILD=1", entry}
+	command.Env = []string{"SANDBOX_TEST_CHILD=1", "GORACE=atexit_sleep_ms=0", entry}
 	command.SysProcAttr = attr
 	printed, _ := command.CombinedOutput()
 	return string(printed)
