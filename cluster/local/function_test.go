@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,7 +72,10 @@ func runWatchdog(ctx context.Context, socket string) (code int, err error) {
 // function returns the spec of an ordinary function's instance.
 func function(t *testing.T, id, mode, process string) cluster.InstanceSpec {
 	t.Helper()
-	bundle := t.TempDir()
+	return processSpec(id, mode, process, t.TempDir())
+}
+
+func processSpec(id, mode, process, bundle string) cluster.InstanceSpec {
 	s := spec(id, "watchdog")
 	s.Kind, s.Bundle, s.Config = cluster.Process, bundle, cluster.Config{}
 	s.Env["mode"], s.Env["fprocess"], s.Env["TEST_BUNDLE"] = mode, process, bundle
@@ -247,13 +251,21 @@ func drainEvents(b *Backend) {
 	}
 }
 
-func mountCount(t *testing.T) int {
+// mountCount counts the mounts of the machine at places where a sandbox has some.
+func mountCount(t *testing.T) (count int) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(mounts), "\n")
+	places := []string{"/tmp", "/var/tmp", "/dev/shm", "/root", "/home", sandbox.SecretsDir, "/proc"}
+	for line := range strings.Lines(string(mounts)) {
+		target := strings.Fields(line)[1]
+		if slices.Contains(places, target) || strings.HasPrefix(target, "/home/") {
+			count++
+		}
+	}
+	return count
 }
 
 func TestForkBombIsContained(t *testing.T) {
@@ -325,6 +337,33 @@ func TestPrivateNetworks(t *testing.T) {
 		if got := ask(t, instance, "/"); got != id {
 			t.Errorf("%s answers %q", id, got)
 		}
+	}
+}
+
+// The second instance's program cannot have the port, and the first's must not
+// answer for it.
+func TestPortOfAnotherInstance(t *testing.T) {
+	b := open(t, options(t.TempDir(), false))
+	if !b.users {
+		t.Log("not the rights for other users; nothing more to try")
+		return
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	upstreamOf := func(id string) cluster.InstanceSpec {
+		s := function(t, id, "http", "sh -c 'sleep 0.2; exec \"$FAAS_INFER\"'")
+		s.Env["upstream_url"], s.Env["TEST_UPSTREAM"], s.Env["TEST_NAME"] = "http://"+address, address, id
+		return s
+	}
+	begin(t, b, upstreamOf("one"))
+	expect(t, b, "one", cluster.Ready)
+	begin(t, b, upstreamOf("two"))
+	if exited := expect(t, b, "two", cluster.Exited); !strings.Contains(exited.Reason, "exit status 1") {
+		t.Errorf("reason %q", exited.Reason)
 	}
 }
 

@@ -176,6 +176,10 @@ func playRestlessProvider(dir string, bare bool) {
 	fmt.Println("started")
 	for i := 0; ; i++ {
 		s := spec(fmt.Sprintf("i%d-%d", os.Getpid(), i), "forking")
+		if i%2 == 1 {
+			s = processSpec(string(s.ID), "http", "sleep 1000", dir)
+			s.Limits.Memory = 64 << 20
+		}
 		s.Config.CPU = 100
 		if _, err := b.Start(context.Background(), s); errors.Is(err, ErrNoCapacity) {
 			instances, _ := b.Instances(context.Background())

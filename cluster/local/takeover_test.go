@@ -187,7 +187,7 @@ func TestStateThatCannotBeReadIsClearedUp(t *testing.T) {
 
 func TestAProviderMayBeKilledAtAnyInstant(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
-		dir := t.TempDir()
+		dir, mounts := t.TempDir(), mountCount(t)
 		for range 5 {
 			kill := provider(t, "restless provider", dir, bare)
 			time.Sleep(time.Duration(rand.IntN(120)) * time.Millisecond)
@@ -202,6 +202,9 @@ func TestAProviderMayBeKilledAtAnyInstant(t *testing.T) {
 			stopNow(t, b, instance.ID)
 		}
 		nothingLeft(t, b)
+		if now := mountCount(t); now != mounts {
+			t.Errorf("%d mounts, before it were %d", now, mounts)
+		}
 	})
 }
 
