@@ -1,8 +1,10 @@
 // Package local runs instances as processes of this machine: each in a control
 // group of its own (version 1 or 2) that holds it to its CPU share, cores and
 // memory, with its log in a file and its secrets in a mount namespace of its
-// own. Where the rights for these are missing it works all the same, says so
-// once, and only the number of threads is limited.
+// own. An ordinary function's program, which is not ours, sees a file system and
+// processes of its own as well, runs as a user of its own, and is limited apart
+// from the watchdog before it (package sandbox). Where the rights for these are
+// missing it works all the same and says once what is lacking.
 //
 // Instances do not depend on the provider: killed and started again, it finds
 // them by what it wrote down about each and takes them over. A process is

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +11,9 @@ import (
 // mountBundle shows the bundle at HomeDir as if its owner's files were the
 // function's. What the function writes there goes to the private file system.
 // Where the kernel cannot do the one or the other, the notes say so.
-func (p functionPlan) mountBundle(bundle *os.File) (notes []string, err error) {
+func (p functionPlan) mountBundle(private scratch, bundle *os.File) (notes []string, err error) {
 	source := pathOf(bundle)
-	lower := filepath.Join(scratchRoot, "lower")
+	lower := private.at("lower")
 	if p.User != 0 {
 		if err := mountAs(bundle, lower, p.User); err != nil {
 			notes = append(notes, fmt.Sprintf("Files of the bundle that only their owner may read cannot be read: %v", err))
@@ -24,7 +23,7 @@ func (p functionPlan) mountBundle(bundle *os.File) (notes []string, err error) {
 	}
 	if !p.ReadOnly {
 		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", source,
-			filepath.Join(scratchRoot, "upper"), filepath.Join(scratchRoot, "work"))
+			private.at("upper"), private.at("work"))
 		err := unix.Mount("overlay", HomeDir, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 		if err == nil {
 			return notes, nil

@@ -183,7 +183,7 @@ func boundProcesses(user int) error {
 }
 
 // mostProcesses is how many processes and threads a function may have.
-const mostProcesses = 2048
+const mostProcesses = 1024
 
 // raiseLoopback switches the network namespace's only interface on.
 func raiseLoopback() error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -46,13 +45,18 @@ func (p functionPlan) furnish() (notes []string, err error) {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("mount /proc: %w", err)
 	}
-	if err := p.makeScratch(); err != nil {
+	private, err := p.makeScratch()
+	if err != nil {
 		return nil, err
 	}
-	if notes, err = p.makeHome(sources); err != nil {
+	defer private.Close()
+	if err := p.hide(private); err != nil {
 		return nil, err
 	}
-	if err := p.coverPrivate(); err != nil {
+	if notes, err = p.makeHome(private, sources); err != nil {
+		return nil, err
+	}
+	if err := openPrivate(private); err != nil {
 		return nil, err
 	}
 	if err := mountSecrets(values, size, p.User); err != nil {
@@ -91,34 +95,62 @@ func (h held) close() {
 // pathOf is a name of an open file that leads to it wherever it is.
 func pathOf(file *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(file.Fd())) }
 
+// scratch is the private file system, held open.
+type scratch struct{ *os.File }
+
+// at is a name of a directory in it.
+func (s scratch) at(name string) string { return pathOf(s.File) + "/" + name }
+
 // makeScratch makes the private file system with the directories that the
 // function is to write to.
-func (p functionPlan) makeScratch() error {
+func (p functionPlan) makeScratch() (s scratch, err error) {
 	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", max(p.Scratch, leastScratch), mostScratchFiles)
 	if err := unix.Mount("tmpfs", scratchRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return fmt.Errorf("mount %s: %w", scratchRoot, err)
+		return s, fmt.Errorf("mount %s: %w", scratchRoot, err)
 	}
+	fd, err := unix.Open(scratchRoot, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return s, fmt.Errorf("private directory: %w", err)
+	}
+	s = scratch{os.NewFile(uintptr(fd), scratchRoot)}
+	if err := p.fill(s); err != nil {
+		return s, errors.Join(fmt.Errorf("private directory: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// fill makes the directories.
+func (p functionPlan) fill(s scratch) error {
 	for name, mode := range map[string]os.FileMode{
 		"tmp": 0o777 | os.ModeSticky, "vartmp": 0o777 | os.ModeSticky, "shm": 0o777 | os.ModeSticky,
 		"upper": 0o755, "work": 0o700, "lower": 0o755, "empty": 0o555, "home": 0o755, "home/app": 0o755,
 	} {
-		dir := filepath.Join(scratchRoot, name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("private directory: %w", err)
+		if err := os.MkdirAll(s.at(name), 0o755); err != nil {
+			return err
 		}
-		if err := os.Chmod(dir, mode); err != nil {
-			return fmt.Errorf("private directory: %w", err)
+		if err := os.Chmod(s.at(name), mode); err != nil {
+			return err
 		}
 	}
-	if err := os.Chown(filepath.Join(scratchRoot, "upper"), p.User, p.User); err != nil {
-		return fmt.Errorf("private directory: %w", err)
+	if err := os.Chown(s.at("upper"), p.User, p.User); err != nil {
+		return err
 	}
-	return os.WriteFile(filepath.Join(scratchRoot, "home/faas-infer"), nil, 0o644)
+	return os.WriteFile(s.at("home/faas-infer"), nil, 0o644)
+}
+
+// hide covers the directories that are not the function's business.
+func (p functionPlan) hide(private scratch) error {
+	for _, dir := range append([]string{"/root"}, p.Hide...) {
+		if err := cover(private.at("empty"), dir, unix.MS_RDONLY); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeHome covers /home with the bundle and this program.
-func (p functionPlan) makeHome(sources held) (notes []string, err error) {
-	if err := bind(filepath.Join(scratchRoot, "home"), "/home", unix.MS_RDONLY); err != nil {
+func (p functionPlan) makeHome(private scratch, sources held) (notes []string, err error) {
+	if err := bind(private.at("home"), "/home", unix.MS_RDONLY); err != nil {
 		return nil, err
 	}
 	if sources.program != nil {
@@ -126,22 +158,18 @@ func (p functionPlan) makeHome(sources held) (notes []string, err error) {
 			return nil, err
 		}
 	}
-	return p.mountBundle(sources.bundle)
+	return p.mountBundle(private, sources.bundle)
 }
 
-// coverPrivate hides the directories that are not the function's business and
-// gives it those that it may write to.
-func (p functionPlan) coverPrivate() error {
-	empty := filepath.Join(scratchRoot, "empty")
-	for _, dir := range append([]string{"/root"}, p.Hide...) {
-		if err := cover(empty, dir, unix.MS_RDONLY); err != nil {
-			return err
+// openPrivate gives the function the directories that it may write to, each in
+// its usual place.
+func openPrivate(private scratch) error {
+	for target, name := range map[string]string{"/var/tmp": "vartmp", "/dev/shm": "shm", "/tmp": "tmp"} {
+		// What is a link leads to another of them.
+		if info, err := os.Lstat(target); err == nil && !info.IsDir() {
+			continue
 		}
-	}
-	for _, place := range []struct{ source, target string }{
-		{"vartmp", "/var/tmp"}, {"shm", "/dev/shm"}, {"tmp", scratchRoot},
-	} {
-		if err := cover(filepath.Join(scratchRoot, place.source), place.target, 0); err != nil {
+		if err := cover(private.at(name), target, 0); err != nil {
 			return err
 		}
 	}
