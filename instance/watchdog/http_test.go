@@ -146,7 +146,8 @@ func TestRequestsInFlight(t *testing.T) {
 	}()
 	i.log.waitFor(t, "Forking")
 	for _, path := range []string{"/", "/_/ready"} {
-		if response, _ := i.do("GET", path, nil); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" {
+		if response, _ := i.do("GET", path, nil); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" ||
+			response.Header.Get("X-OpenFaaS-Internal") == "" {
 			t.Errorf("%s: %s %v", path, response.Status, response.Header)
 		}
 	}

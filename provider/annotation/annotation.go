@@ -3,12 +3,14 @@
 // (com.openfaas.scale.*) and the resources. faas-cli drops every
 // field of stack.yml that it does not know, so annotations are the only way in
 // for what OpenFaaS has no field for; labels with the same keys are taken too.
+// How often a queued request is tried (com.openfaas.retry.*) is package retry's.
 //
 // Everything that cannot be read is refused with an [Error], which prints as
 // one sentence that names the key, the value, what is allowed, and an example.
 package annotation
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
 // The keys that are understood, as annotations or as labels.
@@ -91,6 +94,9 @@ const (
 	// LeastCPU is the smallest CPU limit in millicores: below it, a quota of
 	// 10 ms periods, for which times are predicted, cannot be had.
 	LeastCPU = 100
+	// LeastMemory is the smallest memory limit in bytes: with less, not even a
+	// process starts, and a unit was forgotten.
+	LeastMemory = 1 << 20
 )
 
 // known are the keys of the two families in which an unknown key is refused
@@ -203,7 +209,23 @@ func Parse(d types.FunctionDeployment) (Inference, error) {
 	if err := in.complete(d, values); err != nil {
 		return Inference{}, err
 	}
+	if err := checkRetry(d); err != nil {
+		return Inference{}, err
+	}
 	return in, nil
+}
+
+// checkRetry refuses what package retry cannot read. It reads the annotations
+// itself when a queued request has failed, which is too late to tell anybody.
+func checkRetry(d types.FunctionDeployment) error {
+	if d.Annotations == nil {
+		return nil
+	}
+	_, err := retry.Parse(*d.Annotations)
+	if wrong := new(retry.Error); errors.As(err, &wrong) {
+		return &Error{Key: wrong.Key, Value: wrong.Value, Why: wrong.Why, Example: wrong.Example}
+	}
+	return err
 }
 
 // merge returns the keys that Parse reads, from annotations and labels.

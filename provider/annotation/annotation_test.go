@@ -117,6 +117,7 @@ func TestParseRefusesFields(t *testing.T) {
 		{"secrets", func(d *types.FunctionDeployment) { d.Secrets = []string{strings.Repeat("a.", 127) + "a"} }},
 		{"limits.cpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{CPU: "half"} }},
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128m"} }},
+		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128"} }}, // no unit
 		{"limits.nvidia.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{NvidiaGPU: "1"} }},
 		{"requests.memory", func(d *types.FunctionDeployment) {
 			d.Limits = &types.FunctionResources{Memory: "64Mi"}

@@ -80,6 +80,9 @@ func (in *Inference) resources(d types.FunctionDeployment) (err error) {
 	if in.Requests, err = parseResources("requests", d.Requests); err != nil {
 		return err
 	}
+	if in.Limits.Memory > 0 && in.Limits.Memory < LeastMemory {
+		return &Error{Key: "limits.memory", Value: d.Limits.Memory, Why: "it must be at least 1Mi; without a unit, it is bytes", Example: "128Mi"}
+	}
 	if in.Limits.CPU > 0 && in.Requests.CPU > in.Limits.CPU {
 		return &Error{Key: "requests.cpu", Value: d.Requests.CPU, Why: fmt.Sprintf("it must not be above limits.cpu, which is %q", d.Limits.CPU)}
 	}
