@@ -102,7 +102,8 @@ func callbackURL(h http.Header) (*url.URL, error) {
 
 // body reads a request's body; charge is what it counts until it is stored.
 func (q *Queue) body(w http.ResponseWriter, r *http.Request) (body []byte, charge int64, err error) {
-	// The encoded message may not be larger than NATS takes.
+	// In the queue a body takes a third more (base64), and JetStream has a
+	// limit of its own.
 	most := min(q.options.MaxBody, (q.broker.MaxPayload()-(128<<10))/4*3)
 	if r.ContentLength > most {
 		return nil, 0, tooLarge(most)

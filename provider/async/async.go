@@ -87,8 +87,8 @@ type Options struct {
 	Callback         callback.Options
 	CallbackAttempts int
 	// MaxBody is the largest body that Accept takes, in bytes; DefaultMaxBody
-	// if 0. What NATS can take is a limit as well. BodyTimeout is how long a
-	// client may take to send it.
+	// if 0. JetStream keeps bodies of at most about 23.9 MiB. BodyTimeout is
+	// how long a client may take to send one.
 	MaxBody     int64
 	BodyTimeout time.Duration
 	// Concurrency, MaxHeld, AckWait and Idle are consume.Options's.

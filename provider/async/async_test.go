@@ -193,10 +193,10 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	return w
 }
 
-// gateway is a client like the stock gateway's.
-func gateway(t testing.TB, url string) stan.Conn {
+// gateway is a client like the stock gateway's, but for the time that it waits.
+func gateway(t testing.TB, url string, patience time.Duration) stan.Conn {
 	t.Helper()
-	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(2*time.Second),
+	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(patience),
 		stan.NatsOptions(nats.ReconnectWait(50*time.Millisecond)),
 		stan.SetConnectionLostHandler(func(_ stan.Conn, err error) { t.Errorf("the gateway has lost its connection: %v", err) }))
 	if err != nil {
@@ -225,7 +225,7 @@ func TestThroughTheGateway(t *testing.T) {
 		got <- r
 		return answer(200, "done"), nil
 	}, nil)
-	c := gateway(t, "nats://"+r.Address())
+	c := gateway(t, "nats://"+r.Address(), 5*time.Second)
 	if err := c.Publish("faas-request", request("echo", "hello")); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestManyAtATime(t *testing.T) {
 		done.add(string(r.Body))
 		return answer(200, ""), nil
 	}, nil)
-	c := gateway(t, "nats://"+r.Address())
+	c := gateway(t, "nats://"+r.Address(), time.Minute)
 	const n = 20000
 	acks := make(chan error, n)
 	started := time.Now()

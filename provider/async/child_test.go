@@ -193,7 +193,7 @@ func TestProviderKilledUnderLoad(t *testing.T) {
 		}
 		return err == nil
 	})
-	g := gateway(t, "nats://"+address)
+	g := gateway(t, "nats://"+address, time.Second)
 	p := publish(16, func(body string) error { return g.Publish("faas-request", request("echo", body)) })
 	for range 5 {
 		before := p.count()

@@ -114,8 +114,9 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 	return future, nil
 }
 
-// headroom is what a message's headers may take, in bytes.
-const headroom = 1 << 10
+// headroom is what a message's subject and headers may take in bytes, those of a
+// dead letter included.
+const headroom = 16 << 10
 
 // stored counts a message and has it taken out.
 func (q *Queue) stored(name string) {

@@ -12,8 +12,8 @@
 //
 // A stream file that ends in the middle of a message (the machine lost its power
 // while it was written) is cut back to its last whole message when the server
-// starts, which logs it. A stream whose description is damaged is not opened, and
-// Open says which directory to move away.
+// starts. A stream whose description is damaged is not opened, and Open says which
+// directory to move away.
 //
 // # A full disk
 //
@@ -47,9 +47,9 @@ const Off = "off"
 // DefaultSync is how often files are synced to the disk.
 const DefaultSync = 10 * time.Second
 
-// MaxPayload is the largest message in bytes that the embedded server takes, and
-// its largest allowed value.
-const MaxPayload = 64 << 20
+// MaxPayload is the largest message in bytes, headers and subject included: no
+// JetStream file takes a larger one.
+const MaxPayload = 32 << 20
 
 // Options are what a broker works with.
 type Options struct {
@@ -143,10 +143,10 @@ func (b *Broker) Publishing() *nats.Conn { return b.publishing }
 // sent while the server is away is sent when it is back.
 func (b *Broker) Settling() *nats.Conn { return b.settling }
 
-// MaxPayload is the largest message in bytes that the server takes.
+// MaxPayload is the largest message in bytes that this server takes.
 func (b *Broker) MaxPayload() int64 {
 	if n := b.publishing.MaxPayload(); n > 0 {
-		return n
+		return min(n, MaxPayload)
 	}
 	return MaxPayload
 }

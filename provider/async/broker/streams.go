@@ -128,7 +128,10 @@ func (b *Broker) look(ctx context.Context) {
 func (b *Broker) condition(ctx context.Context, before error) error {
 	if b.embedded != nil {
 		if err := b.embedded.sound(); err != nil {
-			return b.mend(err)
+			if err := b.mend(err); err != nil {
+				return err
+			}
+			before = errStarting
 		}
 	} else if !b.publishing.IsConnected() {
 		return errAway
@@ -150,5 +153,5 @@ func (b *Broker) mend(wrong error) error {
 	if err := b.embedded.restartJetStream(); err != nil {
 		return fmt.Errorf("the queue cannot be opened again: %w", err)
 	}
-	return errStarting
+	return b.embedded.sound()
 }
