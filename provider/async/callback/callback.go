@@ -12,7 +12,7 @@
 //
 // At most three redirects are followed, and the result is posted again at each;
 // 303 means that it was taken. Proxies of the environment are not used. No
-// credentials are sent but those that stand in the caller's own URL.
+// credentials are sent.
 package callback
 
 import (

@@ -102,6 +102,10 @@ func Check(r *Request) (err error) {
 	if err := checkHeader(r); err != nil {
 		return err
 	}
+	if r.CallbackURL != nil && r.CallbackURL.User != nil && r.CallbackURL.User.String() == "" {
+		// What is left of a user and password that went through JSON.
+		r.CallbackURL.User = nil
+	}
 	return CheckCallback(r.CallbackURL)
 }
 
@@ -148,6 +152,9 @@ func CheckCallback(u *url.URL) error {
 		return nil
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("the callback URL %q must begin with http:// or https://", clip(u.Redacted()))
+	case u.User != nil && u.User.String() != "":
+		// OpenFaaS's form of a queued request loses them.
+		return fmt.Errorf("the callback URL %q must not hold a user and password; put a token into its path or query instead", clip(u.Redacted()))
 	case u.Hostname() == "" || u.Opaque != "":
 		return fmt.Errorf("the callback URL %q must name a host, as in http://host:8080/path", clip(u.Redacted()))
 	}
