@@ -107,8 +107,16 @@ func parseJSON(text []byte, what string, value any) error {
 	if len(text) == 0 {
 		return refuse(http.StatusBadRequest, "the request body is empty; it must be %s as JSON", what)
 	}
-	if err := json.Unmarshal(text, value); err != nil {
-		return refuse(http.StatusBadRequest, "the request body must be %s as JSON: %v", what, err)
+	err := json.Unmarshal(text, value)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &mistyped) && mistyped.Field != "":
+		// Its own words are about Go's types.
+		return refuse(http.StatusBadRequest, "the request body must be %s as JSON: %q cannot be a %s", what, mistyped.Field, mistyped.Value)
+	case errors.As(err, &mistyped):
+		return refuse(http.StatusBadRequest, "the request body must be %s as JSON, and not: %s", what, mistyped.Value)
 	}
-	return nil
+	return refuse(http.StatusBadRequest, "the request body must be %s as JSON: %v", what, err)
 }

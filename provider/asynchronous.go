@@ -47,19 +47,6 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	s.answered(w, r, s.async.Accept(w, r, name, path))
 }
 
-// unlessDraining is h as long as the provider does not shut down, which waits for
-// it.
-func (s *Server) unlessDraining(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.inFlight.enter() {
-			writeError(w, errDraining)
-			return
-		}
-		defer s.inFlight.leave()
-		h.ServeHTTP(w, r)
-	})
-}
-
 // asyncPatience is how much longer than its function's objective a request that
 // came by the queue may wait for its turn. Those that somebody waits for go
 // first.

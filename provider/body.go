@@ -146,6 +146,14 @@ func (s *Server) limitReading(w http.ResponseWriter) {
 	}
 }
 
+// limitRest, deferred, limits the time for what a handler has left of a body:
+// net/http reads on before it answers.
+func (s *Server) limitRest(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		s.limitReading(w)
+	}
+}
+
 func unlimitReading(w http.ResponseWriter) {
 	if d, ok := w.(readDeadliner); ok {
 		_ = d.SetReadDeadline(time.Time{})

@@ -160,6 +160,23 @@ func TestSlowClients(t *testing.T) {
 		}
 		c.Close()
 	}
+	// Nor is a body that nobody reads.
+	for _, line := range []string{"GET /system/info", "POST /system/nothing", "POST /nothing", "POST /api/v1/query", "POST /function/absent", "POST /async-function/mnist"} {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nx"); err != nil {
+			t.Fatal(err)
+		}
+		if answer := readAll(t, c); !strings.HasPrefix(answer, "HTTP/1.1 ") {
+			t.Errorf("%s with an endless body is answered %q", line, answer)
+		}
+		c.Close()
+	}
 	// The limit is the body's, not the answer's, and not the next request's.
 	slow := invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 		select {

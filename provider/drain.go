@@ -53,8 +53,8 @@ func (g *gate) close() <-chan struct{} {
 }
 
 // Shutdown ends service: from now on /healthz answers 503 and so do invocations
-// and changes, logs are not followed any more, and what is in flight is finished. It returns when nothing is
-// in flight any more, or with ctx's error. The HTTP server that carries the
+// and changes, logs are not followed any more, and what is in flight is finished.
+// It returns when nothing is in flight any more, or with ctx's error. The HTTP server that carries the
 // handler is to be shut down after it, the controller after that.
 func (s *Server) Shutdown(ctx context.Context) error {
 	started := time.Now()
@@ -65,4 +65,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%d requests are still in flight: %w", s.inFlight.inside.Load(), ctx.Err())
 	}
+}
+
+// unlessDraining is h as long as the provider does not shut down, which waits for
+// it.
+func (s *Server) unlessDraining(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.inFlight.enter() {
+			writeError(w, errDraining)
+			return
+		}
+		defer s.inFlight.leave()
+		h.ServeHTTP(w, r)
+	})
 }

@@ -29,12 +29,12 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
 	d, err := s.lookUp(name)
-	if err != nil {
-		writeError(w, err)
-		return
+	if err == nil && s.inFlight.closed.Load() {
+		err = errDraining
 	}
-	if s.inFlight.closed.Load() {
-		writeError(w, errDraining)
+	if err != nil {
+		s.limitRest(w, r)
+		writeError(w, err)
 		return
 	}
 	identify(w.Header(), r.Header, started)

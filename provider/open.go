@@ -93,6 +93,7 @@ type (
 // functions asks for, so that none need run beside it. Its errors have
 // Prometheus's form.
 func (s *Server) query(w http.ResponseWriter, r *http.Request) error {
+	s.limitRest(w, r)
 	r.Body = http.MaxBytesReader(w, r.Body, maxSystemBody)
 	q, err := metrics.ParseQuery(r.FormValue("query"))
 	if err != nil {

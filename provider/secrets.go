@@ -60,7 +60,8 @@ func (s *Server) updateSecret(w http.ResponseWriter, r *http.Request) error {
 }
 
 // deleteSecret is DELETE /system/secrets. Functions that use it go on with what
-// they have, but cannot be deployed again without it.
+// they have, but can neither be deployed again nor outlive a restart of the
+// provider without it.
 func (s *Server) deleteSecret(w http.ResponseWriter, r *http.Request) error {
 	return s.changeSecret(w, r, false, func(of types.Secret) error { return s.secrets.Delete(of.Namespace, of.Name) })
 }

@@ -248,3 +248,19 @@ func TestWithOpenFaaSClient(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestJSONOfTheWrongTypeIsToldInJSONsWords(t *testing.T) {
+	r := newRig(t, nil)
+	for _, c := range []struct{ method, path, body, want string }{
+		{"POST", "/system/functions", `{"service":1}`, `"service" cannot be a number`},
+		{"POST", "/system/functions", `{"envVars":{"A":true}}`, `"envVars" cannot be a bool`},
+		{"POST", "/system/functions", `[]`, "and not: array"},
+		{"POST", "/system/scale-function/mnist", `{"replicas":-1}`, `"replicas" cannot be a number -1`},
+		{"POST", "/system/functions", `{"service":`, "unexpected end"},
+	} {
+		w := r.do(c.method, c.path, c.body)
+		if w.Code != 400 || !strings.Contains(w.Body.String(), c.want) || strings.Contains(w.Body.String(), "Go ") {
+			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
+		}
+	}
+}

@@ -52,14 +52,19 @@ func (s *Store) Path(function, id string) string {
 // Open opens an instance's file for appending and makes it if need be.
 func (s *Store) Open(function, id string) (*os.File, error) {
 	path := s.Path(function, id)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("directory for logs: %w", err)
+	for {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("directory for logs: %w", err)
+		}
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Prune found the directory empty.
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+		return file, nil
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	return file, nil
 }
 
 // Rotate moves an instance's log aside if it is over MaxBytes. The process
@@ -165,7 +170,10 @@ func (s *Store) Prune(function string, live func(id string) bool, since time.Tim
 			continue
 		}
 		for _, name := range instance.names {
-			errs = append(errs, os.Remove(filepath.Join(dir, name)))
+			// Somebody else may prune at the same time.
+			if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 		s.forget(s.Path(function, instance.id))
 	}

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,6 +76,38 @@ func TestLogsOfGoneInstancesAreKeptUpToABound(t *testing.T) {
 	}
 	if err := s.Prune("unknown", live, now); err != nil {
 		t.Errorf("a function without logs: %v", err)
+	}
+}
+
+// Several instances of a function end at the same time, and each end prunes; the
+// next one may start meanwhile.
+func TestPruningAtTheSameTimeIsNoError(t *testing.T) {
+	s := store(t)
+	for round := range 20 {
+		for i := range 50 {
+			file, err := s.Open("f.ns", fmt.Sprintf("r%d-i%d", round, i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			file.Close()
+		}
+		errs := make(chan error)
+		go func() {
+			file, err := s.Open("f.ns", "next")
+			file.Close()
+			errs <- err
+		}()
+		for range 4 {
+			go func() { errs <- s.Prune("f.ns", func(id string) bool { return id == "next" }, time.Now()) }()
+		}
+		for range 5 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(s.Dir, "f.ns")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -1,0 +1,84 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+// Restore brings the functions in the store back, as after a restart. One that
+// cannot run any more stays listed, and its invocations say why; only a store
+// that cannot be read is an error.
+func (s *Server) Restore(ctx context.Context) error {
+	records, err := s.store.Functions("")
+	if err != nil {
+		return fmt.Errorf("restoring functions: %w", err)
+	}
+	if err := s.restoreNamespaces(records); err != nil {
+		return err
+	}
+	for _, r := range records {
+		var dispatcher Dispatcher
+		f, err := restored(r)
+		if err == nil {
+			dispatcher, err = s.controller.Deploy(ctx, f)
+		}
+		if err != nil {
+			s.log.Error().Err(err).Str("function", f.Name).Msg("a function could not be restored")
+			dispatcher = broken{name: f.Name, err: err}
+		}
+		s.publish(s.deployed(f, dispatcher))
+	}
+	return nil
+}
+
+// broken stands in for the dispatcher of a function that could not be
+// restored.
+type broken struct {
+	name string
+	err  error
+}
+
+// Invoke tells what is wrong.
+func (b broken) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
+	return nil, refuse(http.StatusServiceUnavailable, "function %s cannot run since the provider was started again: %v; deploy it again", b.name, b.err)
+}
+
+// publish makes d what requests and look-ups find under its name.
+func (s *Server) publish(d *deployed) {
+	s.replace(func(m map[string]*deployed) {
+		m[d.Name] = d
+		if d.Deployment.Namespace == DefaultNamespace {
+			m[d.Deployment.Service] = d
+		}
+	})
+}
+
+// withdraw makes requests and look-ups find nothing under d's name.
+func (s *Server) withdraw(d *deployed) {
+	s.replace(func(m map[string]*deployed) {
+		delete(m, d.Name)
+		if d.Deployment.Namespace == DefaultNamespace {
+			delete(m, d.Deployment.Service)
+		}
+	})
+}
+
+func (s *Server) replace(edit func(map[string]*deployed)) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	m := maps.Clone(*s.functions.Load())
+	edit(m)
+	s.functions.Store(&m)
+}
+
+// find returns a deployed function by its address.
+func (s *Server) find(a address) (*deployed, error) {
+	if d, ok := (*s.functions.Load())[a.full()]; ok {
+		return d, nil
+	}
+	return nil, absent(a)
+}
