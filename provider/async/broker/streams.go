@@ -29,8 +29,12 @@ const (
 // its identifier, so that it cannot be stored twice.
 const duplicates = 10 * time.Minute
 
-// lookInterval is how often the broker looks after itself unasked.
-const lookInterval = time.Second
+// lookInterval is how often the broker looks after itself while something is
+// wrong, calmInterval while nothing seems to be.
+const (
+	lookInterval = time.Second
+	calmInterval = 10 * time.Second
+)
 
 func (b *Broker) streams() []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
@@ -95,16 +99,21 @@ var errAway = errors.New("NATS is away; the provider keeps trying to reach it")
 // maintain keeps the queue usable: it makes the streams when the server is back,
 // and restarts JetStream after a write error once there is room.
 func (b *Broker) maintain(ctx context.Context) {
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
+	timer := time.NewTimer(lookInterval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
 		case <-b.check:
 		}
 		b.look(ctx)
+		if *b.trouble.Load() == nil {
+			timer.Reset(calmInterval)
+		} else {
+			timer.Reset(lookInterval)
+		}
 	}
 }
 

@@ -1,0 +1,61 @@
+package async
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/broker"
+)
+
+// consumers counts the consumers of the queue.
+func consumers(t testing.TB, r *rig) int {
+	t.Helper()
+	s, err := r.broker.JetStream().Stream(t.Context(), broker.WorkStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Consumers
+}
+
+// Functions that are not used leave nothing at the server, and come back as often
+// as they are.
+func TestIdleFunctionsCostNothing(t *testing.T) {
+	var done counts
+	many := &deployed{by: map[string]map[string]string{}}
+	for i := range 50 {
+		many.by[fmt.Sprintf("f%d.openfaas-fn", i)] = nil
+	}
+	r := start(t, func(_ context.Context, name string, r *frame.Request) (*frame.Response, error) {
+		done.add(name + string(r.Body))
+		return answer(200, ""), nil
+	}, func(o *Options) { o.Functions = many; o.Idle = 100 * time.Millisecond })
+	for round := range 3 {
+		for i := range 50 {
+			r.enqueue(t, fmt.Sprintf("f%d", i), fmt.Sprint(round))
+		}
+		until(t, "all are executed", func() bool { return done.different() == 50*(round+1) })
+		until(t, "no consumer is left", func() bool { return consumers(t, r) == 0 })
+	}
+	for body, n := range done.by {
+		if n != 1 {
+			t.Errorf("%s was executed %d times", body, n)
+		}
+	}
+}
+
+// Requests come in all the time while their worker keeps going idle.
+func TestComingAndGoing(t *testing.T) {
+	var done counts
+	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
+		done.add(string(r.Body))
+		return answer(200, ""), nil
+	}, func(o *Options) { o.Idle = time.Millisecond })
+	for i := range 200 {
+		r.enqueue(t, "echo", fmt.Sprint(i))
+		time.Sleep(time.Duration(i%20) * time.Millisecond)
+	}
+	until(t, "all are executed", func() bool { return done.different() == 200 })
+}
