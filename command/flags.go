@@ -3,8 +3,10 @@ package command
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -97,6 +99,8 @@ func (f *providerFlags) complete() error {
 		return errors.New("--keep-alive, --cold-wait and --drain must not be negative")
 	case f.queueLimit < 1 || f.maxBody < 1:
 		return errors.New("--queue-limit and --max-body must be at least 1")
+	case slices.ContainsFunc(f.corsOrigins, notOrigin):
+		return fmt.Errorf("--cors-origin %q: an origin is as https://console.example.com, with no path and no slash at its end, or * for all", f.corsOrigins[slices.IndexFunc(f.corsOrigins, notOrigin)])
 	case f.bodyTimeout <= 0:
 		return errors.New("--body-timeout must be positive")
 	case f.maxHeld == 0:
@@ -105,6 +109,12 @@ func (f *providerFlags) complete() error {
 		return fmt.Errorf("--max-held is %d, less than one request may take; it must be at least --max-body, %d", f.maxHeld, f.maxBody)
 	}
 	return batching.CheckName(f.policy)
+}
+
+// notOrigin reports whether a browser sends this for no page.
+func notOrigin(s string) bool {
+	u, err := url.Parse(s)
+	return s != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != s)
 }
 
 // defaultMaxHeld is a quarter of the machine's memory, at most what the

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 )
 
@@ -55,4 +56,31 @@ func (c cors) answer(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Max-Age", corsMaxAge)
 	w.WriteHeader(http.StatusNoContent)
 	return true
+}
+
+// errForged answers a change that a page of another site asked the browser for.
+var errForged = refuse(http.StatusForbidden, "a page of another site may not change anything here; if it is yours, start the provider with --cors-origin and its origin")
+
+// check refuses changes that a browser sends for a page of another site. It sends
+// some without a preflight, and to a provider without credentials, or whose
+// credentials it remembers, they would be as good as anyone's. Clients that are no
+// browsers give no origin.
+func (c cors) check(r *http.Request) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return nil
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "same-origin" || site == "none" {
+		return nil
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" || c.any || slices.Contains(c.origins, origin) {
+		return nil
+	}
+	// The gateway's own pages come through the gateway, which tells its host. A
+	// page cannot set that header unasked.
+	if u, err := url.Parse(origin); err == nil && u.Host != "" && (u.Host == r.Host || u.Host == r.Header.Get("X-Forwarded-Host")) {
+		return nil
+	}
+	return errForged
 }

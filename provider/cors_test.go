@@ -72,3 +72,36 @@ func TestFunctionsAnswerPreflightsThemselves(t *testing.T) {
 		}
 	}
 }
+
+// A browser sends a form, or text, to any site without asking it, and that is how
+// a page could deploy a function on the machine of whoever looks at it.
+func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+	const page = "https://ui.example.com"
+	for _, c := range []struct {
+		name, method string
+		header       []string
+		status       int
+	}{
+		{"no browser", "POST", nil, 202},
+		{"another site", "POST", []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"}, 403},
+		{"an old browser", "POST", []string{"Origin", "https://evil.example.com"}, 403},
+		{"another port", "POST", []string{"Origin", "http://example.com:3000", "Sec-Fetch-Site", "same-site"}, 403},
+		{"no origin of its own", "POST", []string{"Origin", "null"}, 403},
+		{"a deletion", "DELETE", []string{"Origin", "https://evil.example.com"}, 403},
+		{"its own", "POST", []string{"Origin", "http://example.com"}, 202},
+		{"its own behind a gateway", "POST", []string{"Origin", "http://gateway:8080", "X-Forwarded-Host", "gateway:8080"}, 202},
+		{"told by the browser", "POST", []string{"Origin", "http://10.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 202},
+		{"allowed", "POST", []string{"Origin", page, "Sec-Fetch-Site", "cross-site"}, 202},
+		{"only looking", "GET", []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"}, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.CORSOrigins = []string{page} })
+			w := r.do(c.method, "/system/functions", deployment(nil), append(c.header, "Content-Type", "text/plain")...)
+			if c.status >= 400 {
+				wantSentence(t, w, c.status)
+			} else if w.Code != c.status {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+}

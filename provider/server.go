@@ -244,7 +244,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		if s.cors.answer(w, r) {
 			return
 		}
-		if err := s.authorize(w, r); err != nil {
+		err := s.cors.check(r)
+		if err == nil {
+			err = s.authorize(w, r)
+		}
+		if err != nil {
 			writeError(w, err)
 			return
 		}

@@ -32,7 +32,7 @@ type CorruptError struct {
 
 // Error names the file and the way out.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the store %s is damaged (%v); move it away (mv %s %s.damaged), start again, and deploy the functions once more: nothing else is lost, models are measured anew",
+	return fmt.Sprintf("the store %s is damaged (%v); move it away (mv %s %s.damaged), start again, and make the namespaces and deploy the functions once more: nothing else is lost, models are measured anew",
 		e.Path, e.Err, e.Path, e.Path)
 }
 

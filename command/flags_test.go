@@ -1,0 +1,28 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestOriginsThatNoBrowserSendsAreRefused(t *testing.T) {
+	for origin, good := range map[string]bool{
+		"*": true, "https://console.example.com": true, "http://localhost:3000": true, "http://[::1]:3000": true,
+		"console.example.com": false, "https://console.example.com/": false, "https://console.example.com/ui": false,
+		"//console.example.com": false, "https://": false, "https://user@console.example.com": false, "null": false,
+	} {
+		var f providerFlags
+		flags := pflag.NewFlagSet("provider", pflag.ContinueOnError)
+		f.register(flags)
+		dir := t.TempDir()
+		if err := flags.Parse([]string{"--state", dir, "--prepared", dir, "--cors-origin", origin}); err != nil {
+			t.Fatal(err)
+		}
+		err := f.complete()
+		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "--cors-origin") {
+			t.Errorf("%q: %v", origin, err)
+		}
+	}
+}
