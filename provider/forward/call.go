@@ -30,10 +30,12 @@ type call struct {
 	deadline  time.Time
 	body      *replay
 
-	// peer has the request since sent; response is its answer.
+	// peer has the request since sent; response is its answer, and answer that
+	// one's body.
 	peer     *peer
 	sent     time.Time
 	response *http.Response
+	answer   io.Closer
 }
 
 func (f *Forwarder) begin(ctx context.Context, patience time.Duration) *call {
@@ -54,11 +56,11 @@ func (c *call) letGo() {
 		return
 	}
 	if c.response != nil {
-		c.response.Body.Close()
+		c.answer.Close()
 		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
 	}
 	c.forwarder.release(c.peer, c.response != nil)
-	c.peer, c.response = nil, nil
+	c.peer, c.response, c.answer = nil, nil, nil
 }
 
 // send has an instance answer the request. The answer's body is read before the
@@ -79,7 +81,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		if len(tried) == 0 {
 			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
 		}
-		c.response, err = c.attempt(out)
+		if c.response, err = c.attempt(out); err == nil {
+			c.answer = c.response.Body
+		}
 		var unreached *dialError
 		switch {
 		case err == nil && c.refused():

@@ -21,6 +21,9 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 	}
 	if r.ContentLength != 0 {
 		c.body = newReplay(r.Body)
+		// Or net/http would hold an answer back until the request has come in
+		// whole. It fails where it is not needed.
+		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	(&httputil.ReverseProxy{
 		Transport: roundTripper(c.send), BufferPool: buffers{}, ErrorLog: silent,

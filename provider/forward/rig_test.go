@@ -21,7 +21,16 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(lingering{m}) }
+
+// lingering runs tests and waits for what net/http's server takes to close a
+// connection on which it has not read all.
+type lingering struct{ *testing.M }
+
+func (l lingering) Run() int {
+	defer time.Sleep(600 * time.Millisecond)
+	return l.M.Run()
+}
 
 // record counts what the forwarder records.
 type record struct {
@@ -51,29 +60,40 @@ func (r *record) AddDrop(reason metrics.Reason) {
 type function struct {
 	id      cluster.InstanceID
 	address string
-	server  *http.Server
+	// listener is closed with the server, also when that does not serve yet.
+	listener net.Listener
+	server   *http.Server
 	// seen counts the requests that reached it.
 	seen atomic.Int64
 }
 
 func start(t testing.TB, id string, handle http.HandlerFunc) *function {
 	t.Helper()
+	return startServer(t, id, &http.Server{}, handle)
+}
+
+func startServer(t testing.TB, id string, server *http.Server, handle http.HandlerFunc) *function {
+	t.Helper()
 	in := &function{id: cluster.InstanceID(id), address: filepath.Join(t.TempDir(), "s")}
 	listener, err := net.Listen("unix", in.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	in.listener, in.server = listener, server
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in.seen.Add(1)
 		handle(w, r)
-	})}
+	})
 	go in.server.Serve(listener)
 	t.Cleanup(in.kill)
 	return in
 }
 
 // kill breaks all connections and takes no more.
-func (in *function) kill() { in.server.Close() }
+func (in *function) kill() {
+	in.listener.Close()
+	in.server.Close()
+}
 
 // echo answers with the body.
 func echo(w http.ResponseWriter, r *http.Request) {
