@@ -17,6 +17,10 @@ const (
 	stopTime = 5 * time.Second
 	// headerTime is how long a client may take to send a request's head.
 	headerTime = 10 * time.Second
+	// idleTime is how long connections are kept between requests. The provider
+	// gives them up much sooner: were the watchdog the first, a request might
+	// just be on its way.
+	idleTime = 5 * time.Minute
 )
 
 // Serve answers at the listeners until ctx ends, then takes nothing new,
@@ -27,7 +31,7 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func
 	fresh := &fresh{conns: map[net.Conn]bool{}}
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime,
-		ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout,
+		ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout, IdleTimeout: idleTime,
 		ErrorLog: s.log.Logger(), ConnState: fresh.note,
 	}
 	failed := make(chan error, len(listeners))
