@@ -1,0 +1,226 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command"
+)
+
+// documents are those that describe the program.
+var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// tableRows returns the cells of the table below a header that begins with first.
+func tableRows(t *testing.T, text, first string) (rows [][]string) {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "\n| "+first+" |")
+	if !found {
+		t.Fatalf("there is no table that begins with %q", first)
+	}
+	for i, line := range strings.Split(rest, "\n") {
+		switch {
+		case i < 2: // The header's end, and the line below it.
+		case !strings.HasPrefix(line, "|"):
+			return rows
+		default:
+			cells := strings.Split(strings.Trim(line, "|"), " | ")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+var quoted = regexp.MustCompile("`([^`\n]*)`")
+
+// spans are the texts in backquotes, less those that are broken by a line's end.
+func spans(text string) (all []string) {
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// The folder table of ARCHITECTURE.md has a row for every package and no other,
+// and what it says a folder may import is what the folder imports.
+func TestFolderTable(t *testing.T) {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		imports[s.folder] = append(imports[s.folder], nil...)
+		if s.test() {
+			continue
+		}
+		for _, p := range s.imports() {
+			if to, ours := strings.CutPrefix(p, module+"/"); ours {
+				imports[s.folder] = append(imports[s.folder], to)
+			}
+		}
+	}
+	allowed := map[string][]string{}
+	for _, cells := range tableRows(t, document(t, "ARCHITECTURE.md"), "folder") {
+		folder := strings.TrimSuffix(spans(cells[0])[0], "/")
+		last := cells[len(cells)-1]
+		allowed[folder] = spans(last)
+		if of, same := strings.CutPrefix(last, "as "); same {
+			allowed[folder] = allowed[spans(of)[0]]
+		} else if last == "all" {
+			allowed[folder] = []string{"*"}
+		}
+		if info, err := os.Stat(folder); err != nil {
+			t.Errorf("the table has %s, which does not exist", folder)
+		} else if _, ok := imports[folder]; !ok && info.IsDir() && folder != "scripts" && folder != "model/onnxpb" {
+			t.Errorf("the table has %s, which is no package", folder)
+		}
+	}
+	for folder, all := range imports {
+		if folder == "." {
+			continue
+		}
+		may, ok := allowed[folder]
+		if !ok {
+			t.Errorf("the table has no row for %s", folder)
+		}
+		for _, to := range all {
+			fits := func(a string) bool { return a == "*" || within(to, a) }
+			if top(to) != top(folder) && !slices.ContainsFunc(may, fits) {
+				t.Errorf("%s imports %s, which its row does not name", folder, to)
+			}
+		}
+	}
+}
+
+// subcommand finds what the words after faas-infer name.
+func subcommand(words []string) (c *cobra.Command, rest []string) {
+	c = command.NewRootCommand()
+	for len(words) > 0 {
+		next := slices.IndexFunc(c.Commands(), func(s *cobra.Command) bool { return s.Name() == words[0] })
+		if next < 0 {
+			break
+		}
+		c, words = c.Commands()[next], words[1:]
+	}
+	c.InitDefaultHelpFlag()
+	return c, words
+}
+
+var (
+	called = regexp.MustCompile(`(?:^|[ /(])faas-infer ([a-z][^|;&)#]*)`)
+	aFlag  = regexp.MustCompile(`--[a-z][a-z-]*`)
+)
+
+// Flags and subcommands that the documents name exist.
+func TestFlagsInDocuments(t *testing.T) {
+	for _, name := range documents {
+		text := strings.ReplaceAll(document(t, name), "\\\n", "")
+		var calls []string
+		for _, part := range strings.Split(text, "```") {
+			calls = append(calls, strings.Split(part, "\n")...)
+		}
+		for _, call := range append(calls, spans(text)...) {
+			// In prose the program's name is followed by other words.
+			if !strings.Contains(call, "faas-infer ") || strings.Contains(call, "`") {
+				continue
+			}
+			for _, m := range called.FindAllStringSubmatch(call, -1) {
+				c, rest := subcommand(strings.Fields(m[1]))
+				if !c.HasParent() && strings.Contains(call, "bin/faas-infer") {
+					t.Errorf("%s: no such command: %s", name, call)
+				}
+				for _, flag := range aFlag.FindAllString(strings.Join(rest, " "), -1) {
+					if c.HasParent() && c.Flag(strings.TrimPrefix(flag, "--")) == nil {
+						t.Errorf("%s: %s has no flag %s: %s", name, c.CommandPath(), flag, call)
+					}
+				}
+			}
+		}
+	}
+	for _, of := range []string{"provider", "up"} {
+		c, _ := subcommand([]string{of})
+		for _, cells := range tableRows(t, document(t, "README.md"), "flag") {
+			if flag := strings.TrimPrefix(spans(cells[0])[0], "--"); c.Flag(flag) == nil {
+				t.Errorf("README.md: %s has no flag --%s", of, flag)
+			}
+		}
+	}
+}
+
+// The table of metrics has every name that the provider's code makes, and no
+// other.
+func TestMetricsTable(t *testing.T) {
+	made := map[string]bool{}
+	for file, prefix := range map[string]string{"provider/metrics/metrics.go": "", "provider/async/metrics.go": "async_"} {
+		for _, m := range regexp.MustCompile(`(?:histogram|counter|gauge|name)\("([a-z_]+)"|BuildFQName\(namespace, "", "([a-z_]+)"`).FindAllStringSubmatch(document(t, file), -1) {
+			made[prefix+m[1]+m[2]] = true
+		}
+	}
+	shown := map[string]bool{}
+	for _, cells := range tableRows(t, document(t, "ARCHITECTURE.md"), "name `faas_infer_…`") {
+		for _, name := range spans(cells[0]) {
+			shown[name] = true
+			if !made[name] {
+				t.Errorf("the table has faas_infer_%s, which nobody makes", name)
+			}
+		}
+	}
+	for name := range made {
+		if !shown[name] {
+			t.Errorf("the table lacks faas_infer_%s", name)
+		}
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are what the headings of a document can be linked by.
+func anchors(text string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		plain := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return all
+}
+
+// Links between the documents lead somewhere.
+func TestLinksInDocuments(t *testing.T) {
+	for _, name := range documents {
+		text := document(t, name)
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			to := text
+			if file != "" {
+				if _, err := os.Stat(filepath.FromSlash(file)); err != nil {
+					t.Errorf("%s links to %s: %v", name, m[1], err)
+					continue
+				}
+				to = document(t, file)
+			}
+			if anchor != "" && !slices.Contains(anchors(to), anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", name, m[1])
+			}
+		}
+	}
+}
