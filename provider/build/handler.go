@@ -75,10 +75,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, e
 		return nil, err
 	}
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(deadline); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, err
-	}
-	body, err := h.spool(r.Body, signature)
+	body, err := h.spool(&paced{body: r.Body, connection: control, began: time.Now(), last: deadline}, signature)
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func bodyError(err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, "the context took too long to arrive")
+		return refuse(http.StatusRequestTimeout, "the context took too long to arrive; it must come at 64 KiB a second at least")
 	}
 	return refuse(http.StatusBadRequest, "the context did not arrive: %v", err)
 }
