@@ -16,13 +16,14 @@ import (
 func NewBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the data plane, the batching policies, cold starts and memory",
+		Short: "Measure the data plane, the batching policies, cold starts, memory and asynchronous requests",
 		Long: `bench measures on this machine, with real instances. What is compared is
 measured in the same run and in turn, so that the ratios hold where single times
 do not. Each command prints a table, or with --json one object.`,
 		Example: `  faas-infer bench dataplane
   faas-infer bench throughput --model dssm --slo 50ms --json
-  faas-infer bench coldstart --model resnet50`,
+  faas-infer bench coldstart --model resnet-50
+  faas-infer bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newFrontCommand())
@@ -111,7 +112,7 @@ func newColdstartCommand() *cobra.Command {
 times a request until its answer, several times; the instance tells how its part
 of the start went.`,
 		Example: `  faas-infer bench coldstart --model mnist
-  faas-infer bench coldstart --model resnet50 --runs 10 --json`,
+  faas-infer bench coldstart --model resnet-50 --runs 10 --json`,
 	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
 		if runs < 1 {
 			return nil, errors.New("--runs must be at least 1")
@@ -132,7 +133,7 @@ func newSharingCommand() *cobra.Command {
 	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
 		return bench.Sharing(ctx, o, model)
 	})
-	c.Flags().StringVar(&model, "model", "resnet50", "an architecture of faas-infer model make")
+	c.Flags().StringVar(&model, "model", "resnet-50", "an architecture of faas-infer model make")
 	return c
 }
 

@@ -25,7 +25,7 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the embedded NATS server takes the gateway's asynchronous requests, or "off" to take them at /async-function/ only`)
 	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, as nats://127.0.0.1:4222, in the place of the embedded one")
 	flags.DurationVar(&f.sync, "nats-sync", broker.DefaultSync, "how often accepted requests are synced to the disk, for a machine that loses power; a killed process loses none in any case")
-	flags.IntVar(&f.concurrency, "async-concurrency", 0, "asynchronous requests of one function that are executed at once (default: as many as batch well)")
+	flags.IntVar(&f.concurrency, "async-concurrency", 0, "asynchronous requests of one function that are executed at once (default 256)")
 	flags.DurationVar(&f.callbackTimeout, "callback-timeout", callback.DefaultTimeout, "how long posting a result to a callback URL may take")
 	flags.BoolVar(&f.privateRedirects, "callback-private-redirects", false, "let a callback be redirected to a private address")
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")

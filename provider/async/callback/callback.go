@@ -68,6 +68,7 @@ type Result struct {
 // change nothing.
 type RefusedError struct{ why string }
 
+// Error is one sentence.
 func (e *RefusedError) Error() string { return e.why }
 
 // Poster posts results. It is safe for concurrent use.
