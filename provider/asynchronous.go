@@ -27,7 +27,9 @@ type Async interface {
 // the handler serves; without it there are no such routes.
 func (s *Server) UseAsync(a Async) {
 	s.async = a
-	s.system.PathPrefix("/system/async").HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answered(w, r, a.System(w, r)) })
+	system := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answered(w, r, a.System(w, r)) })
+	s.system.Handle("/system/async", system)
+	s.system.PathPrefix("/system/async/").Handler(system)
 }
 
 // accept answers /async-function/NAME and everything below it; escaped is the
