@@ -329,6 +329,35 @@ func TestInstanceThatDiesWhileItAnswers(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	r.settled()
+	if n := r.record.drops[metrics.InstanceLost]; n != 2 {
+		t.Errorf("%d instances are counted as lost", n)
+	}
+}
+
+// A client that hangs up in the middle of the answer breaks nothing.
+func TestAClientThatHangsUpWhileItIsAnswered(t *testing.T) {
+	r := newRig(t, Options{})
+	in := start(t, "a", func(w http.ResponseWriter, q *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	r.up(in)
+	codes := make(chan int, 1)
+	r.codes = codes
+	resp, err := client.Post(r.url+"/", "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.CopyN(io.Discard, resp.Body, 1<<20)
+	resp.Body.Close()
+	if code := <-codes; code != hungUp {
+		t.Errorf("status %d", code)
+	}
+	r.settled()
 }
 
 // A client that hangs up ends its request on the instance, too.

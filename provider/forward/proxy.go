@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // proxy answers r with what the function answers.
@@ -25,6 +26,16 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 		// whole. It fails where it is not needed.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
+	defer func() {
+		switch p := recover(); {
+		case p == nil:
+		case p == http.ErrAbortHandler && c.ctx.Err() != nil:
+			code = hungUp // There is nobody to break off for.
+		default:
+			c.forwarder.options.Recorder.AddDrop(metrics.InstanceLost)
+			panic(p)
+		}
+	}()
 	(&httputil.ReverseProxy{
 		Transport: roundTripper(c.send), BufferPool: buffers{}, ErrorLog: silent,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -46,6 +57,10 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 	}).ServeHTTP(w, r)
 	return code
 }
+
+// hungUp is the status of a request whose client left before the answer's end,
+// as in the provider's other routes.
+const hungUp = 499
 
 // told is err, or what stands for one that only net/http knows.
 func told(err error) error {

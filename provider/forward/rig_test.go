@@ -113,6 +113,8 @@ type rig struct {
 	url    string
 	lost   atomic.Int64
 	woken  atomic.Int64
+	// codes, if set, gets what Forward returns.
+	codes chan<- int
 }
 
 // newRig is a forwarder behind an HTTP server, at /NAME/….
@@ -127,7 +129,10 @@ func newRig(t testing.TB, o Options) *rig {
 	r.Forwarder = New(o)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("X-Call-Id", "ours")
-		r.Forward(w, q, strings.TrimPrefix(q.URL.EscapedPath(), "/f"))
+		code := r.Forward(w, q, strings.TrimPrefix(q.URL.EscapedPath(), "/f"))
+		if r.codes != nil {
+			r.codes <- code
+		}
 	}))
 	r.url = server.URL + "/f"
 	t.Cleanup(server.Close)

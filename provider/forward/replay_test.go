@@ -1,0 +1,107 @@
+package forward
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestReplay(t *testing.T) {
+	text := strings.Repeat("0123456789", 3000)
+	r := newReplay(strings.NewReader(text))
+	first, _ := r.again()
+	if _, err := io.ReadFull(first, make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		next, ok := r.again()
+		if !ok {
+			t.Fatal("a short body is not kept")
+		}
+		if _, err := first.Read(make([]byte, 1)); err == nil {
+			t.Error("an earlier view goes on")
+		}
+		if got, err := io.ReadAll(next); err != nil || string(got) != text {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		first = next
+	}
+	last, _ := r.again()
+	r.close()
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+		t.Errorf("after the end: %v", err)
+	}
+	if _, ok := r.again(); ok {
+		t.Error("it can be sent again after the end")
+	}
+}
+
+func TestReplayOfALargeBody(t *testing.T) {
+	text := strings.Repeat("x", maxReplay+1)
+	r := newReplay(strings.NewReader(text))
+	first, _ := r.again()
+	if got, err := io.ReadAll(first); err != nil || string(got) != text {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if _, ok := r.again(); ok {
+		t.Error("it is kept")
+	}
+	held := heldReplay([]byte(text))
+	for range 2 {
+		view, ok := held.again()
+		if got, err := io.ReadAll(view); !ok || err != nil || string(got) != text {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+}
+
+// A view that still waits for the client when it is superseded does not lose
+// what then comes.
+func TestReplayOfASlowBody(t *testing.T) {
+	reader, writer := io.Pipe()
+	r := newReplay(reader)
+	first, _ := r.again()
+	stale := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		close(begun)
+		_, err := first.Read(make([]byte, 1<<20))
+		stale <- err
+	}()
+	<-begun
+	waitFor(t, func() bool { return !r.reading.TryLock() || func() bool { r.reading.Unlock(); return false }() })
+	next, _ := r.again()
+	text := strings.Repeat("y", 2*maxReplay)
+	go func() {
+		io.WriteString(writer, text)
+		writer.Close()
+	}()
+	if got, err := io.ReadAll(next); err != nil || string(got) != text {
+		t.Errorf("%d of %d bytes, %v", len(got), len(text), err)
+	}
+	if err := <-stale; err == nil {
+		t.Error("the superseded view does not know")
+	}
+}
+
+func TestReplayOfABrokenBody(t *testing.T) {
+	r := newReplay(io.MultiReader(strings.NewReader("some"), brokenReader{}))
+	view, _ := r.again()
+	if got, err := io.ReadAll(view); string(got) != "some" || !errors.Is(err, errBroken) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if !errors.Is(r.failure(), errBroken) {
+		t.Errorf("failure %v", r.failure())
+	}
+	if (*replay)(nil).failure() != nil {
+		t.Error("no body has failed")
+	}
+}
+
+var errBroken = errors.New("broken")
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
