@@ -17,13 +17,13 @@ func NewProviderCommand() *cobra.Command {
 	var f providerFlags
 	c := &cobra.Command{
 		Use:   "provider",
-		Short: "Run the OpenFaaS provider on this machine, for a gateway that runs elsewhere",
+		Short: "Run the OpenFaaS provider on this machine, alone or for a gateway that runs elsewhere",
 		Long: `provider serves the OpenFaaS provider interface: point a gateway's
 functions_provider_url (with its trailing slash) at it. It serves functions and
 asynchronous requests itself, too, so that it can be used without a gateway. It keeps
-its functions, namespaces and secrets over restarts. Killed and started again, it finds its running instances and takes
-them over; on SIGTERM it finishes what is in flight and stops them, on a second
-one it does so at once.`,
+its functions, namespaces and secrets over restarts. Killed and started again, it
+finds its running instances and takes them over; on SIGTERM it finishes what is in
+flight and stops them, on a second one it does so at once.`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
   faas-infer provider --bundles bundles --listen 127.0.0.1:8081
   faas-infer provider --secret-mount-path ~/.local/state/faas-infer/secrets
