@@ -113,6 +113,8 @@ const (
 	// passPause is the least time between two looks at the load, however many
 	// requests ask for one.
 	passPause = 5 * time.Millisecond
+	// passShare bounds what the looks take of one core: 1/passShare.
+	passShare = 5
 	// idleTicks is how many ticks apart the looks are while nothing happens.
 	idleTicks = 10
 	// usagePeriod is the time between two readings of what instances use.
@@ -144,12 +146,14 @@ func (c *Controller) Run(ctx context.Context) {
 		case <-next.C:
 		case <-c.kick:
 		}
-		if pause := time.Until(rested); pause > 0 {
+		began := time.Now()
+		if pause := rested.Sub(began); pause > 0 {
 			next.Reset(pause)
 			continue
 		}
-		next.Reset(c.pass(time.Now()))
-		rested = time.Now().Add(passPause)
+		next.Reset(c.pass(began))
+		now := time.Now()
+		rested = now.Add(max(passPause, min((passShare-1)*now.Sub(began), c.options.Tick)))
 	}
 }
 
