@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -55,58 +54,6 @@ func TestWatchdogSaysWhatIsWrong(t *testing.T) {
 		out, err := c.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v, %s", want, err, out)
-		}
-	}
-}
-
-func TestRedirector(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_ = listener.Close()
-	for destination, want := range map[string]string{"http://example.com/x": "http://example.com/x", "": defaultDestination} {
-		t.Setenv("PORT", port)
-		t.Setenv("destination", destination)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			root := NewRootCommand()
-			root.SetArgs([]string{"function", "redirector"})
-			ended <- root.ExecuteContext(ctx)
-		}()
-		response := askRedirector(t, port)
-		if got := response.Header.Get("Location"); response.StatusCode != http.StatusFound || got != want {
-			t.Errorf("%s to %q, want %q", response.Status, got, want)
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
-	t.Setenv("PORT", "http")
-	root := NewRootCommand()
-	root.SetArgs([]string{"function", "redirector"})
-	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("PORT=%q", "http")) {
-		t.Error(err)
-	}
-}
-
-func askRedirector(t *testing.T, port string) *http.Response {
-	t.Helper()
-	client := &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DisableKeepAlives: true},
-	}
-	for {
-		response, err := client.Get("http://127.0.0.1:" + port)
-		if err == nil {
-			_ = response.Body.Close()
-			return response
-		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
 		}
 	}
 }
