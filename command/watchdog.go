@@ -72,7 +72,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 	}
 	defer ready.Close()
 	log := lines.New(c.ErrOrStderr())
-	config, err := watchdog.ReadConfig(os.LookupEnv)
+	config, err := watchdog.ReadConfig(watchdog.Variables(sandbox.FunctionEnvironment()))
 	if err != nil {
 		return err
 	}
@@ -138,15 +138,15 @@ func silent(log *lines.Log, err error) error {
 	return err
 }
 
-// functionEnvironment is this process's environment, without what is meant for
-// itself, and what the cell says.
+// functionEnvironment is what this process's environment says, without what is
+// meant for itself, and what the cell says.
 func functionEnvironment(cell *sandbox.Cell) []string {
 	replaced := []string{instance.ReadyEnv}
 	for _, entry := range cell.Environment() {
 		name, _, _ := strings.Cut(entry, "=")
 		replaced = append(replaced, name)
 	}
-	kept := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	kept := slices.DeleteFunc(sandbox.FunctionEnvironment(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(replaced, name)
 	})

@@ -34,7 +34,7 @@ func playWatchdog(socket string) {
 }
 
 func runWatchdog(ctx context.Context, socket string) (code int, err error) {
-	config, err := watchdog.ReadConfig(os.LookupEnv)
+	config, err := watchdog.ReadConfig(watchdog.Variables(sandbox.FunctionEnvironment()))
 	if err != nil {
 		return 1, err
 	}
@@ -42,13 +42,13 @@ func runWatchdog(ctx context.Context, socket string) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	cell, err := sandbox.EnterFunction(os.Getenv("TEST_BUNDLE"))
+	cell, err := sandbox.EnterFunction(variable("TEST_BUNDLE"))
 	if err != nil {
 		return 1, err
 	}
 	log := lines.New(os.Stderr)
 	server, err := watchdog.New(watchdog.Options{
-		Config: config, Launcher: cell, Log: log, Environment: append(os.Environ(), cell.Environment()...),
+		Config: config, Launcher: cell, Log: log, Environment: append(sandbox.FunctionEnvironment(), cell.Environment()...),
 	})
 	if err != nil {
 		return 1, err

@@ -28,8 +28,8 @@ type Options struct {
 	Total *cluster.Resources
 	// Command returns how to start an instance that is to listen on socket: its
 	// arguments, the program first, and its environment as "NAME=value". The
-	// process gets in addition the provider's PATH and HOME, spec.Env, and
-	// FAAS_INFER_READY_FD: it writes "ready\n" to that descriptor once it
+	// process gets in addition the provider's PATH and HOME, spec.Env as
+	// [sandbox.FunctionEnvironment] reads it, and FAAS_INFER_READY_FD: it writes "ready\n" to that descriptor once it
 	// answers on the socket, and does not mind if nobody reads it. Nothing else
 	// of the provider's environment reaches it.
 	Command func(spec cluster.InstanceSpec, socket string) (argv, env []string)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		playUpstream(address)
 		return
 	}
-	switch role := os.Getenv(envRole); role {
+	switch role := variable(envRole); role {
 	case "":
 		goleak.VerifyTestMain(m)
 	case "provider":
@@ -41,6 +42,11 @@ func TestMain(m *testing.M) {
 	default:
 		playInstance(role, os.Args[1])
 	}
+}
+
+// variable is one of a provider's or of an instance's.
+func variable(name string) string {
+	return cmp.Or(os.Getenv(name), os.Getenv(sandbox.EnvFunction+name))
 }
 
 // playInstance does what its role says; its socket is the only argument.
@@ -87,7 +93,7 @@ func serve(role, socket string) error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/_/ready", func(w http.ResponseWriter, _ *http.Request) {
-		if _, err := os.Stat(os.Getenv("BEGIN")); os.Getenv("BEGIN") != "" && err != nil {
+		if _, err := os.Stat(variable("BEGIN")); variable("BEGIN") != "" && err != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
@@ -108,7 +114,7 @@ func serve(role, socket string) error {
 		}
 	})
 	go http.Serve(listener, mux)
-	for begin := os.Getenv("BEGIN"); begin != ""; time.Sleep(time.Millisecond) {
+	for begin := variable("BEGIN"); begin != ""; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(begin); err == nil {
 			break
 		}

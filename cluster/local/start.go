@@ -262,9 +262,7 @@ func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings [
 			env = append(env, name+"="+value)
 		}
 	}
-	for name, value := range spec.Env {
-		env = append(env, name+"="+value)
-	}
+	env = append(env, sandbox.Wrap(spec.Env)...)
 	env = append(env, command...)
 	env = append(env, surroundings...)
 	env = append(env, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD))

@@ -42,14 +42,17 @@ func TestEnvironment(t *testing.T) {
 	}
 	b := open(t, o)
 	s := spec("one", "serving")
-	s.Env["BOTH"], s.Env["OWN"] = "function", "1"
+	s.Env["BOTH"], s.Env["OWN"], s.Env["LD_PRELOAD"] = "function", "1", "/no/such.so"
 	instance := begin(t, b, s)
 	expect(t, b, "one", cluster.Ready)
 	got := ask(t, instance, "/environ")
-	for _, want := range []string{"BOTH=command", "OWN=1", "FAAS_INFER_READY_FD=3", "PATH="} {
+	for _, want := range []string{"\nBOTH=command", "_BOTH=function", "_OWN=1", "_LD_PRELOAD=/no/such.so", "FAAS_INFER_READY_FD=3", "PATH="} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is missing in %s", want, got)
 		}
+	}
+	if strings.Contains(got, "\nLD_PRELOAD") {
+		t.Errorf("the function's variables mean something to its main process: %s", got)
 	}
 	if strings.Contains(got, "PROVIDER_TOKEN") || strings.Contains(got, "FAAS_INFER_SANDBOX") {
 		t.Errorf("too much in %s", got)

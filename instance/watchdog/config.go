@@ -70,6 +70,20 @@ type Config struct {
 	LogRequests bool
 }
 
+// Variables looks variables up in an environment of NAME=value; of two of one
+// name the last counts.
+func Variables(environment []string) (lookup func(name string) (value string, ok bool)) {
+	values := make(map[string]string, len(environment))
+	for _, entry := range environment {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
+	return func(name string) (string, bool) {
+		value, ok := values[name]
+		return value, ok
+	}
+}
+
 // ReadConfig reads the configuration from environment variables. An error names
 // the variable.
 func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error) {

@@ -47,7 +47,7 @@ type Options struct {
 // New returns a server. It serves once Start has returned nil; Close ends it.
 // There can be one in a process, which must have no other children.
 func New(o Options) (*Server, error) {
-	path, err := lookUp(o.Process[0])
+	path, err := lookUp(o.Process[0], o.Environment)
 	if err != nil {
 		return nil, fmt.Errorf("fprocess: %w", err)
 	}
@@ -66,23 +66,34 @@ func New(o Options) (*Server, error) {
 }
 
 // lookUp finds a program's file: in the working directory if its name has a
-// slash, in PATH otherwise.
-func lookUp(name string) (string, error) {
+// slash, in the environment's PATH otherwise.
+func lookUp(name string, environment []string) (string, error) {
 	if strings.Contains(name, "/") {
-		path, err := filepath.Abs(name)
-		if err != nil {
-			return "", err
-		}
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			return "", err
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			return "", fmt.Errorf("%s is not executable: chmod +x it in the bundle", name)
-		}
-		return path, nil
+		return executable(name)
 	}
-	return exec.LookPath(name)
+	path, _ := Variables(environment)("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		if file, err := executable(filepath.Join(dir, name)); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+}
+
+// executable is the absolute name of a program's file.
+func executable(name string) (string, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		return "", fmt.Errorf("%s is not executable: chmod +x it in the bundle", name)
+	}
+	return path, nil
 }
 
 // Start starts the program in mode HTTP and returns once it serves. The error
