@@ -31,7 +31,7 @@ func open(t *testing.T) *Family {
 }
 
 // start starts a shell script whose output comes from the pipe.
-func start(t *testing.T, f *Family, script string) (*Member, *os.File) {
+func start(t *testing.T, f *Family, script string) (*Member, *Output) {
 	t.Helper()
 	pipes, err := OpenPipes(true)
 	if err != nil {
@@ -47,9 +47,9 @@ func start(t *testing.T, f *Family, script string) (*Member, *os.File) {
 }
 
 // said reads the first line that a process writes.
-func said(t *testing.T, from *os.File) string {
+func said(t *testing.T, from *Output) string {
 	t.Helper()
-	_ = from.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = from.file.SetReadDeadline(time.Now().Add(10 * time.Second))
 	line := make([]byte, 100)
 	n, err := from.Read(line)
 	if err != nil {

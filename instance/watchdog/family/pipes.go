@@ -8,7 +8,8 @@ import (
 // Pipes connect a process's standard streams with this one.
 type Pipes struct {
 	// The ends of this process; Stderr is nil where it goes to Stdout.
-	Stdin, Stdout, Stderr *os.File
+	Stdin          *os.File
+	Stdout, Stderr *Output
 	// Theirs are the process's ends, until CloseTheirs.
 	Theirs [3]*os.File
 }
@@ -27,15 +28,31 @@ func OpenPipes(combined bool) (p *Pipes, err error) {
 	if p.Theirs[0], p.Stdin, err = os.Pipe(); err != nil {
 		return nil, err
 	}
-	if p.Stdout, p.Theirs[1], err = os.Pipe(); err != nil {
+	if p.Stdout, p.Theirs[1], err = openOutput(); err != nil {
 		return nil, err
 	}
 	if combined {
 		p.Theirs[2] = p.Theirs[1]
 		return p, nil
 	}
-	p.Stderr, p.Theirs[2], err = os.Pipe()
+	p.Stderr, p.Theirs[2], err = openOutput()
 	return p, err
+}
+
+func openOutput() (*Output, *os.File, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Output{file: read}, write, nil
+}
+
+// EndOutput is to be called once, when the process has ended.
+func (p *Pipes) EndOutput() {
+	p.Stdout.End()
+	if p.Stderr != nil {
+		p.Stderr.End()
+	}
 }
 
 // CloseTheirs closes what the process has inherited.
@@ -49,9 +66,12 @@ func (p *Pipes) CloseTheirs() {
 
 // Close closes the ends of this process.
 func (p *Pipes) Close() {
-	for _, file := range []*os.File{p.Stdin, p.Stdout, p.Stderr} {
-		if file != nil {
-			_ = file.Close()
+	if p.Stdin != nil {
+		_ = p.Stdin.Close()
+	}
+	for _, output := range []*Output{p.Stdout, p.Stderr} {
+		if output != nil {
+			output.close()
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (a *answer) describe() {
 	if contentType != "" {
 		header.Set("Content-Type", contentType)
 	}
-	if !a.run.consumed.Load() {
+	if !a.run.consumed.Load() || a.run.cut {
 		// What follows on the connection is the rest of this body.
 		header.Set("Connection", "close")
 	}

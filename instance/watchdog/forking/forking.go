@@ -24,9 +24,6 @@ const (
 	// wholeBody is how large a request's body may be to be read before the
 	// program starts. It fits into a pipe.
 	wholeBody = 64 << 10
-	// leftoverTime is how long a pipe is read that a process which left its
-	// group keeps open after the program has ended.
-	leftoverTime = 100 * time.Millisecond
 	// lateTime is how long a client may take to read the answer that its request
 	// took too long.
 	lateTime = 5 * time.Second
@@ -72,6 +69,8 @@ type run struct {
 	consumed atomic.Bool
 	// fed is closed when the process has got all that it will get.
 	fed chan struct{}
+	// cut tells that the connection cannot be read any more.
+	cut bool
 	// cause is why the process was killed.
 	cause atomic.Pointer[error]
 }
@@ -162,7 +161,7 @@ func (f *run) exchange(p *family.Pipes, body io.Reader) {
 	f.collect(p.Stdout)
 	<-watched
 	<-logged
-	f.stopFeeding()
+	f.stopFeeding(p.Stdin)
 }
 
 // feed is what the process reads.
@@ -177,13 +176,18 @@ func (f *run) feed(stdin *os.File, body io.Reader) {
 }
 
 // stopFeeding waits until nobody reads the request's body any more.
-func (f *run) stopFeeding() {
-	select {
-	case <-f.fed:
-	default:
-		_ = http.NewResponseController(f.answer.w).SetReadDeadline(time.Unix(1, 0))
-		<-f.fed
+func (f *run) stopFeeding(stdin *os.File) {
+	if !isClosed(f.fed) {
+		// A process that left its group may have the pipe and not read.
+		_ = stdin.SetWriteDeadline(time.Unix(1, 0))
 	}
+	// Without a body to read, the connection is watched for its end already, and
+	// the deadline would pass for that, for the requests after this one too.
+	if !isClosed(f.fed) && !f.consumed.Load() {
+		f.cut = true
+		_ = http.NewResponseController(f.answer.w).SetReadDeadline(time.Unix(1, 0))
+	}
+	<-f.fed
 }
 
 // watchedBody tells when a body has ended.
@@ -224,10 +228,7 @@ func (f *run) watch(p *family.Pipes) {
 		f.kill(errHungUp)
 	}
 	<-f.member.Exited()
-	_ = p.Stdout.SetReadDeadline(time.Unix(1, 0)) // collect sets another one
-	if p.Stderr != nil {
-		_ = p.Stderr.SetReadDeadline(time.Now().Add(leftoverTime))
-	}
+	p.EndOutput()
 }
 
 // kill ends the process and what it has started, unless it has ended by
@@ -241,21 +242,17 @@ func (f *run) kill(cause error) {
 }
 
 // collect hands on what the process writes until it has ended.
-func (f *run) collect(stdout *os.File) {
+func (f *run) collect(stdout io.Reader) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
-		over := isClosed(f.member.Exited())
-		if over {
-			_ = stdout.SetReadDeadline(time.Now().Add(leftoverTime))
-		}
 		n, err := stdout.Read(*buffer)
 		if n > 0 {
 			if failed := f.answer.write((*buffer)[:n]); failed != nil && !f.Hold {
 				f.kill(errHungUp)
 			}
 		}
-		if err != nil && (over || !errors.Is(err, os.ErrDeadlineExceeded)) {
+		if err != nil {
 			return
 		}
 	}

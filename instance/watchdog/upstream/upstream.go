@@ -20,10 +20,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
 )
 
-// leftoverTime is how long a pipe is read that a process which left its group
-// keeps open after the program has ended.
-const leftoverTime = 100 * time.Millisecond
-
 // ExitError tells that the function's program, which was to serve, ended.
 type ExitError struct {
 	// Code is what this process should exit with, as a shell has it: the
@@ -109,9 +105,7 @@ func (u *Upstream) Stop(patience time.Duration) {
 	}
 	u.member.Signal(unix.SIGKILL)
 	<-u.Exited()
-	deadline := time.Now().Add(leftoverTime)
-	_ = u.pipes.Stdout.SetReadDeadline(deadline)
-	_ = u.pipes.Stderr.SetReadDeadline(deadline)
+	u.pipes.EndOutput()
 	<-u.logged
 	u.pipes.Close()
 }
