@@ -94,18 +94,29 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	return busy
 }
 
-// grow starts so many instances, as far as there is room. Where there is none,
-// an older one goes to make some.
+// How many instances start at a time, altogether and of one function: starting
+// takes processor time, which those that serve need, and a function that wants
+// thousands is not to keep others waiting.
+const (
+	mostStarting    = 32
+	mostOwnStarting = 8
+)
+
+// grow starts so many instances, as far as there is room; those above what may
+// start at a time wait for the next look. Where there is no room, an older one
+// goes to make some.
 func (c *Controller) grow(fn *function, missing int, old []*instance, free *room) {
 	unplaced := ""
-	for ; missing > 0; missing-- {
+	for starts := fn.starting(); missing > 0 && starts < mostOwnStarting && free.starting < mostStarting; missing-- {
 		node, ok := free.take(fn.config().Resources)
 		if !ok {
-			unplaced = fmt.Sprintf("%d more instances are wanted, and no machine has the free resources that one requests (requests.cpu %dm, requests.memory %d MiB)",
+			unplaced = fmt.Sprintf("%d more instances are wanted, and no machine has the free resources that one holds (requests.cpu %dm, requests.memory %d MiB)",
 				missing, fn.config().CPU, fn.config().Memory>>20)
 			break
 		}
 		c.start(fn, node)
+		starts++
+		free.starting++
 	}
 	if unplaced != "" && len(old) > 0 && !fn.changing() {
 		c.retire(old[0], "makes room for its successor")
@@ -114,6 +125,16 @@ func (c *Controller) grow(fn *function, missing int, old []*instance, free *room
 		c.options.Logger.Warn().Str("function", fn.Name).Str("why", unplaced).Msg("the function cannot have all the instances that it needs")
 	}
 	fn.unplaced = unplaced
+}
+
+// starting counts the instances that are not ready yet.
+func (fn *function) starting() (n int) {
+	for _, in := range fn.instances {
+		if in.State == cluster.Starting {
+			n++
+		}
+	}
+	return n
 }
 
 // changing reports whether an instance is on its way in or out, so that there
@@ -127,8 +148,11 @@ func (fn *function) changing() bool {
 	return false
 }
 
-// room is what is free on the nodes.
-type room struct{ nodes []cluster.Node }
+// room is what is free on the nodes, and how many instances are starting there.
+type room struct {
+	nodes    []cluster.Node
+	starting int
+}
 
 // fill counts what everything holds that was begun, also what the backend has
 // not heard of yet.
@@ -138,6 +162,9 @@ func (c *Controller) fill(r *room) {
 	}
 	for _, in := range c.instances {
 		r.hold(in.Instance)
+		if in.State == cluster.Starting {
+			r.starting++
+		}
 	}
 	for _, in := range c.known {
 		r.hold(in.Instance)

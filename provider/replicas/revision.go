@@ -87,9 +87,16 @@ func (r *revision) sum(program string, secrets map[string][]byte) (string, error
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// leastMemory is what an instance holds of its node whatever it requests: about
+// what a watchdog and a small process take, in bytes. It bounds how many there
+// can be.
+const leastMemory = 16 << 20
+
 // config is what an instance holds of its node.
 func (r *revision) config() cluster.Config {
-	return cluster.Config{Batch: 1, Resources: r.Inference.Requests}
+	held := r.Inference.Requests
+	held.Memory = max(held.Memory, leastMemory)
+	return cluster.Config{Batch: 1, Resources: held}
 }
 
 // spec is what an instance is started with.
