@@ -161,12 +161,25 @@ func TestFlagsInDocuments(t *testing.T) {
 	}
 }
 
+// metric is where the provider's code makes one: by a helper or by its whole name.
+var metric = regexp.MustCompile(`(?:histogram|counter|gauge|name)\("([a-z_]+)"|BuildFQName\(namespace, "", "([a-z_]+)"`)
+
 // The table of metrics has every name that the provider's code makes, and no
 // other.
 func TestMetricsTable(t *testing.T) {
 	made := map[string]bool{}
-	for file, prefix := range map[string]string{"provider/metrics/metrics.go": "", "provider/async/metrics.go": "async_"} {
-		for _, m := range regexp.MustCompile(`(?:histogram|counter|gauge|name)\("([a-z_]+)"|BuildFQName\(namespace, "", "([a-z_]+)"`).FindAllStringSubmatch(document(t, file), -1) {
+	for _, s := range sources(t) {
+		if s.test() || !within(s.folder, "provider") {
+			continue
+		}
+		text, prefix := document(t, s.name), ""
+		if !strings.Contains(text, "prometheus.BuildFQName(") {
+			continue
+		}
+		if within(s.folder, "provider/async") {
+			prefix = "async_"
+		}
+		for _, m := range metric.FindAllStringSubmatch(text, -1) {
 			made[prefix+m[1]+m[2]] = true
 		}
 	}
