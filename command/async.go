@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/provider/async"
+	"github.com/faas-infer/faas-infer/provider/async/admin"
 	"github.com/faas-infer/faas-infer/provider/async/dead"
 )
 
@@ -53,7 +53,7 @@ func (a *asyncClient) statusCommand() *cobra.Command {
 		Use: "status", Short: "How many requests wait, are being executed, and were given up", Args: cobra.NoArgs,
 		Example: "  faas-infer async status\n  faas-infer async status --json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			var s async.Status
+			var s admin.Status
 			return a.get(c, "", &s, func(w io.Writer) {
 				fmt.Fprintf(w, "queued\t%d\nin flight\t%d\ndead\t%d\nbytes\t%d\nNATS\t%s\n", s.Queued, s.InFlight, s.Dead, s.Bytes, s.Server)
 				if s.Problem != "" {
@@ -111,7 +111,7 @@ headers and body. The body is in base64, as the gateway queues it.`,
 			if _, err := sequences(args); err != nil {
 				return err
 			}
-			var shown async.Shown
+			var shown admin.Shown
 			return a.get(c, "/dead/"+args[0], &shown, func(w io.Writer) {
 				text, err := json.MarshalIndent(shown, "", "  ")
 				if err == nil {
@@ -132,7 +132,7 @@ each is replayed once. Those that cannot be replayed (their function is not
 deployed) stay, and the command says why.`,
 		Example: "  faas-infer async replay 17 18\n  faas-infer async replay --all",
 		RunE: func(c *cobra.Command, args []string) error {
-			order := async.ReplayOrder{All: all}
+			order := admin.ReplayOrder{All: all}
 			var err error
 			if order.Sequences, err = sequences(args); err != nil {
 				return err
@@ -172,7 +172,7 @@ func (a *asyncClient) purgeCommand() *cobra.Command {
 				return errors.New("name the sequences to remove, as faas-infer async dead lists them, or --all")
 			}
 			if all {
-				var done async.Purged
+				var done admin.Purged
 				return a.call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
 			}
 			for _, seq := range list {

@@ -14,6 +14,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/async/message"
+	"github.com/faas-infer/faas-infer/provider/async/problem"
 )
 
 // mostReading is how many bytes of bodies may be read by Accept at a time.
@@ -40,11 +41,11 @@ func (b *bytesHeld) give(n int64) { b.n.Add(-n) }
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return refuse(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", clip(r.Method))
+		return problem.New(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", problem.Clip(r.Method))
 	}
 	full, err := message.FullName(name)
 	if err != nil {
-		return refuse(http.StatusNotFound, "there is no function %q", clip(name))
+		return problem.New(http.StatusNotFound, "there is no function %q", problem.Clip(name))
 	}
 	if err := q.known(full); err != nil {
 		return err
@@ -92,10 +93,10 @@ func callbackURL(h http.Header) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
+		return nil, problem.New(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
 	}
 	if err := message.CheckCallback(u); err != nil {
-		return nil, refuse(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
+		return nil, problem.New(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
 	}
 	return u, nil
 }
@@ -127,21 +128,13 @@ func (q *Queue) body(w http.ResponseWriter, r *http.Request) (body []byte, charg
 	case errors.As(err, &over):
 		err = tooLarge(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = refuse(http.StatusRequestTimeout, "the request body did not arrive in time")
+		err = problem.New(http.StatusRequestTimeout, "the request body did not arrive in time")
 	default:
-		err = refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
+		err = problem.New(http.StatusBadRequest, "the request body could not be read: %v", err)
 	}
 	return nil, charge, err
 }
 
 func tooLarge(limit int64) *Error {
-	return refuse(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
-}
-
-// clip keeps a hostile name from filling the answer.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
+	return problem.New(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
 }

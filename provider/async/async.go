@@ -10,7 +10,7 @@
 // stream (package broker says what survives what), and only then acknowledged:
 // what was accepted is executed at least once, whatever is killed in between. It
 // is taken out again by its function's own worker (package consume) and handed to
-// the [Invoker]. It leaves the stream when its result has been delivered; what
+// the Invoker (package execute). It leaves the stream when its result has been delivered; what
 // fails is tried again as package retry decides, and what is given up lies among
 // the dead letters (package dead), where a person can look at it and send it off
 // again.
@@ -31,36 +31,27 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/admin"
 	"github.com/faas-infer/faas-infer/provider/async/broker"
 	"github.com/faas-infer/faas-infer/provider/async/callback"
 	"github.com/faas-infer/faas-infer/provider/async/consume"
 	"github.com/faas-infer/faas-infer/provider/async/dead"
+	"github.com/faas-infer/faas-infer/provider/async/execute"
+	"github.com/faas-infer/faas-infer/provider/async/measure"
 	"github.com/faas-infer/faas-infer/provider/async/message"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 	"github.com/faas-infer/faas-infer/provider/async/stan"
 )
 
-// Invoker executes requests. name is a function's full name. An error may tell
-// its HTTP status by a method HTTPStatus() int; 404 means that there is no such
-// function. It is called by many goroutines at once.
-type Invoker interface {
-	Invoke(ctx context.Context, name string, r *frame.Request) (*frame.Response, error)
-}
-
-// Functions knows the functions that are deployed, by full name.
-type Functions interface {
-	// Annotations returns a function's annotations, false if there is no such
-	// function.
-	Annotations(name string) (map[string]string, bool)
-}
+// Prefix is where System's routes are.
+const Prefix = admin.Prefix
 
 // What holds where Options say nothing.
 const (
@@ -68,6 +59,9 @@ const (
 	DefaultBodyTimeout      = 30 * time.Second
 	DefaultCallbackAttempts = 6
 )
+
+// longestPostWait is the longest wait between two tries of a callback.
+const longestPostWait = 30 * time.Second
 
 // Options are what a Queue works with.
 type Options struct {
@@ -80,8 +74,8 @@ type Options struct {
 	// Cluster and Channel are the gateway's, stan's defaults if empty.
 	Cluster, Channel string
 	// Invoker and Functions are required.
-	Invoker   Invoker
-	Functions Functions
+	Invoker   execute.Invoker
+	Functions execute.Functions
 	// Callback says where callbacks may go; CallbackAttempts is how often one
 	// is tried, DefaultCallbackAttempts if 0.
 	Callback         callback.Options
@@ -105,15 +99,12 @@ const flushTimeout = 5 * time.Second
 
 // Queue is the queue of asynchronous invocations. It is safe for concurrent use.
 type Queue struct {
-	options Options
-	broker  *broker.Broker
-	dead    *dead.Box
-	poster  *callback.Poster
-	posting retry.Settings
-	metrics *metrics
-	log     zerolog.Logger
-	// sampled logs what can happen to every request, a few lines a second.
-	sampled  zerolog.Logger
+	options  Options
+	broker   *broker.Broker
+	admin    *admin.Admin
+	executor *execute.Executor
+	metrics  *measure.Metrics
+	log      zerolog.Logger
 	accepted chan publication
 	held     bytesHeld
 
@@ -142,20 +133,24 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asynchronous requests: %w", err)
 	}
-	posting := retry.Default()
-	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), 30*time.Second
 	q := &Queue{
-		options: o, broker: b, dead: dead.New(b.JetStream(), broker.DeadStream, broker.DeadSubjects),
-		poster: callback.New(o.Callback), posting: posting, log: o.Logger,
-		sampled:  o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
+		options: o, broker: b, log: o.Logger,
 		accepted: make(chan publication, mostAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
 	}
-	q.metrics = newMetrics(q)
-	if o.Registerer != nil {
-		if err := q.metrics.register(o.Registerer); err != nil {
-			b.Close()
-			return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
-		}
+	q.metrics = measure.New((&gauge{broker: b}).depth, q.inHand)
+	if err := q.metrics.Register(o.Registerer); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
+	}
+	letters := dead.New(b.JetStream(), broker.DeadStream, broker.DeadSubjects)
+	q.admin = &admin.Admin{Broker: b, Dead: letters, InHand: q.stats, Send: q.sendAgain, Logger: o.Logger}
+	posting := retry.Default()
+	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), longestPostWait
+	q.executor = &execute.Executor{
+		Invoker: o.Invoker, Functions: o.Functions, Poster: callback.New(o.Callback), Posting: posting, Dead: letters,
+		Metrics: q.metrics, Draining: q.draining,
+		// What can happen to every request makes a few lines a second.
+		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 	}
 	q.acks.Go(q.acknowledge)
 	return q, nil
@@ -169,7 +164,7 @@ func (q *Queue) Start() (err error) {
 	defer q.mu.Unlock()
 	q.pool = consume.Start(consume.Options{
 		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: broker.WorkStream, Subject: broker.WorkSubjects,
-		Handle: q.handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
+		Handle: q.executor.Handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
 		MaxHeld: q.options.MaxHeld, MaxMessage: broker.MaxPayload, Logger: q.log,
 	})
 	q.gateway, err = stan.Serve(q.broker.Publishing(), stan.Options{
@@ -208,8 +203,8 @@ func (q *Queue) Close(ctx context.Context) {
 		}
 		close(q.closed)
 		q.acks.Wait()
-		q.poster.Close()
-		q.metrics.unregister(q.options.Registerer)
+		q.executor.Poster.Close()
+		q.metrics.Unregister(q.options.Registerer)
 		q.broker.Close()
 	})
 }
@@ -218,41 +213,39 @@ func (q *Queue) Close(ctx context.Context) {
 // server listens nowhere. It is settled after Start.
 func (q *Queue) Address() string { return q.broker.Address() }
 
+// System serves everything at and below Prefix; see admin.Admin.Serve. It asks for
+// no credentials: that is the caller's part. An error has not been answered.
+func (q *Queue) System(w http.ResponseWriter, r *http.Request) error { return q.admin.Serve(w, r) }
+
+// Status is how much lies in the queue.
+func (q *Queue) Status(ctx context.Context) (admin.Status, error) { return q.admin.Status(ctx) }
+
 // wake tells the pool of a stored message.
 func (q *Queue) wake(name string) {
+	if pool := q.running(); pool != nil {
+		pool.Wake(message.Key(name))
+	}
+}
+
+// running is the pool, nil before Start.
+func (q *Queue) running() *consume.Pool {
 	q.mu.Lock()
-	pool := q.pool
-	q.mu.Unlock()
-	if pool != nil {
-		pool.Wake(key(name))
+	defer q.mu.Unlock()
+	return q.pool
+}
+
+// stats is what is in hand by key.
+func (q *Queue) stats() map[string]consume.Stats {
+	if pool := q.running(); pool != nil {
+		return pool.Stats()
 	}
+	return nil
 }
 
-// key is the end of a function's subjects: its namespace comes first.
-func key(name string) string {
-	function, namespace := split(name)
-	return namespace + "." + function
-}
-
-// fromKey is the way back from key.
-func fromKey(key string) string {
-	namespace, function := split(key)
-	return function + "." + namespace
-}
-
-func split(s string) (before, after string) {
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] == '.' {
-			return s[:i], s[i+1:]
-		}
+// inHand sums stats up.
+func (q *Queue) inHand() (executing, posting int) {
+	for _, s := range q.stats() {
+		executing, posting = executing+s.Running, posting+s.Held-s.Running
 	}
-	return s, message.DefaultNamespace
-}
-
-// redacted is a URL without its password, "" for none.
-func redacted(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	return u.Redacted()
+	return executing, posting
 }

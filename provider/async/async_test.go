@@ -240,7 +240,8 @@ func TestThroughTheGateway(t *testing.T) {
 		want    string
 	}{
 		{"faas-request", []byte("{"), "no JSON"},
-		{"faas-request", []byte("null"), "Function is empty"},
+		{"faas-request", []byte("null"), "no JSON"},
+		{"faas-request", []byte("{}"), "Function is empty"},
 		{"faas-request", request("absent", "x"), `no function "absent"`},
 		{"faas-request", request("Not A Name", "x"), "Function is"},
 		{"other", request("echo", "x"), "channel"},

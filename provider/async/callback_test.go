@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/message"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
@@ -161,8 +162,8 @@ func TestAcceptRefuses(t *testing.T) {
 		}
 	}
 	u, _ := url.Parse("http://user:pass@host/")
-	if redacted(u) != "http://user:xxxxx@host/" {
-		t.Error(redacted(u))
+	if message.Redacted(u) != "http://user:xxxxx@host/" {
+		t.Error(message.Redacted(u))
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/dead"
 	"github.com/faas-infer/faas-infer/provider/async/message"
+	"github.com/faas-infer/faas-infer/provider/async/problem"
 )
 
 // mostAccepting is how many of a gateway's messages may be on their way to the
@@ -20,29 +22,12 @@ import (
 const mostAccepting = 8192
 
 // Error is why a request was not accepted.
-type Error struct {
-	status int
-	after  time.Duration
-	text   string
-}
-
-func refuse(status int, format string, args ...any) *Error {
-	return &Error{status: status, text: fmt.Sprintf(format, args...)}
-}
+type Error = problem.Error
 
 // unavailable is the answer while nothing can be stored.
 func unavailable(why error) *Error {
-	return &Error{http.StatusServiceUnavailable, 2 * time.Second, fmt.Sprintf("the request could not be queued: %v", why)}
+	return problem.Unavailable("the request could not be queued: %v", why)
 }
-
-// Error is one sentence.
-func (e *Error) Error() string { return e.text }
-
-// HTTPStatus is the status code to answer with.
-func (e *Error) HTTPStatus() int { return e.status }
-
-// RetryAfter is how long to wait before another try, 0 where none helps.
-func (e *Error) RetryAfter() time.Duration { return e.after }
 
 // Enqueue accepts a request: when it returns nil, the request is stored and will
 // be executed. Errors are of type *Error: 400 for a request that cannot be
@@ -55,7 +40,7 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 	}
 	data, err := message.Encode(&checked.QueueRequest)
 	if err != nil {
-		return refuse(http.StatusBadRequest, "%v", err)
+		return problem.New(http.StatusBadRequest, "%v", err)
 	}
 	future, err := q.publish(checked.Name, data, "")
 	if err != nil {
@@ -69,22 +54,22 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 		return q.notStored(err)
 	case <-ctx.Done():
 		// It may be stored all the same.
-		return refuse(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
+		return problem.New(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
 	}
 }
 
 // check refuses what could not be executed.
 func (q *Queue) check(r *message.Request) error {
 	if err := message.Check(r); err != nil {
-		return refuse(http.StatusBadRequest, "the request cannot be queued: %v", err)
+		return problem.New(http.StatusBadRequest, "the request cannot be queued: %v", err)
 	}
 	return q.known(r.Name)
 }
 
 func (q *Queue) known(name string) error {
 	if _, ok := q.options.Functions.Annotations(name); !ok {
-		function, namespace := split(name)
-		return refuse(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
+		function, namespace := message.Split(name)
+		return problem.New(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
 	}
 	return nil
 }
@@ -101,9 +86,9 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 		return nil, unavailable(err)
 	}
 	if most := q.broker.MaxPayload() - headroom; int64(len(data)) > most {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
+		return nil, problem.New(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
 	}
-	m := &nats.Msg{Subject: broker.WorkSubjects + key(name), Data: data}
+	m := &nats.Msg{Subject: broker.WorkSubjects + message.Key(name), Data: data}
 	if id != "" {
 		m.Header = nats.Header{jetstream.MsgIDHeader: {id}}
 	}
@@ -120,7 +105,7 @@ const headroom = 16 << 10
 
 // stored counts a message and has it taken out.
 func (q *Queue) stored(name string) {
-	q.metrics.accepted.WithLabelValues(name).Inc()
+	q.metrics.Accepted(name)
 	q.wake(name)
 }
 
@@ -152,24 +137,30 @@ type publication struct {
 	done   func(error)
 }
 
-// take stores a gateway's message. It is stan.Options's.
+// take stores a gateway's message. It is stan.Options's. It looks at the
+// function's name only: what else may be wrong with a message is found when it is
+// executed.
 func (q *Queue) take(data []byte, done func(error)) {
-	r, err := message.Decode(data)
+	function, err := message.Function(data)
+	name := ""
+	if err == nil {
+		name, err = message.FullName(function)
+	}
 	if err != nil {
-		done(refuse(http.StatusBadRequest, "the request cannot be queued: %v", err))
+		done(problem.New(http.StatusBadRequest, "the request cannot be queued: %v", err))
 		return
 	}
-	if err := q.known(r.Name); err != nil {
+	if err := q.known(name); err != nil {
 		done(err)
 		return
 	}
-	future, err := q.publish(r.Name, data, "")
+	future, err := q.publish(name, data, "")
 	if err != nil {
 		done(err)
 		return
 	}
 	select {
-	case q.accepted <- publication{r.Name, future, done}:
+	case q.accepted <- publication{name, future, done}:
 	case <-q.closed:
 	}
 }
@@ -196,5 +187,32 @@ func (q *Queue) acknowledgeOne(p publication) {
 		p.done(q.notStored(err))
 	case <-q.closed:
 		// Whether it was stored is not known; the gateway's time runs out.
+	}
+}
+
+// sendAgain puts a dead letter's message back into the queue; it is a
+// dead.Sender.
+func (q *Queue) sendAgain(ctx context.Context, id string, _ dead.Letter, data []byte) error {
+	request, err := message.Decode(data)
+	if err != nil {
+		return problem.New(http.StatusBadRequest, "it holds no request that could be executed: %v", err)
+	}
+	if err := q.known(request.Name); err != nil {
+		return problem.New(http.StatusNotFound, "%v; deploy it first", err)
+	}
+	future, err := q.publish(request.Name, data, id)
+	if err != nil {
+		return err
+	}
+	select {
+	case ack := <-future.Ok():
+		if !ack.Duplicate {
+			q.stored(request.Name)
+		}
+		return nil
+	case err := <-future.Err():
+		return q.notStored(err)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/admin"
 	"github.com/faas-infer/faas-infer/provider/async/broker"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
@@ -77,7 +78,7 @@ func TestGivenUpAndReplayed(t *testing.T) {
 		l.Queued.IsZero() || l.Time.Before(l.Queued) || l.Size == 0 || l.Detail != "the function answered 500" {
 		t.Errorf("letter %+v", l)
 	}
-	var shown Shown
+	var shown admin.Shown
 	w := r.do("GET", fmt.Sprintf("/system/async/dead/%d", l.Sequence), "")
 	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil || shown.Request == nil || shown.Request.Path != "/a/b" || shown.Request.QueryString != "c=d" || !strings.HasPrefix(string(shown.Request.Body), "body ") {
 		t.Errorf("shown %v %s", err, w.Body)
@@ -221,7 +222,7 @@ func TestSlowFunction(t *testing.T) {
 	// Those in hand are kept for longer than AckWait.
 	time.Sleep(1500 * time.Millisecond)
 	s, err := r.Status(t.Context())
-	if err != nil || len(s.Functions) != 1 || s.Functions[0] != (FunctionStatus{"slow.openfaas-fn", 46, 4}) {
+	if err != nil || len(s.Functions) != 1 || s.Functions[0] != (admin.FunctionStatus{Name: "slow.openfaas-fn", Queued: 46, InFlight: 4}) {
 		t.Errorf("status %+v %v", s, err)
 	}
 	close(release)

@@ -68,8 +68,8 @@ func Encode(r *types.QueueRequest) ([]byte, error) {
 // method that is absent is POST, a path that is absent "/".
 func Decode(data []byte) (*Request, error) {
 	r := &Request{}
-	if err := json.Unmarshal(data, &r.QueueRequest); err != nil {
-		return nil, fmt.Errorf("it is no JSON of a queued request: %w", err)
+	if err := unmarshal(data, &r.QueueRequest); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoMessage, err)
 	}
 	if err := Check(r); err != nil {
 		return nil, err
@@ -183,6 +183,33 @@ func FullName(function string) (string, error) {
 		return "", fmt.Errorf("Function is %q; it must be NAME or NAME.NAMESPACE, both of lower-case letters, digits and hyphens", clip(function))
 	}
 	return name + "." + namespace, nil
+}
+
+// Key is the end of the subjects of a function: NAMESPACE.NAME. name is its full
+// name.
+func Key(name string) string {
+	function, namespace := Split(name)
+	return namespace + "." + function
+}
+
+// FromKey is the way back from Key.
+func FromKey(key string) string { return Key(key) }
+
+// Split takes a full name apart.
+func Split(name string) (function, namespace string) {
+	i := strings.LastIndexByte(name, '.')
+	if i < 0 {
+		return name, DefaultNamespace
+	}
+	return name[:i], name[i+1:]
+}
+
+// Redacted is a URL without its password, "" for none.
+func Redacted(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Redacted()
 }
 
 // isToken reports whether s is a token of HTTP (RFC 9110 §5.6.2).

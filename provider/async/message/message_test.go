@@ -1,6 +1,7 @@
 package message
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -109,4 +110,55 @@ func FuzzDecode(f *testing.F) {
 		}
 		_ = r.Frame()
 	})
+}
+
+// FuzzScan: what the scanner makes of a message is what JSON makes of it.
+func FuzzScan(f *testing.F) {
+	for _, s := range []string{`{"Function":"a","Body":"aGk=","Header":{"Body":["x"]}}`, ` { "Body" : "" , "body":null } `, `{"Body":"a\\""}`, `{"Body":"\u0061"}`,
+		`{"Body":[1],"Function":"\"}"}`, `{}`, `{"Body":"AA=="}x`, `{"Body":"A\nA"}`, `{"CallbackUrl":{"Host":"}"},"Body":"AA=="}`, `{"Body":}`, `{,}`, `{"Body":"AA==",}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var fast, slow types.QueueRequest
+		errFast, errSlow := unmarshal(data, &fast), json.Unmarshal(data, &slow)
+		if (errFast == nil) != (errSlow == nil) {
+			t.Fatalf("scanned: %v, JSON: %v", errFast, errSlow)
+		}
+		if errSlow != nil {
+			return
+		}
+		if len(fast.Body) == 0 && len(slow.Body) == 0 {
+			fast.Body, slow.Body = nil, nil
+		}
+		if !reflect.DeepEqual(fast, slow) {
+			t.Fatalf("scanned: %+v, JSON: %+v", fast, slow)
+		}
+		var exact map[string]json.RawMessage
+		if json.Unmarshal(data, &exact) != nil {
+			return
+		}
+		var want string
+		if err := json.Unmarshal(exact["Function"], &want); len(exact["Function"]) > 0 && err != nil {
+			return
+		}
+		if !strings.Contains(string(data), `"Function"`) && want != "" {
+			return // Its key is written with escapes.
+		}
+		if got, err := Function(data); exact != nil && (err != nil || got != want) {
+			t.Fatalf("function %q %v, want %q", got, err, want)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	data, err := Encode(&types.QueueRequest{Function: "echo", Body: make([]byte, 250_000), Header: http.Header{"X-Call-Id": {"1"}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if _, err := Decode(data); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

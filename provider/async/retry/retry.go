@@ -18,7 +18,6 @@ package retry
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,10 +90,14 @@ func shorten(s string) string {
 // misspelling that silently changes nothing. Errors are of type *Error.
 func Parse(annotations map[string]string) (Settings, error) {
 	s := Default()
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if !strings.HasPrefix(key, prefix) {
-			continue
+	var keys []string
+	for key := range annotations {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
 		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
 		if err := s.set(key, strings.TrimSpace(annotations[key])); err != nil {
 			return Default(), err
 		}

@@ -1,4 +1,7 @@
-package async
+// Package execute deals with one request out of the queue: it has it executed,
+// posts the result to the callback URL, and says what becomes of the message. What
+// to do after each step is package retry's decision.
+package execute
 
 import (
 	"context"
@@ -7,10 +10,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/callback"
 	"github.com/faas-infer/faas-infer/provider/async/consume"
 	"github.com/faas-infer/faas-infer/provider/async/dead"
+	"github.com/faas-infer/faas-infer/provider/async/measure"
 	"github.com/faas-infer/faas-infer/provider/async/message"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
@@ -18,9 +24,38 @@ import (
 // keepTrying is how long to wait where the dead letters cannot be written.
 const keepTrying = 30 * time.Second
 
+// Invoker executes requests. name is a function's full name. An error may tell
+// its HTTP status by a method HTTPStatus() int; 404 means that there is no such
+// function. It is called by many goroutines at once.
+type Invoker interface {
+	Invoke(ctx context.Context, name string, r *frame.Request) (*frame.Response, error)
+}
+
+// Functions knows the functions that are deployed, by full name.
+type Functions interface {
+	// Annotations returns a function's annotations, false if there is no such
+	// function.
+	Annotations(name string) (map[string]string, bool)
+}
+
+// Executor deals with messages. It is safe for concurrent use.
+type Executor struct {
+	Invoker   Invoker
+	Functions Functions
+	Poster    *callback.Poster
+	// Posting is how often and when a callback is tried.
+	Posting retry.Settings
+	Dead    *dead.Box
+	Metrics *measure.Metrics
+	// Draining is closed when no callback is to be waited for any more.
+	Draining <-chan struct{}
+	// Logger is told of each request that is given up.
+	Logger zerolog.Logger
+}
+
 // job is one message that is being dealt with.
 type job struct {
-	*Queue
+	*Executor
 	m *consume.Message
 	// name is the function's full name, request nil if the message is none.
 	name    string
@@ -35,23 +70,22 @@ type outcome struct {
 	result *callback.Result
 }
 
-// handle deals with one message; it is consume's Handler.
-func (q *Queue) handle(ctx context.Context, m *consume.Message) consume.Verdict {
-	j := &job{Queue: q, m: m, name: fromKey(m.Key), started: time.Now()}
+// Handle deals with one message; it is a consume.Handler.
+func (e *Executor) Handle(ctx context.Context, m *consume.Message) consume.Verdict {
+	j := &job{Executor: e, m: m, name: message.FromKey(m.Key), started: time.Now()}
 	if m.Deliveries > 1 {
-		q.metrics.redelivered.Inc()
+		e.Metrics.Redelivered()
 	}
-	settings := j.settings()
-	if settings.Hopeless(m.Deliveries) {
+	if m.Deliveries > retry.Lost && j.settings().Hopeless(m.Deliveries) {
 		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("it was handed out %d times", m.Deliveries)})
 	}
 	o := j.execute(ctx)
 	if ctx.Err() != nil {
 		return consume.Verdict{Keep: true}
 	}
-	action := settings.After(time.Now(), o.try)
+	action := j.settings().After(time.Now(), o.try)
 	if action.Kind == retry.Again {
-		q.metrics.retries.Inc()
+		e.Metrics.Retried()
 		return consume.Verdict{Keep: true, Delay: time.Until(action.At)}
 	}
 	if o.result != nil && j.request.CallbackURL != nil {
@@ -68,7 +102,7 @@ func (q *Queue) handle(ctx context.Context, m *consume.Message) consume.Verdict 
 
 // settings are the function's, or the default ones where it has none.
 func (j *job) settings() retry.Settings {
-	annotations, _ := j.options.Functions.Annotations(j.name)
+	annotations, _ := j.Functions.Annotations(j.name)
 	// Those that cannot be read are refused at deploy.
 	settings, _ := retry.Parse(annotations)
 	return settings
@@ -89,7 +123,7 @@ func (j *job) execute(ctx context.Context) outcome {
 	}
 	j.request = request
 	result := &callback.Result{Function: request.Function, CallID: request.CallID(), StartTime: request.Header.Get(message.StartTimeHeader)}
-	response, err := j.options.Invoker.Invoke(ctx, j.name, request.Frame())
+	response, err := j.Invoker.Invoke(ctx, j.name, request.Frame())
 	if err != nil {
 		o.try.Status = statusOf(err)
 		o.try.Absent = o.try.Status == http.StatusNotFound
@@ -126,14 +160,14 @@ func failure(status int, err error) *frame.Response {
 // was not delivered, the verdict says what becomes of the message.
 func (j *job) deliver(ctx context.Context, o outcome) (_ consume.Verdict, delivered bool) {
 	for number := 1; ; number++ {
-		status, err := j.poster.Post(ctx, j.request.CallbackURL, o.result)
+		status, err := j.Poster.Post(ctx, j.request.CallbackURL, o.result)
 		if ctx.Err() != nil {
 			return consume.Verdict{Keep: true}, false
 		}
 		var refused *callback.RefusedError
 		post := retry.Post{Number: number, Status: status, Refused: errors.As(err, &refused)}
-		j.metrics.callback(status)
-		action := j.posting.AfterPost(time.Now(), post)
+		j.Metrics.Called(status)
+		action := j.Posting.AfterPost(time.Now(), post)
 		switch action.Kind {
 		case retry.Done:
 			return consume.Verdict{}, true
@@ -143,7 +177,7 @@ func (j *job) deliver(ctx context.Context, o outcome) (_ consume.Verdict, delive
 		}
 		select {
 		case <-time.After(time.Until(action.At)):
-		case <-j.draining:
+		case <-j.Draining:
 			// A later provider executes it again.
 			return consume.Verdict{Keep: true}, false
 		case <-ctx.Done():
@@ -165,18 +199,18 @@ func (j *job) undelivered(o outcome, p retry.Post, err error) outcome {
 func (j *job) bury(ctx context.Context, reason string, o outcome) consume.Verdict {
 	l := dead.Letter{Function: j.name, Reason: reason, Detail: o.detail, Attempts: j.m.Deliveries, Status: o.try.Status, Queued: j.m.Stored}
 	if j.request != nil {
-		l.CallID, l.Callback = j.request.CallID(), redacted(j.request.CallbackURL)
+		l.CallID, l.Callback = j.request.CallID(), message.Redacted(j.request.CallbackURL)
 	}
 	// A message that is buried twice, because the provider was killed before
 	// it was acknowledged, has the same id.
 	id := fmt.Sprintf("dead-%d-%d", j.m.Sequence, j.m.Stored.UnixNano())
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := j.dead.Put(ctx, id, j.m.Key, l, j.m.Data); err != nil {
-		j.sampled.Error().Err(err).Str("function", j.name).Msg("a request that failed cannot be put among the dead letters and stays in the queue; purge or replay some: faas-infer async purge, faas-infer async replay")
+	if err := j.Dead.Put(ctx, id, j.m.Key, l, j.m.Data); err != nil {
+		j.Logger.Error().Err(err).Str("function", j.name).Msg("a request that failed cannot be put among the dead letters and stays in the queue; purge or replay some: faas-infer async purge, faas-infer async replay")
 		return consume.Verdict{Keep: true, Delay: keepTrying}
 	}
-	j.metrics.dead.WithLabelValues(reason).Inc()
-	j.sampled.Warn().Str("function", j.name).Str("reason", reason).Int("attempts", l.Attempts).Str("detail", o.detail).Msg("a queued request was given up; see faas-infer async dead")
+	j.Metrics.Dead(reason)
+	j.Logger.Warn().Str("function", j.name).Str("reason", reason).Int("attempts", l.Attempts).Str("detail", o.detail).Msg("a queued request was given up; see faas-infer async dead")
 	return consume.Verdict{}
 }
