@@ -71,7 +71,9 @@ func (b *Backend) confine(e *entry, attr *syscall.SysProcAttr) (s surroundings, 
 		f.Hide = append([]string{b.layout.dir}, b.options.Hide...)
 	}
 	if spec.Limits.Memory > 0 {
-		f.Scratch = spec.Limits.Memory
+		// It counts as memory: were all of it full of files, no process could
+		// run that removes them.
+		f.Scratch = spec.Limits.Memory / 2
 	}
 	if e.group != nil {
 		if s.groups, err = e.group.Inner().Entrance(); err != nil {
