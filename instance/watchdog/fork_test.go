@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -69,20 +68,6 @@ func TestProgramThatCannotBeStarted(t *testing.T) {
 		}
 	}
 	i.server.Close()
-}
-
-func TestProgramIsLookedUpInTheFunctionsPath(t *testing.T) {
-	folder := t.TempDir()
-	program := filepath.Join(folder, "p")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := lookUp("p", []string{"PATH=/none:" + folder}); err != nil || got != program {
-		t.Errorf("%s, %v", got, err)
-	}
-	if got, err := lookUp("sh", []string{"PATH=" + folder}); err == nil {
-		t.Errorf("found %s", got)
-	}
 }
 
 func TestContentTypes(t *testing.T) {
@@ -266,38 +251,6 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 		if i.err != nil {
 			t.Error(i.err)
 		}
-		i.server.Close()
-	}
-}
-
-// A connection is as good after a request as before, however the process and its
-// input ended.
-func TestRequestsOfOneConnection(t *testing.T) {
-	for _, mode := range []string{"classic", "streaming"} {
-		i := begin(t, map[string]string{"mode": mode, "fprocess": "cat"})
-		input := strings.Repeat("x", 100_000)
-		for n := range 100 {
-			if body, err := post(t.Context(), i, input); err != nil || body != input {
-				t.Fatalf("%s %d: %d bytes, %v: %.30q", mode, n, len(body), err, body)
-			}
-		}
-		i.stop()
-		<-i.stopped
-		i.server.Close()
-	}
-}
-
-// The pipe is full and will stay so.
-func TestInputThatNobodyReads(t *testing.T) {
-	for _, mode := range []string{"classic", "streaming"} {
-		i := begin(t, map[string]string{"mode": mode, "fprocess": "sh -c 'exec 3<&0; setsid sleep 300 <&3 & echo done'"})
-		for range 2 {
-			if response, body := i.do("POST", "/", strings.NewReader(strings.Repeat("x", 1<<20))); response == nil || response.StatusCode != 200 || body != "done\n" {
-				t.Errorf("%s: %v %q", mode, response, body)
-			}
-		}
-		i.stop()
-		<-i.stopped
 		i.server.Close()
 	}
 }

@@ -153,13 +153,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// tooMany refuses a request that the function has not seen. OpenFaaS's header
-// says so, by which the provider knows that another instance may have it.
-func tooMany(w http.ResponseWriter) {
-	w.Header().Set("X-OpenFaaS-Internal", "faas-infer-watchdog")
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "max_inflight requests are running", http.StatusTooManyRequests)
-}
+func tooMany(w http.ResponseWriter) { forking.Refuse(w, "max_inflight requests are running") }
 
 func (s *Server) serveHealth(w http.ResponseWriter) {
 	if s.stopping.Load() {

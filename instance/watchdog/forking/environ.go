@@ -10,12 +10,10 @@ import (
 func requestEnv(r *http.Request) []string {
 	env := make([]string, 0, len(r.Header)+8)
 	for name, values := range r.Header {
-		// Many programs would take Http_Proxy for the proxy to use, and
-		// anybody could send it.
-		if name == "Proxy" {
-			continue
+		name = strings.ReplaceAll(name, "-", "_")
+		if !isReserved(name) {
+			env = append(env, "Http_"+name+"="+strings.Join(values, ", "))
 		}
-		env = append(env, "Http_"+strings.ReplaceAll(name, "-", "_")+"="+strings.Join(values, ", "))
 	}
 	path := r.URL.Path
 	if strings.ContainsRune(path, 0) {
@@ -31,4 +29,15 @@ func requestEnv(r *http.Request) []string {
 		env = append(env, "Http_Transfer_Encoding="+r.TransferEncoding[0])
 	}
 	return env
+}
+
+// isReserved reports whether a header of that name must not get to the program:
+// it would pass for what the request itself is, or for the proxy to use, and
+// anybody can send it.
+func isReserved(name string) bool {
+	switch name {
+	case "Method", "Path", "Host", "Query", "Content_Length", "ContentLength", "Contentlength", "Transfer_Encoding", "Proxy":
+		return true
+	}
+	return false
 }

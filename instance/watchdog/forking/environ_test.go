@@ -14,6 +14,9 @@ func TestRequestEnv(t *testing.T) {
 		Header: http.Header{
 			"X-Forwarded-By": {"http://my.vpn.com"}, "Accept": {"text/html", "*/*"}, "Content-Type": {"text/plain"},
 			"Proxy": {"http://evil.example"},
+			// None of these is the request's.
+			"Method": {"PUT"}, "Path": {"/b"}, "Host": {"other"}, "Query": {"q=2"}, "Content-Length": {"7"}, "Content_Length": {"8"},
+			"Transfer-Encoding": {"gzip"},
 		},
 	}
 	got := requestEnv(r)

@@ -93,14 +93,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Log.Printf("Forking fprocess.")
 	pipes, err := f.start()
-	switch {
-	case errors.Is(err, family.ErrClosed):
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	case err != nil:
-		h.Log.Printf("Cannot start fprocess: %v", err)
-		http.Error(w, "cannot start the function's process: "+err.Error(), http.StatusInternalServerError)
+	if err != nil {
+		h.cannotStart(w, err)
 		return
 	}
 	defer pipes.Close()
