@@ -71,9 +71,11 @@ func (a *answer) describe() {
 	if contentType != "" {
 		header.Set("Content-Type", contentType)
 	}
-	if !a.run.consumed.Load() || a.run.cut {
-		// What follows on the connection is the rest of this body.
+	if !a.run.consumed.Load() {
+		// What follows on the connection is the rest of this body, for which the
+		// answer does not wait.
 		header.Set("Connection", "close")
+		_ = http.NewResponseController(a.w).EnableFullDuplex()
 	}
 }
 
@@ -82,7 +84,8 @@ func (a *answer) finish(verdict error, took time.Duration) {
 	switch {
 	case a.sent && verdict != nil:
 		// The client must not take half an answer for all of it.
-		panic(http.ErrAbortHandler)
+		a.failed = http.ErrAbortHandler
+		panic(a.failed)
 	case a.sent:
 		return
 	}
@@ -101,7 +104,9 @@ func (a *answer) finish(verdict error, took time.Duration) {
 	}
 	header.Set("Content-Length", fmt.Sprint(len(body)))
 	a.w.WriteHeader(code)
-	_, _ = a.w.Write(body)
+	if _, a.failed = a.w.Write(body); a.failed == nil && !a.run.consumed.Load() {
+		a.failed = http.NewResponseController(a.w).Flush()
+	}
 }
 
 func statusOf(verdict error) int {

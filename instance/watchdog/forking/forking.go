@@ -27,6 +27,10 @@ const (
 	// lateTime is how long a client may take to read the answer that its request
 	// took too long.
 	lateTime = 5 * time.Second
+	// lingerTime is how long, behind the answer, a client may take to send the
+	// rest of a body that nobody wants. Were the connection closed under it, it
+	// would take that for a failure and not look at the answer.
+	lingerTime = 500 * time.Millisecond
 )
 
 // Handler answers requests. It is an http.Handler and safe for concurrent use.
@@ -69,8 +73,6 @@ type run struct {
 	consumed atomic.Bool
 	// fed is closed when the process has got all that it will get.
 	fed chan struct{}
-	// cut tells that the connection cannot be read any more.
-	cut bool
 	// cause is why the process was killed.
 	cause atomic.Pointer[error]
 }
@@ -98,6 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer pipes.Close()
+	defer f.stopFeeding()
 	f.exchange(pipes, body)
 	f.finish()
 }
@@ -155,31 +158,37 @@ func (f *run) exchange(p *family.Pipes, body io.Reader) {
 	f.collect(p.Stdout)
 	<-watched
 	<-logged
-	f.stopFeeding(p.Stdin)
+	// A process that left its group may have the pipe and not read.
+	_ = p.Stdin.SetWriteDeadline(time.Unix(1, 0))
 }
 
-// feed is what the process reads.
+// feed is what the process reads; of what it does not want, nothing is kept.
 func (f *run) feed(stdin *os.File, body io.Reader) {
 	defer close(f.fed)
-	defer stdin.Close()
-	_, err := io.Copy(stdin, watchedBody{body, &f.consumed})
-	if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, os.ErrClosed) {
+	body = watchedBody{body, &f.consumed}
+	_, err := io.Copy(stdin, body)
+	_ = stdin.Close()
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.EPIPE), errors.Is(err, os.ErrClosed), isClosed(f.member.Exited()):
+		_, _ = io.Copy(io.Discard, body)
+	default:
 		// Half an input must not pass for all of it.
 		f.kill(fmt.Errorf("%w: %w", errBrokenBody, err))
 	}
 }
 
-// stopFeeding waits until nobody reads the request's body any more.
-func (f *run) stopFeeding(stdin *os.File) {
-	if !isClosed(f.fed) {
-		// A process that left its group may have the pipe and not read.
-		_ = stdin.SetWriteDeadline(time.Unix(1, 0))
-	}
+// stopFeeding waits until nobody reads the request's body any more. The answer
+// is on its way then, or has broken off.
+func (f *run) stopFeeding() {
 	// Without a body to read, the connection is watched for its end already, and
 	// the deadline would pass for that, for the requests after this one too.
 	if !isClosed(f.fed) && !f.consumed.Load() {
-		f.cut = true
-		_ = http.NewResponseController(f.answer.w).SetReadDeadline(time.Unix(1, 0))
+		patience := lingerTime
+		if f.answer.failed != nil {
+			patience = 0
+		}
+		_ = http.NewResponseController(f.answer.w).SetReadDeadline(time.Now().Add(patience))
 	}
 	<-f.fed
 }
