@@ -91,7 +91,12 @@ func TestConformance(t *testing.T) {
 					t.Parallel()
 				}
 				for _, w := range s.ways(t) {
-					t.Run(w.name, func(t *testing.T) { c.check(w, t) })
+					t.Run(w.name, func(t *testing.T) {
+						if c.together {
+							t.Parallel()
+						}
+						c.check(w, t)
+					})
 				}
 			})
 		}
