@@ -16,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
 func listening(address string) bool {
@@ -182,7 +183,10 @@ func TestFailedWrites(t *testing.T) {
 		}
 		done.add(string(r.Body))
 		return answer(200, ""), nil
-	}, func(o *Options) { o.Dir = filepath.Join(dir, "nats"); o.AckWait = time.Second })
+	}, func(o *Options) {
+		o.Dir, o.AckWait = filepath.Join(dir, "nats"), time.Second
+		o.Functions = &deployed{by: map[string]map[string]string{"echo.openfaas-fn": {retry.Attempts: "1000", retry.MinWait: "100ms", retry.MaxWait: "200ms"}}}
+	})
 	broken.Store(true)
 	for i := range 100 {
 		r.enqueue(t, "echo", fmt.Sprint(i))

@@ -33,7 +33,7 @@ func TestBudgetInOrder(t *testing.T) {
 		}
 		go claim("large", 9)
 		synctest.Wait()
-		go claim("small", 1)
+		go claim("small", 2)
 		synctest.Wait()
 		if len(order) != 0 {
 			t.Errorf("%v was served before the large one", order)
@@ -73,6 +73,30 @@ func TestBudgetCanceled(t *testing.T) {
 			t.Errorf("free %d, waiting %d", b.free, len(b.waiting))
 		}
 	})
+}
+
+func TestTimes(t *testing.T) {
+	var back times
+	start := time.Now()
+	later := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+	for _, n := range rand.Perm(100) {
+		back.add(later(n + 1))
+	}
+	if at := back.until(start, later(1000)); !at.Equal(later(1)) || len(back) != 100 {
+		t.Errorf("next at %v, %d left", at, len(back))
+	}
+	if at := back.until(later(50), later(1000)); at.After(later(50)) || len(back) != 50 {
+		t.Errorf("acts at %v, %d left", at, len(back))
+	}
+	if at := back.until(later(50), later(1000)); !at.Equal(later(51)) {
+		t.Errorf("next at %v", at)
+	}
+	if at := back.until(later(50), later(50)); !at.Equal(later(50)) {
+		t.Errorf("next at %v", at)
+	}
+	if at := (&times{}).until(start, start); !at.Equal(start) {
+		t.Errorf("none: %v", at)
+	}
 }
 
 func TestConsumerName(t *testing.T) {

@@ -106,6 +106,9 @@ func (w *worker) take(m *nats.Msg) error {
 	return nil
 }
 
+// slack is how much later than it was put off to a message may come back.
+const slack = 10 * time.Millisecond
+
 // work has one message dealt with.
 func (w *worker) work(m *Message) {
 	verdict := w.handle(m)
@@ -114,8 +117,8 @@ func (w *worker) work(m *Message) {
 	w.inUse.Held--
 	w.bytes -= m.size
 	delete(w.working, m)
-	if back := time.Now().Add(verdict.Delay); verdict.Keep && (w.due.IsZero() || back.Before(w.due)) {
-		w.due = back
+	if verdict.Keep {
+		w.back.add(time.Now().Add(verdict.Delay + slack))
 	}
 	w.mu.Unlock()
 	if verdict.Keep {

@@ -50,8 +50,8 @@ type worker struct {
 	inUse   Stats
 	bytes   int64
 	working map[*Message]struct{}
-	// due is when the earliest message that was put off comes back.
-	due time.Time
+	// back are the times when messages that were put off come back.
+	back times
 
 	// The rest is the loop's own.
 	subscription *nats.Subscription
@@ -203,14 +203,11 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 	w.mu.Lock()
 	places := min(w.pool.options.Concurrency-w.inUse.Running, heldFactor*w.pool.options.Concurrency-w.inUse.Held)
 	share, nothing := w.pool.options.share()-w.bytes, w.inUse.Held == 0
-	at := w.at
-	if !w.due.IsZero() && w.due.Before(at) {
-		at = w.due
-	}
-	if !now.Before(at) {
-		w.due = time.Time{}
-	}
+	at := w.back.until(now, w.at)
 	w.mu.Unlock()
+	if !now.Before(at) {
+		w.at = time.Time{} // As soon as there is a place.
+	}
 	switch {
 	case now.Before(at):
 		return at.Sub(now), nil
