@@ -9,9 +9,14 @@ import (
 	"github.com/faas-infer/faas-infer/instance/watchdog/family"
 )
 
-// mostHeld is how much of an answer waits for the process's exit status. More
-// leaves at once as 200; if the process fails then, the answer breaks off.
-const mostHeld = 4 << 20
+// mostHeld is how much of an answer waits for the process's exit status,
+// mostHeldByAll of all answers together: this memory does not count against the
+// function's limit. More leaves at once as 200; if the process fails then, the
+// answer breaks off.
+const (
+	mostHeld      = 4 << 20
+	mostHeldByAll = 32 << 20
+)
 
 // answer is what a process writes on its way to the client.
 type answer struct {
@@ -29,17 +34,35 @@ type answer struct {
 // write takes a piece. An error tells that the client is gone.
 func (a *answer) write(piece []byte) error {
 	a.size += int64(len(piece))
-	if a.hold && len(a.held)+len(piece) <= mostHeld {
-		a.held = append(a.held, piece...)
+	if a.hold && a.keep(piece) {
 		return nil
 	}
 	a.hold = false
 	if len(a.held) > 0 {
-		held := a.held
-		a.held = nil
-		a.send(held)
+		_ = a.send(a.held) // and so will the next one fail
+		a.release()
 	}
 	return a.send(piece)
+}
+
+// keep keeps a piece back, unless it is too much.
+func (a *answer) keep(piece []byte) bool {
+	size := int64(len(piece))
+	if len(a.held)+len(piece) > mostHeld {
+		return false
+	}
+	if a.run.held.Add(size) > mostHeldByAll {
+		a.run.held.Add(-size)
+		return false
+	}
+	a.held = append(a.held, piece...)
+	return true
+}
+
+// release lets go of what was kept back.
+func (a *answer) release() {
+	a.run.held.Add(-int64(len(a.held)))
+	a.held = nil
 }
 
 func (a *answer) send(piece []byte) error {

@@ -54,6 +54,9 @@ type Handler struct {
 	ContentType string
 	// TimeLimit is how long a request may take, 0 for no limit.
 	TimeLimit func(*http.Request) time.Duration
+
+	// held is how many bytes of answers wait for their processes to end.
+	held atomic.Int64
 }
 
 // buffers are for copying from pipes, which hold twice as much.
@@ -101,6 +104,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer pipes.Close()
 	defer f.stopFeeding()
+	defer f.answer.release()
 	f.exchange(pipes, body)
 	f.finish()
 }
