@@ -108,6 +108,9 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	if err := s.provider.Restore(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.async.Start(); err != nil {
+		return nil, err
+	}
 	s.run()
 	return s, nil
 }
@@ -146,11 +149,6 @@ func (s *runningProvider) run() {
 	go func() {
 		defer close(s.ran)
 		s.controller.Run(ctx)
-	}()
-	go func() {
-		if err := s.async.Run(ctx); err != nil {
-			s.log.Error().Err(err).Msg("asynchronous requests of the gateway are not answered")
-		}
 	}()
 	s.http = &http.Server{Handler: s.provider.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { s.served <- s.http.Serve(s.listener) }()

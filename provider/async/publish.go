@@ -18,8 +18,9 @@ import (
 )
 
 // mostAccepting is how many of a gateway's messages may be on their way to the
-// disk.
-const mostAccepting = 8192
+// disk; it is far below what the disk takes in the time that each has. More wait
+// where they came in.
+const mostAccepting = 2048
 
 // Error is why a request was not accepted.
 type Error = problem.Error

@@ -104,7 +104,7 @@ func Open(ctx context.Context, o Options) (_ *Broker, err error) {
 		}
 	}()
 	if o.URL == "" {
-		if b.embedded, err = startEmbedded(ctx, o); err != nil {
+		if b.embedded, err = startEmbedded(ctx, o, b.Check); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func Open(ctx context.Context, o Options) (_ *Broker, err error) {
 // how many may be on their way.
 const (
 	publishTimeout = 5 * time.Second
-	mostPublishing = 16384
+	mostPublishing = 8192
 )
 
 var errStarting = errors.New("the queue is starting")

@@ -38,12 +38,13 @@ type embedded struct {
 	full    atomic.Pointer[error]
 }
 
-// startEmbedded starts a server and returns when its streams are open.
-func startEmbedded(ctx context.Context, o Options) (*embedded, error) {
+// startEmbedded starts a server and returns when its streams are open. troubled is
+// called when it logs an error.
+func startEmbedded(ctx context.Context, o Options, troubled func()) (*embedded, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the queue: %w", err)
 	}
-	e := &embedded{password: rand.Text(), log: newServerLog(o.Logger)}
+	e := &embedded{password: rand.Text(), log: newServerLog(o.Logger, troubled)}
 	var err error
 	if e.options, err = e.settings(o); err != nil {
 		return nil, err

@@ -14,10 +14,13 @@ import (
 type serverLog struct {
 	log   zerolog.Logger
 	first atomic.Pointer[string]
+	// troubled is called at each error: the server answers nobody whose message
+	// it could not write.
+	troubled func()
 }
 
-func newServerLog(log zerolog.Logger) *serverLog {
-	return &serverLog{log: log.With().Str("part", "nats").Logger()}
+func newServerLog(log zerolog.Logger, troubled func()) *serverLog {
+	return &serverLog{log: log.With().Str("part", "nats").Logger(), troubled: troubled}
 }
 
 // fatal is the first error that ended the server.
@@ -29,9 +32,13 @@ func (l *serverLog) fatal() error {
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug().Msgf(format, v...) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.log.Error().Msgf(format, v...) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
+
+func (l *serverLog) Errorf(format string, v ...any) {
+	l.log.Error().Msgf(format, v...)
+	l.troubled()
+}
 
 func (l *serverLog) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)

@@ -49,10 +49,16 @@ func (w *worker) receive(m *nats.Msg) error {
 		return w.take(m)
 	}
 	any := w.pull.any
-	w.endPull()
 	description := strings.ToLower(m.Header.Get("Description"))
+	if code == "100" || strings.Contains(description, "batch completed") && !any {
+		// A sign of life, or the end of the pull before this one: that it is
+		// over was known by the number of its messages.
+		return nil
+	}
+	w.endPull()
 	switch {
-	case code == "100": // A sign of life.
+	case strings.Contains(description, "batch completed"):
+		w.at = time.Time{}
 	case code == "404", code == "408":
 		if w.at = time.Now().Add(w.pool.options.Poll); w.woken {
 			w.at = time.Time{}
