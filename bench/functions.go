@@ -36,7 +36,7 @@ func Functions(ctx context.Context, o Options, each int) (*report.Report, error)
 		if err := d.deploy(ctx, fmt.Sprintf("model-%d", i), "subject:latest", 100*time.Millisecond); err != nil {
 			return nil, err
 		}
-		if err := d.deployProgram(ctx, fmt.Sprintf("program-%d", i)); err != nil {
+		if err := d.deployProgram(ctx, fmt.Sprintf("program-%d", i), "cat"); err != nil {
 			return nil, err
 		}
 	}
@@ -55,9 +55,9 @@ func Functions(ctx context.Context, o Options, each int) (*report.Report, error)
 	return r, d.atRest(ctx, r, "provider", fmt.Sprintf("%d ordinary functions with an instance each, %d inference functions at zero", each, each))
 }
 
-// deployProgram deploys an ordinary function.
-func (d *deployed) deployProgram(ctx context.Context, name string) error {
-	body, err := json.Marshal(types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: "cat"})
+// deployProgram deploys an ordinary function that runs process for each request.
+func (d *deployed) deployProgram(ctx context.Context, name, process string) error {
+	body, err := json.Marshal(types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: process})
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,9 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	if err != nil {
 		return nil, err
 	}
+	if credentials == nil {
+		s.log.Warn().Msg("whoever reaches the provider can deploy, functions that share this machine's network too: give --secret-mount-path a directory with basic-auth-user and basic-auth-password")
+	}
 	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
 		return nil, fmt.Errorf("--listen: %w; is a provider running already?", err)
 	}
