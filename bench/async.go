@@ -234,17 +234,25 @@ func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64,
 	return rate, nil
 }
 
-// waiting is how many requests are in the queue.
+// waiting is how many requests for the model are in the queue.
 func (q *queued) waiting(ctx context.Context) (int, error) {
 	_, text, err := get(ctx, http.DefaultClient, q.url+"/system/async")
 	if err != nil {
 		return 0, err
 	}
 	var status struct {
-		Queued int `json:"queued"`
+		Functions []struct {
+			Name   string `json:"name"`
+			Queued int    `json:"queued"`
+		} `json:"functions"`
 	}
 	err = json.Unmarshal(text, &status)
-	return status.Queued, err
+	for _, f := range status.Functions {
+		if f.Name == functionName+".openfaas-fn" {
+			return f.Queued, err
+		}
+	}
+	return 0, err
 }
 
 // answered is how many requests of the function were answered well.
