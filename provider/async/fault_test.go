@@ -191,6 +191,7 @@ func TestFailedWrites(t *testing.T) {
 	for i := range 100 {
 		r.enqueue(t, "echo", fmt.Sprint(i))
 	}
+	g := gateway(t, "nats://"+r.Address(), time.Second)
 	fill(t, filepath.Join(dir, "ballast"), 0)
 	// Past the look at the disk.
 	js, large := r.broker.JetStream(), make([]byte, 1<<20)
@@ -206,8 +207,10 @@ func TestFailedWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it is accepted again", func() bool { return r.do("POST", "/async-function/echo", "new").Code == 202 })
+	// The gateway's connection has come back by itself.
+	until(t, "the gateway publishes", func() bool { return g.Publish("faas-request", request("echo", "gateway")) == nil })
 	broken.Store(false)
-	until(t, "all are executed", func() bool { return done.different() == 101 })
+	until(t, "all are executed", func() bool { return done.different() == 102 })
 }
 
 // fill writes a file until so many bytes are left on the disk.

@@ -59,3 +59,25 @@ func TestComingAndGoing(t *testing.T) {
 	}
 	until(t, "all are executed", func() bool { return done.different() == 200 })
 }
+
+// One request now and then does not wait until the queue is looked through: the
+// server tells its consumers of a message a little later than its sender.
+func TestOneNowAndThen(t *testing.T) {
+	done := make(chan struct{})
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
+		done <- struct{}{}
+		return answer(200, ""), nil
+	}, nil)
+	slowest := time.Duration(0)
+	for i := range 100 {
+		began := time.Now()
+		r.enqueue(t, "echo", fmt.Sprint(i))
+		<-done
+		slowest = max(slowest, time.Since(began))
+		time.Sleep(5 * time.Millisecond) // The worker has found nothing more by now.
+	}
+	t.Logf("the slowest waited %v", slowest)
+	if slowest > time.Second {
+		t.Errorf("one waited %v", slowest)
+	}
+}

@@ -19,8 +19,8 @@
 //
 // JetStream stops a stream whose file could not be written, for good. So nothing
 // is taken any more while there is little room ([Broker.Usable] says so); and
-// where a write has failed all the same, JetStream is restarted inside the
-// running server once there is room again.
+// where a write has failed all the same, the embedded server is replaced by
+// another one once there is room again. Clients connect to that by themselves.
 //
 // # Who may do what
 //

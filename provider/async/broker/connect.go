@@ -26,12 +26,16 @@ func (b *Broker) connect() (err error) {
 		}
 	}
 	// A negative buffer refuses what is sent while the connection is away.
-	if b.publishing, err = b.dial("faas-infer", nats.ReconnectBufSize(-1)); err != nil {
+	if b.publishing, err = b.dial(publisher, nats.ReconnectBufSize(-1)); err != nil {
 		return err
 	}
 	b.settling, err = b.dial("faas-infer consumer", nats.ReconnectBufSize(settleBuffer))
 	return err
 }
+
+// publisher is the name of the connection that publishes; what becomes of the
+// server is told of that one only.
+const publisher = "faas-infer"
 
 // settleBuffer is how many bytes of acknowledgements are kept while an external
 // server is away.
@@ -41,11 +45,13 @@ func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			b.log.Info().Str("server", c.ConnectedUrlRedacted()).Msg("connected to NATS again")
+			if b.embedded == nil && name == publisher {
+				b.log.Info().Str("server", c.ConnectedUrlRedacted()).Msg("connected to NATS again")
+			}
 			b.Check()
 		}),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
-			if !c.IsClosed() && b.embedded == nil {
+			if !c.IsClosed() && b.embedded == nil && name == publisher {
 				b.log.Warn().Err(err).Msg("connection to NATS lost; requests are refused until it is back")
 				b.Check()
 			}
@@ -56,7 +62,7 @@ func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 		}),
 	}, more...)
 	if b.embedded != nil {
-		options = append(options, nats.InProcessServer(b.embedded.server), nats.UserInfo(ownUser, b.embedded.password))
+		options = append(options, nats.InProcessServer(b.embedded), nats.UserInfo(ownUser, b.embedded.password))
 	}
 	c, err := nats.Connect(b.options.URL, options...)
 	if err != nil {

@@ -18,7 +18,7 @@ const mostReserve = 64 << 20
 func (e *embedded) room() error {
 	now := time.Now().UnixNano()
 	if last := e.checked.Load(); now-last > int64(lookEvery) && e.checked.CompareAndSwap(last, now) {
-		err := roomIn(e.options.StoreDir)
+		err := roomIn(e.options.Dir)
 		e.full.Store(&err)
 	}
 	if err := e.full.Load(); err != nil {

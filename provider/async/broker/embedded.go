@@ -24,14 +24,18 @@ const (
 // mostGuests is how many network connections the embedded server takes.
 const mostGuests = 256
 
-// embedded is a NATS server in this process.
+// embedded is a NATS server in this process. It may be replaced by another one in
+// the same directory: see restart.
 type embedded struct {
-	server   *server.Server
-	options  *server.Options
+	running  atomic.Pointer[server.Server]
+	options  Options
 	password string
 	log      *serverLog
-	// listens tells whether it is to listen on the network at all.
-	listens bool
+	// host and port are where it is to listen, host is "" for nowhere; opened
+	// tells that it has been told to.
+	host   string
+	port   atomic.Int64
+	opened atomic.Bool
 	// checked is when the disk was looked at last, in ns; full is what was
 	// found.
 	checked atomic.Int64
@@ -44,20 +48,11 @@ func startEmbedded(ctx context.Context, o Options, troubled func()) (*embedded, 
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the queue: %w", err)
 	}
-	e := &embedded{password: rand.Text(), log: newServerLog(o.Logger, troubled)}
-	var err error
-	if e.options, err = e.settings(o); err != nil {
+	e := &embedded{options: o, password: rand.Text(), log: newServerLog(o.Logger, troubled)}
+	if err := e.resolve(o.Listen); err != nil {
 		return nil, err
 	}
-	if err := checkPort(o.Listen); err != nil {
-		return nil, err
-	}
-	if e.server, err = server.NewServer(e.options); err != nil {
-		return nil, fmt.Errorf("NATS server: %w", err)
-	}
-	e.server.SetLoggerV2(e.log, false, false, false)
-	go e.server.Start()
-	if err := e.await(ctx); err != nil {
+	if err := e.run(ctx); err != nil {
 		e.close()
 		return nil, err
 	}
@@ -68,16 +63,49 @@ func startEmbedded(ctx context.Context, o Options, troubled func()) (*embedded, 
 	return e, nil
 }
 
-func (e *embedded) settings(o Options) (*server.Options, error) {
-	if o.Sync == 0 {
-		o.Sync = DefaultSync
+// run starts a server, which listens nowhere yet, and returns when it is ready.
+// Opening a long queue takes a while.
+func (e *embedded) run(ctx context.Context) error {
+	e.log.first.Store(nil)
+	s, err := server.NewServer(e.settings())
+	if err != nil {
+		return fmt.Errorf("NATS server: %w", err)
 	}
-	s := &server.Options{
+	e.running.Store(s)
+	s.SetLoggerV2(e.log, false, false, false)
+	go s.Start()
+	for !s.ReadyForConnections(50*time.Millisecond) && e.log.fatal() == nil && ctx.Err() == nil {
+	}
+	if err := errors.Join(e.log.fatal(), ctx.Err()); err != nil {
+		return fmt.Errorf("NATS server: %w", err)
+	}
+	return nil
+}
+
+// restart replaces the server by another one, which opens the streams anew and so
+// clears a write error. Connections break off and come back by themselves.
+func (e *embedded) restart(ctx context.Context) error {
+	e.close()
+	return e.run(ctx)
+}
+
+// InProcessConn is nats.InProcessConnProvider's: a connection to whichever server
+// runs.
+func (e *embedded) InProcessConn() (net.Conn, error) { return e.running.Load().InProcessConn() }
+
+func (e *embedded) settings() *server.Options {
+	every := e.options.Sync
+	if every == 0 {
+		every = DefaultSync
+	}
+	return &server.Options{
 		ServerName: "faas-infer", NoSigs: true, NoSystemAccount: true,
-		JetStream: true, StoreDir: o.Dir, JetStreamMaxMemory: 1 << 20,
+		JetStream: true, StoreDir: e.options.Dir, JetStreamMaxMemory: 1 << 20,
 		// The streams have limits of their own; the disk is looked at by room.
 		JetStreamMaxStore: 1 << 60,
-		SyncInterval:      o.Sync, SyncAlways: o.SyncAlways, DisableJetStreamBanner: true,
+		SyncInterval:      every, SyncAlways: e.options.SyncAlways, DisableJetStreamBanner: true,
+		// It listens later, when there is somebody to answer: see listen.
+		DontListen: true, Host: e.host, Port: int(e.port.Load()),
 		MaxPayload: MaxPayload, MaxPending: 8 * MaxPayload, MaxConn: mostGuests,
 		// A guest that sends without a pause must not fill the memory.
 		StreamMaxBufferedSize: 4 * MaxPayload, StreamMaxBufferedMsgs: 1 << 17,
@@ -90,36 +118,34 @@ func (e *embedded) settings(o Options) (*server.Options, error) {
 			}},
 		},
 	}
-	// It listens later, when there is somebody to answer: see listen.
-	s.DontListen = true
-	if o.Listen == "" || o.Listen == Off {
-		return s, nil
+}
+
+// resolve takes the address to listen at apart, and tries it.
+func (e *embedded) resolve(listen string) error {
+	if listen == "" || listen == Off {
+		return nil
 	}
-	e.listens = true
-	host, port, err := net.SplitHostPort(o.Listen)
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return nil, fmt.Errorf("--nats-listen %q must be HOST:PORT, as in 127.0.0.1:4222, or %s: %w", o.Listen, Off, err)
+		return fmt.Errorf("--nats-listen %q must be HOST:PORT, as in 127.0.0.1:4222, or %s: %w", listen, Off, err)
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 0 || n > 65535 {
-		return nil, fmt.Errorf("--nats-listen %q: the port must be a number from 0 to 65535", o.Listen)
+		return fmt.Errorf("--nats-listen %q: the port must be a number from 0 to 65535", listen)
 	}
-	s.Host, s.Port = host, n
-	if host == "" {
-		s.Host = "0.0.0.0"
+	if e.host = host; host == "" {
+		e.host = "0.0.0.0"
 	}
 	if n == 0 {
-		s.Port = server.RANDOM_PORT
+		n = server.RANDOM_PORT
 	}
-	return s, nil
+	e.port.Store(int64(n))
+	return checkPort(listen)
 }
 
 // checkPort tries an address, since the server itself tells of a port that is
 // taken only in its log.
 func checkPort(listen string) error {
-	if listen == "" || listen == Off {
-		return nil
-	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return fmt.Errorf("the queue cannot listen for the gateway: %w; stop what listens there, or give --nats-listen another address or %s", err, Off)
@@ -127,29 +153,13 @@ func checkPort(listen string) error {
 	return l.Close()
 }
 
-// await returns when the server is ready. Opening a long queue takes a while.
-func (e *embedded) await(ctx context.Context) error {
-	for !e.server.ReadyForConnections(50 * time.Millisecond) {
-		if err := e.log.fatal(); err != nil {
-			return fmt.Errorf("NATS server: %w", err)
-		}
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("NATS server: %w", err)
-		}
-	}
-	if err := e.log.fatal(); err != nil {
-		return fmt.Errorf("NATS server: %w", err)
-	}
-	return nil
-}
-
 // sound tells what is wrong with the streams: one that could not be opened or
 // written; nil if nothing is. A server that is merely busy is sound.
 func (e *embedded) sound() error {
-	if !e.server.JetStreamEnabled() {
+	if !e.running.Load().JetStreamEnabled() {
 		return errors.New("JetStream is off")
 	}
-	for _, wrong := range e.server.Healthz(&server.HealthzOptions{Details: true}).Errors {
+	for _, wrong := range e.running.Load().Healthz(&server.HealthzOptions{Details: true}).Errors {
 		switch wrong.Type {
 		case server.HealthzErrorStream, server.HealthzErrorJetStream, server.HealthzErrorAccount:
 			return errors.New(wrong.Error)
@@ -159,46 +169,43 @@ func (e *embedded) sound() error {
 	return nil
 }
 
-// listen lets clients connect over the network.
+// listen lets clients connect over the network, if they are to.
 func (e *embedded) listen() error {
-	if !e.listens {
+	e.opened.Store(true)
+	if e.host == "" {
 		return nil
 	}
-	if err := checkPort(net.JoinHostPort(e.options.Host, strconv.Itoa(max(e.options.Port, 0)))); err != nil {
+	if err := checkPort(net.JoinHostPort(e.host, strconv.FormatInt(max(e.port.Load(), 0), 10))); err != nil {
 		return err
 	}
-	ready := make(chan struct{})
-	e.server.AcceptLoop(ready)
+	s, ready := e.running.Load(), make(chan struct{})
+	s.AcceptLoop(ready)
 	<-ready
 	if err := e.log.fatal(); err != nil {
 		return fmt.Errorf("NATS server: %w", err)
 	}
+	if at, ok := s.Addr().(*net.TCPAddr); ok {
+		e.port.Store(int64(at.Port)) // One that was free is kept over a restart.
+	}
 	return nil
+}
+
+// shut reports whether clients are to connect and cannot, as after a restart.
+func (e *embedded) shut() bool {
+	return e.opened.Load() && e.host != "" && e.running.Load().Addr() == nil
 }
 
 // address is where the server listens, "" if nowhere.
 func (e *embedded) address() string {
-	if a := e.server.Addr(); a != nil {
+	if a := e.running.Load().Addr(); a != nil {
 		return a.String()
 	}
 	return ""
 }
 
-// restartJetStream closes the streams and opens them again, which clears a write
-// error. Connections stay.
-func (e *embedded) restartJetStream() error {
-	if err := e.server.ShutdownJetStream(); err != nil {
-		return err
-	}
-	return e.server.EnableJetStream(&server.JetStreamConfig{
-		StoreDir: e.options.StoreDir, MaxMemory: e.options.JetStreamMaxMemory, MaxStore: e.options.JetStreamMaxStore,
-		SyncInterval: e.options.SyncInterval, SyncAlways: e.options.SyncAlways, Strict: true,
-	})
-}
-
 func (e *embedded) close() {
-	if e.server != nil {
-		e.server.Shutdown()
-		e.server.WaitForShutdown()
+	if s := e.running.Load(); s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
 	}
 }

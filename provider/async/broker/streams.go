@@ -137,7 +137,7 @@ func (b *Broker) look(ctx context.Context) {
 func (b *Broker) condition(ctx context.Context, before error) error {
 	if b.embedded != nil {
 		if err := b.embedded.sound(); err != nil {
-			if err := b.mend(err); err != nil {
+			if err := b.mend(ctx, err); err != nil {
 				return err
 			}
 			before = errStarting
@@ -148,18 +148,28 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	if before == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return b.makeStreams(ctx)
+	// Whoever answers clients must be connected before they come.
+	if err := b.publishing.FlushWithContext(ctx); err != nil {
+		return errAway
+	}
+	if err := b.makeStreams(ctx); err != nil {
+		return err
+	}
+	if b.embedded != nil && b.embedded.shut() {
+		return b.embedded.listen()
+	}
+	return nil
 }
 
-// mend restarts JetStream where that can help.
-func (b *Broker) mend(wrong error) error {
+// mend opens the streams anew where that can help.
+func (b *Broker) mend(ctx context.Context, wrong error) error {
 	if err := roomIn(b.options.Dir); err != nil {
 		return err
 	}
 	b.log.Warn().Err(wrong).Msg("opening the queue again")
-	if err := b.embedded.restartJetStream(); err != nil {
+	if err := b.embedded.restart(ctx); err != nil {
 		return fmt.Errorf("the queue cannot be opened again: %w", err)
 	}
 	return b.embedded.sound()

@@ -60,9 +60,10 @@ func (w *worker) receive(m *nats.Msg) error {
 	case strings.Contains(description, "batch completed"):
 		w.at = time.Time{}
 	case code == "404", code == "408":
-		if w.at = time.Now().Add(w.pool.options.Poll); w.woken {
-			w.at = time.Time{}
+		if w.pause = min(4*max(w.pause, firstPause/4), w.pool.options.Poll); w.woken {
+			w.pause = 0
 		}
+		w.at = time.Now().Add(w.pause)
 	case code == "409" && strings.Contains(description, "maxbytes"):
 		// The next message is larger than what was left of the grant.
 		w.at = time.Time{}

@@ -23,6 +23,11 @@ const overhead = 1 << 10
 // messages; with an eighth of the places free it pulls at once.
 const gather = 2 * time.Millisecond
 
+// firstPause is how soon a worker that was told of a message looks again where
+// there seems to be none; then four times as late each time. The server tells its
+// consumers of a message after it has told the sender that it is stored.
+const firstPause = time.Millisecond
+
 // pullPatience is how long an answer to a pull may take.
 const pullPatience = 5 * time.Second
 
@@ -59,6 +64,8 @@ type worker struct {
 	// at is when to pull next, quiet since when there has been nothing to do,
 	// few since when there have been few places.
 	at, quiet, few time.Time
+	// pause is for how long there was nothing to pull for last time.
+	pause time.Duration
 	// woken: a message was stored since the last pull was sent, so its answer
 	// "no messages" may be out of date.
 	woken bool
@@ -185,7 +192,7 @@ func (w *worker) serve() error {
 				return err
 			}
 		case <-w.wake:
-			w.at, w.quiet, w.woken = time.Time{}, time.Now(), true
+			w.at, w.quiet, w.woken, w.pause = time.Time{}, time.Now(), true, 0
 		case <-w.freed:
 		case <-timer.C:
 		}
