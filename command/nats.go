@@ -31,6 +31,10 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
 }
 
+// queueMemory is what the queue may hold in messages that are being executed and
+// in bodies that are being accepted, in bytes.
+const queueMemory = 512 << 20
+
 // openAsync opens the queue of asynchronous requests.
 func (f *providerFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
 	return async.Open(ctx, async.Options{

@@ -57,7 +57,7 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	if err := f.complete(); err != nil {
 		return nil, err
 	}
-	tuneCollector(2*f.maxHeld + ownMemory)
+	tuneCollector(2*f.maxHeld + queueMemory + ownMemory)
 	s := &runningProvider{flags: f}
 	s.insists, s.release = insistence()
 	defer func() {
