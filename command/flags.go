@@ -51,7 +51,7 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "largest request body of models and of asynchronous requests in bytes; a larger one gets 413")
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "bytes that the bodies of all requests that wait may take together, more get 503 (default: a quarter of the memory, at most 1 GiB)")
-	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "how long a client may take to send a request's body; a slower one gets 408")
+	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "how long a client may take to send a request's body, for ordinary functions, whose bodies stream, how long nothing of it may come; a slower one gets 408")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")

@@ -54,13 +54,21 @@ The gateway is under the OpenFaaS Community Edition licence, listens on ports
 	}
 	flags := c.Flags()
 	f.register(flags)
-	flags.StringVar(&f.stackFile, "stack", "stack.yml", "functions to deploy")
+	flags.StringVar(&f.stackFile, "stack", "stack.yml", `functions to deploy; "" for none`)
 	flags.BoolVar(&f.noGateway, "no-gateway", false, "run the provider alone, at --listen")
 	flags.BoolVar(&f.demo, "demo", false, "drive a load, print a table and stop")
 	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo, for each function in order of name, or one for all")
 	flags.DurationVar(&f.duration, "duration", 20*time.Second, "length of --demo's load")
 	flags.BoolVar(&f.json, "json", false, "print --demo's result as one JSON object")
 	return c
+}
+
+// functions are those of the stack file.
+func (f *upFlags) functions() ([]stackFunction, error) {
+	if f.stackFile == "" {
+		return nil, nil
+	}
+	return readStack(f.stackFile)
 }
 
 func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
@@ -70,7 +78,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if err := f.complete(); err != nil {
 		return err
 	}
-	functions, err := readStack(f.stackFile)
+	functions, err := f.functions()
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,12 @@ User       %s, password %s
 Instances' logs are in %s
 
   echo %s | faas-cli login -g %s -u %s --password-stdin
-  faas-cli deploy -f %s -g %s --read-template=false
   faas-cli list -g %s
   curl -s -u %s:%s %s/system/functions
-`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"),
-		password, url, user, f.stackFile, url, url, user, password, url)
+`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), password, url, user, url, user, password, url)
+	if f.stackFile != "" {
+		fmt.Fprintf(out, "  faas-cli deploy -f %s -g %s --read-template=false\n", f.stackFile, url)
+	}
 	for _, fn := range functions {
 		if fn.slo() == 0 {
 			fmt.Fprintf(out, "  curl -s %s/function/%s -d hello\n", url, fn.path())

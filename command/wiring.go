@@ -87,7 +87,7 @@ func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds
 	}
 	p, err := replicas.New(ctx, replicas.Options{
 		Backend: processes, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics, Logger: s.log,
-		ColdWait: f.coldWait, QueueLimit: f.queueLimit, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
+		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
 		return nil, errors.Join(err, m.Close(ctx))

@@ -134,6 +134,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, re
 // pass lets an ordinary function's forwarder answer one request as it streams.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
 	if !s.inFlight.enter() {
+		s.limitRest(w, r)
 		writeError(w, errDraining)
 		return
 	}
@@ -141,8 +142,26 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path 
 	d.metrics.Begin()
 	code := http.StatusInternalServerError
 	// Deferred, so that a panic below is counted as well.
-	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
+	defer func() {
+		p := recover()
+		if p == http.ErrAbortHandler {
+			code = statusBrokenOff(r)
+		}
+		d.metrics.ObserveRequest(code, time.Since(started))
+		if p != nil {
+			panic(p)
+		}
+	}()
 	code = d.forwarder.Forward(w, r, path)
+}
+
+// statusBrokenOff is what an answer counts as that broke off after it had begun:
+// the client's fault if its connection has ended, else the instance's.
+func statusBrokenOff(r *http.Request) int {
+	if r.Context().Err() != nil {
+		return statusHungUp
+	}
+	return http.StatusBadGateway
 }
 
 var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,

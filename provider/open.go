@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/openfaas/faas-provider/auth"
-	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
@@ -48,15 +47,6 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 func equal(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
-}
-
-// providerName is what the provider tells of itself.
-const providerName = "faas-infer"
-
-// info is GET /system/info.
-func (s *Server) info(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, types.ProviderInfo{Name: providerName, Orchestration: providerName, Version: &s.version})
-	return nil
 }
 
 // health is GET /healthz: 503 as soon as the provider shuts down, so that what

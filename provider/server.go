@@ -54,7 +54,8 @@ type Options struct {
 	// MaxBody; what comes beyond it gets 503.
 	MaxHeld int64
 	// BodyTimeout is how long a client may take to send a request's body,
-	// DefaultBodyTimeout if 0; then it gets 408.
+	// DefaultBodyTimeout if 0; then it gets 408. Ordinary functions' bodies
+	// are not collected: their forwarders bound them.
 	BodyTimeout time.Duration
 	// Secrets is where functions' secrets are kept and Logs is what functions
 	// printed; without them the routes of secrets and of logs answer 501.

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -28,7 +30,11 @@ type call struct {
 	ctx       context.Context
 	arrived   time.Time
 	deadline  time.Time
-	body      *replay
+	// body is what is sent. source, if it came over HTTP, is where that comes
+	// from; linger lets the client send the rest of it.
+	body   *replay
+	source *duplex.Body
+	linger bool
 
 	// peer has the request since sent; response is its answer, and answer that
 	// one's body.
@@ -48,6 +54,11 @@ func (f *Forwarder) begin(ctx context.Context, patience time.Duration) *call {
 func (c *call) end() {
 	c.body.close()
 	c.letGo()
+	linger := time.Duration(0)
+	if c.linger {
+		linger = duplex.Linger
+	}
+	c.source.Finish(linger)
 }
 
 // letGo ends what the instance does for the call.
@@ -70,6 +81,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 	var tried []*peer
 	for {
 		p, err := f.acquire(c.ctx, c.deadline, tried)
+		if err != nil && c.late() {
+			return nil, errLateBody
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -90,6 +104,8 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 			tried = append(tried, p)
 		case err == nil:
 			return c.response, nil
+		case c.late():
+			return nil, errLateBody
 		case c.ctx.Err() != nil:
 			return nil, c.ctx.Err()
 		case exhausted(err):
@@ -111,6 +127,10 @@ func (c *call) refusal() (*http.Response, error) {
 	}
 	return c.response, nil
 }
+
+// late reports whether the client has stopped sending. To the server of its
+// connection that is a failure, which ends ctx.
+func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExceeded) }
 
 // lost is why an exchange broke off: because of the client, whose body cannot be
 // read, or because of the instance.

@@ -46,6 +46,11 @@ var (
 	ErrAnswerTooLarge = &Error{http.StatusBadGateway, 0, fmt.Sprintf("the function's answer is larger than %d MiB, the limit of what is not streamed", maxAnswer>>20)}
 )
 
+var (
+	errLateBody      = &Error{http.StatusRequestTimeout, 0, "the request body stopped coming; the provider's --body-timeout says how long it waits for more"}
+	errSwitchedEarly = &Error{http.StatusBadGateway, 0, "the function switched protocols before it had read the request's body"}
+)
+
 func unavailable(message string) *Error {
 	return &Error{http.StatusServiceUnavailable, time.Second, message}
 }

@@ -15,9 +15,31 @@
 //
 // A request that finds no ready instance wakes the controller and waits, for
 // ColdWait at most, then it is answered 503 with the reason.
+//
+// # Slow bodies
+//
+// A body is not collected but streams, and an upload, or a dialogue in one
+// request, may last as long as it likes: BodyIdle bounds the time in which
+// nothing of it comes, and nothing of an answer either, while the instance could
+// take more. Then the client gets 408, or, if it has part of an answer, is cut
+// off and counted as 499. One byte a second goes on for as long as the function
+// lets it: its read_timeout and exec_timeout bound the whole, as everywhere in
+// OpenFaaS, and only its author knows what is too long.
+//
+// An answer that comes before the end of the body is the answer, even if the
+// instance takes no more. The client may send on for a moment, so that it looks
+// at the answer, and then its connection is closed.
+//
+// # Updates
+//
+// All ready instances are alike, those of the revision before too: until the
+// last of them is retired, which begins as soon as a new one is ready, requests
+// meet both, as they do during a rolling update of Kubernetes. To prefer the new
+// would put all of the load on the first of them, that is just starting.
 package forward
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"net"
@@ -53,6 +75,9 @@ type Recorder interface {
 type Options struct {
 	// ColdWait is how long a request may wait for a ready instance.
 	ColdWait time.Duration
+	// BodyIdle is how long a client that has not sent its whole body may send
+	// nothing, provider.DefaultBodyTimeout if 0.
+	BodyIdle time.Duration
 	// QueueLimit bounds the requests that wait; beyond it ErrQueueFull. 0 is
 	// no bound.
 	QueueLimit int
@@ -92,6 +117,7 @@ func New(o Options) *Forwarder {
 	if o.OnLost == nil {
 		o.OnLost = func(cluster.InstanceID, error) {}
 	}
+	o.BodyIdle = cmp.Or(o.BodyIdle, provider.DefaultBodyTimeout)
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}

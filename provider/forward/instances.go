@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -61,7 +62,7 @@ func (f *Forwarder) dial(ctx context.Context, network, address string) (net.Conn
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		conn, err := f.options.Dial(ctx, network, address)
 		if err == nil {
-			return conn, nil
+			return duplex.Conn(conn), nil
 		}
 		if !errors.Is(err, syscall.EAGAIN) {
 			return nil, &dialError{err}

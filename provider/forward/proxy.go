@@ -10,30 +10,32 @@ import (
 	"net/http/httputil"
 	"sync"
 
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 // proxy answers r with what the function answers.
 func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code int) {
+	c.source = duplex.NewBody(w, r, c.forwarder.options.BodyIdle)
+	if c.source != nil {
+		c.body = newReplay(c.source)
+	}
 	target, err := locate(path, r.URL.RawQuery)
 	if err != nil {
-		return provider.WriteError(w, err)
-	}
-	if r.ContentLength != 0 {
-		c.body = newReplay(r.Body)
-		// Or net/http would hold an answer back until the request has come in
-		// whole. It fails where it is not needed.
-		_ = http.NewResponseController(w).EnableFullDuplex()
+		return c.writeError(w, err)
 	}
 	defer func() {
 		switch p := recover(); {
 		case p == nil:
-		case p == http.ErrAbortHandler && c.ctx.Err() != nil:
-			code = hungUp // There is nobody to break off for.
-		default:
+			c.linger = c.ctx.Err() == nil && code != http.StatusSwitchingProtocols
+		case p != http.ErrAbortHandler || c.ctx.Err() == nil:
 			c.forwarder.options.Recorder.AddDrop(metrics.InstanceLost)
 			panic(p)
+		case c.late():
+			panic(p) // The client is there: half an answer must not pass for all of it.
+		default:
+			code = hungUp // There is nobody to break off for.
 		}
 	}()
 	(&httputil.ReverseProxy{
@@ -41,6 +43,9 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL = target
 			forwarded(p.Out.Header, r)
+			// A client that waits before it sends is told to go on when its
+			// body is first read.
+			p.Out.Header.Del("Expect")
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			code = resp.StatusCode
@@ -49,13 +54,56 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 			for name := range resp.Header {
 				delete(w.Header(), name)
 			}
-			return nil
+			return c.early(w, resp)
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			code = provider.WriteError(w, told(err))
+			code = c.writeError(w, told(err))
 		},
 	}).ServeHTTP(w, r)
 	return code
+}
+
+// writeError answers with an error.
+func (c *call) writeError(w http.ResponseWriter, err error) int {
+	c.closeAfter(w)
+	return provider.WriteError(w, err)
+}
+
+// early sees to an answer that may have come before the request's end.
+func (c *call) early(w http.ResponseWriter, resp *http.Response) error {
+	switch {
+	case c.source.Ended():
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		// Nobody could tell the request's rest from what follows.
+		return c.forwarder.drop(metrics.InstanceLost, errSwitchedEarly)
+	default:
+		resp.Body = progress{resp.Body, c.source}
+	}
+	c.closeAfter(w)
+	return nil
+}
+
+// closeAfter announces the connection's end where the rest of the request would
+// be taken for the next one.
+func (c *call) closeAfter(w http.ResponseWriter) {
+	if !c.source.Ended() {
+		w.Header()["Connection"] = []string{"close"}
+	}
+}
+
+// progress is an answer of which each part shows that the exchange goes on.
+type progress struct {
+	io.ReadCloser
+	request *duplex.Body
+}
+
+// Read implements io.Reader.
+func (p progress) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	if n > 0 {
+		p.request.Progress()
+	}
+	return n, err
 }
 
 // hungUp is the status of a request whose client left before the answer's end,

@@ -56,6 +56,8 @@ type Options struct {
 	// QueueLimit how many may wait per function.
 	ColdWait   time.Duration
 	QueueLimit int
+	// BodyTimeout is forward's BodyIdle.
+	BodyTimeout time.Duration
 	// Tick is the time between two looks at the load. While nothing happens it
 	// is ten times as long.
 	Tick time.Duration

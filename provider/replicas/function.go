@@ -73,7 +73,7 @@ func (c *Controller) newFunction(now time.Time, r *revision) *function {
 		instances: map[cluster.InstanceID]*instance{},
 	}
 	fn.forwarder = forward.New(forward.Options{
-		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, Dial: c.options.Dial,
+		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial,
 		Recorder: fn.metrics, OnCold: c.Wake, OnLost: c.lost,
 	})
 	return fn
