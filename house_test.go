@@ -27,29 +27,30 @@ const module = "github.com/faas-infer/faas-infer"
 // folder has its parent's row unless it has its own. Folders under the same
 // top folder may import each other unless one of them is listed in alone.
 var layers = map[string][]string{
-	".":              {"*"},
-	"command":        {"*"},
-	"bench":          {"*"},
-	"e2e":            {"*"},
-	"provider":       {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "model", "report"},
-	"sim":            {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
-	"scaling":        {"profiler", "cluster"},
-	"batching":       {"cluster"},
-	"coldstart":      {},
-	"profiler":       {"model", "gpu"},
-	"cluster":        {"gpu"},
-	"instance":       {"model"},
-	"model":          {},
-	"gpu":            {},
-	"load":           {"report", "model/tensor"},
-	"report":         {},
-	"scripts":        {"*"},
-	"instance/frame": {},
-	"model/tensor":   {},
+	".":               {"*"},
+	"command":         {"*"},
+	"bench":           {"*"},
+	"e2e":             {"*"},
+	"provider":        {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "report"},
+	"sim":             {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
+	"scaling":         {"profiler", "cluster"},
+	"batching":        {"cluster"},
+	"coldstart":       {},
+	"profiler":        {"model", "gpu"},
+	"cluster":         {"gpu"},
+	"instance":        {"model"},
+	"model":           {},
+	"gpu":             {},
+	"load":            {"report", "model/tensor"},
+	"report":          {},
+	"scripts":         {"*"},
+	"instance/frame":  {},
+	"model/tensor":    {},
+	"instance/duplex": {},
 }
 
 // alone are packages that import nothing from their own top folder.
-var alone = []string{"cluster", "instance/frame", "model/tensor"}
+var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tensor"}
 
 // pure are the packages that decide and do not act; those below them are pure
 // too, but for cluster's, which are the backends.

@@ -74,6 +74,18 @@ func playProgram() error {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
+	curtly := func(answer string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, answer)
+		}
+	}
+	http.HandleFunc("/curt", curtly("HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large"))
+	http.HandleFunc("/nonsense", curtly("nonsense\r\n\r\n"))
 	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	return http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil)
 }

@@ -156,12 +156,18 @@ func TestNobodyReadsTheBodyAfterwards(t *testing.T) {
 // slowly sends a body of n bytes, one in each pause, and returns the answer.
 func (r *rig) slowly(n int, pause time.Duration) (int, string, error) {
 	reader, writer := io.Pipe()
+	answered := make(chan struct{})
+	defer close(answered)
 	go func() {
+		defer writer.Close()
 		for range n {
 			writer.Write([]byte("x"))
-			time.Sleep(pause)
+			select {
+			case <-time.After(pause):
+			case <-answered:
+				return
+			}
 		}
-		writer.Close()
 	}()
 	resp, err := client.Post(r.url+"/", "text/plain", reader)
 	if err != nil {

@@ -9,13 +9,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"sync"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 var (
 	errTimeout    = errors.New("the function took longer than exec_timeout")
 	errBrokenBody = errors.New("the request's body broke off")
+	errLateBody   = errors.New("the request took longer to come than read_timeout")
+
+	errSwitchedEarly = errors.New("it switched protocols before it had read the request's body")
 )
 
 // buffers are for copying bodies.
@@ -44,9 +50,12 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 					r.Out.Header[name] = values
 				}
 			}
+			// A client that waits before it sends is told to go on when its body
+			// is first read.
+			r.Out.Header.Del("Expect")
 		},
 		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			DialContext:         dial,
 			MaxIdleConnsPerHost: 32,
 			// Servers close idle connections, after 2 s many of them; a request
 			// sent at that moment fails.
@@ -56,7 +65,7 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 		},
 		FlushInterval:  -1,
 		BufferPool:     bufferPool{},
-		ModifyResponse: addDuration,
+		ModifyResponse: describe,
 		ErrorHandler:   u.refuse,
 		ErrorLog:       u.Log.Logger(),
 	}
@@ -71,13 +80,32 @@ func (bufferPool) Get() []byte { return *buffers.Get().(*[]byte) }
 // Put is an httputil.BufferPool's.
 func (bufferPool) Put(buffer []byte) { buffers.Put(&buffer) }
 
-// beganKey is the context's key of when a request came.
-type beganKey struct{}
+// dial connects to the program.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return duplex.Conn(conn), nil
+}
+
+// exchange is one request that the program answers.
+type exchange struct {
+	began time.Time
+	// body is what the proxy reads, unless it has been read before.
+	body *duplex.Body
+}
+
+// exchangeKey is its context's key.
+type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
 // ServeHTTP forwards one request.
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	began := time.Now()
-	ctx := context.WithValue(r.Context(), beganKey{}, began)
+	e := &exchange{began: time.Now()}
+	ctx := context.WithValue(r.Context(), exchangeKey{}, e)
 	// What a connection is upgraded to is not a request that could time out.
 	if limit := u.TimeLimit(r); limit > 0 && r.Header.Get("Upgrade") == "" {
 		var cancel context.CancelFunc
@@ -90,15 +118,30 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer stop()
 	}
 	r = r.WithContext(ctx)
-	if u.BufferBody && r.ContentLength < 0 && !u.bufferBody(w, r) {
+	switch {
+	case !u.BufferBody || r.ContentLength >= 0:
+		if e.body = duplex.NewBody(w, r, 0); e.body != nil {
+			r.Body = e.body
+		}
+	case !u.bufferBody(w, r):
 		return
 	}
-	// A program may answer while it still reads.
-	_ = http.NewResponseController(w).EnableFullDuplex()
-	u.proxy.ServeHTTP(w, r)
+	u.answer(w, r, e)
 	if u.LogRequests {
-		u.Log.Printf("%s %s - Duration: %.6fs", r.Method, r.URL.RequestURI(), time.Since(began).Seconds())
+		u.Log.Printf("%s %s - Duration: %.6fs", r.Method, r.URL.RequestURI(), time.Since(e.began).Seconds())
 	}
+}
+
+// answer has the program answer.
+func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
+	// The proxy waits for who reads the body, and so for a client that does not
+	// send.
+	stop := context.AfterFunc(r.Context(), e.body.Stop)
+	defer stop()
+	linger := time.Duration(0) // where the answer breaks off
+	defer func() { e.body.Finish(linger) }()
+	u.proxy.ServeHTTP(w, r)
+	linger = duplex.Linger
 }
 
 // bufferBody reads a body of unknown length; it answers itself and returns
@@ -117,20 +160,35 @@ func (u *Upstream) bufferBody(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func addDuration(response *http.Response) error {
-	if began, ok := response.Request.Context().Value(beganKey{}).(time.Time); ok {
-		response.Header.Set("X-Duration-Seconds", fmt.Sprintf("%f", time.Since(began).Seconds()))
+// describe adds to the header of an answer.
+func describe(response *http.Response) error {
+	e := exchangeOf(response.Request)
+	response.Header.Set("X-Duration-Seconds", fmt.Sprintf("%f", time.Since(e.began).Seconds()))
+	switch {
+	case e.body.Ended():
+	case response.StatusCode == http.StatusSwitchingProtocols:
+		return errSwitchedEarly
+	default:
+		// What follows on the connection is the rest of this request.
+		response.Header.Set("Connection", "close")
 	}
 	return nil
 }
 
 // refuse answers for a program that did not.
 func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	body := exchangeOf(r).body
+	if !body.Ended() {
+		w.Header().Set("Connection", "close")
+	}
 	switch cause := context.Cause(r.Context()); {
 	case errors.Is(cause, errTimeout):
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
+		// What follows would have to be written within lateTime, too.
 		w.Header().Set("Connection", "close")
 		http.Error(w, errTimeout.Error(), http.StatusGatewayTimeout)
+	case errors.Is(body.Err(), os.ErrDeadlineExceeded):
+		http.Error(w, errLateBody.Error(), http.StatusRequestTimeout)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 		w.WriteHeader(http.StatusBadGateway)
