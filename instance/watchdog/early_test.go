@@ -41,7 +41,7 @@ func TestHTTPBodyThatIsNotRead(t *testing.T) {
 	}{{"/slow", "exec_timeout", 504}, {"/curt", "too large", 413}, {"/nonsense", "did not answer", 502}, {"/break", "did not answer", 502}} {
 		for range 10 {
 			response, body, err := i.upload(c.path, 5<<20)
-			if err != nil || response.StatusCode != c.code || !strings.Contains(body, c.text) || !response.Close {
+			if err != nil || response.StatusCode != c.code || !strings.Contains(body, c.text) || !response.Close || response.ContentLength < 0 {
 				t.Errorf("%s: %v %q, %v", c.path, response, body, err)
 				break
 			}

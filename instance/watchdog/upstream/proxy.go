@@ -186,14 +186,27 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
 		// What follows would have to be written within lateTime, too.
 		w.Header().Set("Connection", "close")
-		http.Error(w, errTimeout.Error(), http.StatusGatewayTimeout)
+		fail(w, errTimeout.Error(), http.StatusGatewayTimeout)
 	case errors.Is(body.Err(), os.ErrDeadlineExceeded):
-		http.Error(w, errLateBody.Error(), http.StatusRequestTimeout)
+		fail(w, errLateBody.Error(), http.StatusRequestTimeout)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 		w.WriteHeader(http.StatusBadGateway)
 	default:
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
-		http.Error(w, "the function's process did not answer: "+err.Error(), http.StatusBadGateway)
+		fail(w, "the function's process did not answer: "+err.Error(), http.StatusBadGateway)
 	}
+}
+
+// fail answers with a sentence. Its length is told, so that the answer is whole
+// before the rest of the request has been taken, which may be when this process
+// is about to end.
+func fail(w http.ResponseWriter, text string, code int) {
+	text += "\n"
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", fmt.Sprint(len(text)))
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text)
 }
