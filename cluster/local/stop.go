@@ -9,6 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
+// signalPause is how often an instance that has not become ready is told to stop:
+// to the first process of a namespace the kernel delivers no signal that it does
+// not handle yet.
+const signalPause = 200 * time.Millisecond
+
 // Stop sends SIGTERM and waits until the instance and all that it was made of
 // are gone; when ctx ends first, everything in it is killed.
 func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
@@ -25,24 +30,31 @@ func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 		// Its start failed, or it has exited.
 		return nil
 	}
+	var again <-chan time.Time
 	b.emit(e, func(i *cluster.Instance) bool {
+		if i.ReadyAt.IsZero() {
+			again = time.Tick(signalPause)
+		}
 		if i.State != cluster.Starting && i.State != cluster.Ready {
 			return false
 		}
 		i.State = cluster.Stopping
 		return true
 	})
-	if err := e.watch.Signal(syscall.SIGTERM); err != nil && e.record.Process.Alive() {
-		return fmt.Errorf("stop %s: %w", id, err)
+	for {
+		if err := e.watch.Signal(syscall.SIGTERM); err != nil && e.record.Process.Alive() {
+			return fmt.Errorf("stop %s: %w", id, err)
+		}
+		select {
+		case <-again:
+		case <-e.gone:
+			return nil
+		case <-b.ctx.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			return b.force(e)
+		}
 	}
-	select {
-	case <-e.gone:
-		return nil
-	case <-b.ctx.Done():
-		return ErrClosed
-	case <-ctx.Done():
-	}
-	return b.force(e)
 }
 
 // force kills an instance that did not stop in time.
