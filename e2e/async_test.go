@@ -110,8 +110,12 @@ func TestAsyncCallbacks(t *testing.T) {
 			send := func(id, function, body string) {
 				t.Helper()
 				a := do(t, w.http, http.MethodPost, w.base+"/async-function/"+function, []byte(body), "X-Callback-Url", r.URL+"/done", "X-Call-Id", id, "X-Own", "header")
-				if a.status != http.StatusAccepted || a.header.Get("X-Call-Id") != id {
-					t.Errorf("%s: %d %s, call %q", function, a.status, a.body, a.header.Get("X-Call-Id"))
+				if a.status != http.StatusAccepted {
+					t.Errorf("%s: %d %s", function, a.status, a.body)
+				}
+				// The gateway tells only the call ids that it has made.
+				if got := a.header.Get("X-Call-Id"); got != id && !w.throughGateway() {
+					t.Errorf("%s: call %q became %q", function, id, got)
 				}
 			}
 			echo, env, model := "echo-"+w.name, "env-"+w.name, "model-"+w.name
