@@ -117,8 +117,38 @@ func (w *way) readsSecret(t *testing.T, first, second types.Secret) {
 		t.Fatalf("update: %d, %v", status, err)
 	}
 	w.await(t, patience, "the new value", func() bool { return w.answers(t, full, nil) == value(second) })
+	w.ownsSecret(t, f, full)
 	if err := w.faas.DeleteFunction(t.Context(), f.Service, f.Namespace); err != nil {
 		t.Error(err)
+	}
+}
+
+// ownsSecret has the function look at its secret's file: it belongs to the user
+// that its process runs as, who alone may read it, and nobody may change it.
+func (w *way) ownsSecret(t *testing.T, f types.FunctionDeployment, full string) {
+	t.Helper()
+	file := "/var/openfaas/secrets/" + f.Secrets[0]
+	for process, check := range map[string]func(answer) bool{
+		// The process's own directory in /proc is its user's.
+		"stat -L -c %u:%a " + file + " /proc/self": func(a answer) bool {
+			of, self, _ := strings.Cut(a.body, "\n")
+			user, mode, _ := strings.Cut(of, ":")
+			return a.status == http.StatusOK && mode == "600" && user != "0" && strings.HasPrefix(self, user+":")
+		},
+		"tee " + file:              func(a answer) bool { return a.status == http.StatusInternalServerError },
+		"touch " + file + ".other": func(a answer) bool { return a.status == http.StatusInternalServerError },
+	} {
+		f.EnvProcess = process
+		if status, err := w.faas.Update(t.Context(), f); err != nil {
+			t.Fatalf("update: %d, %v", status, err)
+		}
+		var last answer
+		if !within(patience, func() bool {
+			last = w.invoke(t, http.MethodPost, full, "", nil)
+			return check(last)
+		}) {
+			t.Errorf("%s: %d %s", process, last.status, last.body)
+		}
 	}
 }
 

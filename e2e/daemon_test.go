@@ -178,11 +178,19 @@ func (d *daemon) await(t *testing.T, patience time.Duration, what string, done f
 // await polls until done, or fails the test.
 func await(t *testing.T, patience time.Duration, what string, done func() bool) {
 	t.Helper()
+	if !within(patience, done) {
+		t.Fatalf("waited %v in vain for %s", patience, what)
+	}
+}
+
+// within polls until done, or returns false.
+func within(patience time.Duration, done func() bool) bool {
 	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain for %s", patience, what)
+			return false
 		}
 	}
+	return true
 }
 
 // signal sends a signal to the process, not to its instances.

@@ -2,15 +2,20 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/openfaas/faas-provider/types"
 )
 
 // Everything works without any privilege: as the user nobody where the tests
@@ -54,6 +59,57 @@ func TestWithoutPrivileges(t *testing.T) {
 			t.Errorf("%s: %v of %v requests were answered", name, good, sent)
 		}
 	}
+}
+
+// Ordinary functions work without privileges as well, both kinds of programs,
+// with their secrets, across a restart; the provider says what they lack.
+func TestOrdinaryWithoutPrivileges(t *testing.T) {
+	p := newPlace(t)
+	p.asNobody(t)
+	d := p.provider(t, suite.binary, "--nats-listen", "off")
+	c := client(t)
+	if a := do(t, c, http.MethodPost, d.url+"/system/secrets", []byte(`{"name":"token","value":"quiet"}`)); a.status != http.StatusAccepted {
+		t.Fatalf("secret: %d %s", a.status, a.body)
+	}
+	reader := ordinary("reader", `sh -c 'cat "$FAAS_INFER_SECRETS_DIR/token"; id -u'`)
+	reader.Secrets = []string{"token"}
+	redirector := types.FunctionDeployment{Service: "redirector", Namespace: defaultNamespace, Image: "theaxer/redirector:latest"}
+	for _, f := range []types.FunctionDeployment{reader, redirector, ordinary("cat", "cat")} {
+		d.deploy(t, f)
+		d.awaitReady(t, f.Service, 1)
+	}
+	user := os.Getuid()
+	if p.user != nil {
+		user = int(p.user.Uid)
+	}
+	check := func() {
+		t.Helper()
+		if a := do(t, c, http.MethodPost, d.function("reader"), nil); a.body != fmt.Sprintf("quiet%d\n", user) {
+			t.Errorf("the reader answers %d %q", a.status, a.body)
+		}
+		if a := do(t, c, http.MethodPost, d.function("cat"), []byte("x")); a.body != "x" {
+			t.Errorf("cat answers %d %q", a.status, a.body)
+		}
+		c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		if a := do(t, c, http.MethodGet, d.function("redirector"), nil); a.status != http.StatusFound {
+			t.Errorf("the redirector answers %d %q", a.status, a.body)
+		}
+	}
+	check()
+	before := p.instances()
+	d.kill(t)
+	d = p.provider(t, suite.binary, "--nats-listen", "off")
+	for _, name := range []string{"reader", "redirector", "cat"} {
+		d.awaitReady(t, name, 1)
+	}
+	check()
+	if now := p.instances(); !slices.Equal(now, before) {
+		t.Errorf("instances %v after the restart, %v before", now, before)
+	}
+	if !d.lacks("") {
+		t.Error("it does not say what it lacks")
+	}
+	d.stop(t)
 }
 
 // asNobody gives the place to the user nobody, with a cache of its own that
