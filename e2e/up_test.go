@@ -174,8 +174,8 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back := deployment(got); !reflect.DeepEqual(back, f) {
-		t.Errorf("described as\n%+v, deployed was\n%+v", back, f)
+	if back := deployment(got); !reflect.DeepEqual(back, withLabel(f)) {
+		t.Errorf("described as\n%+v, deployed was\n%+v", back, withLabel(f))
 	}
 	s.awaitAvailable(t, "full", 1)
 	if err := s.faas.ScaleFunction(ctx, "full", "openfaas-fn", 2); err != nil {
