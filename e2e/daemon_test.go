@@ -97,7 +97,10 @@ func (p *place) provider(t *testing.T, binary string, arguments ...string) *daem
 
 func (p *place) providerAt(t *testing.T, binary, listen string, arguments ...string) *daemon {
 	t.Helper()
-	d := p.run(t, binary, append([]string{"provider", "--listen", listen}, arguments...)...)
+	// The port for gateways is for one at a time. Where a flag comes twice, the
+	// later counts.
+	arguments = append([]string{"provider", "--listen", listen, "--nats-listen", "off"}, arguments...)
+	d := p.run(t, binary, arguments...)
 	d.url = "http://" + d.awaitLine(t, "serving", 30*time.Second)["address"].(string)
 	return d
 }

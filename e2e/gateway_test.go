@@ -48,12 +48,12 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 }
 
 // awaitGatewayPorts waits until nobody else on the machine uses the gateway's
-// ports.
+// ports, nor that at which it finds the queue.
 func awaitGatewayPorts(t *testing.T) {
 	t.Helper()
-	await(t, 2*time.Minute, "ports 8080 and 8082 to be free", func() bool {
-		for _, port := range []string{"8080", "8082"} {
-			l, err := net.Listen("tcp", ":"+port)
+	await(t, 2*time.Minute, "ports 8080, 8082 and 4222 to be free", func() bool {
+		for _, address := range []string{":8080", ":8082", "127.0.0.1:4222"} {
+			l, err := net.Listen("tcp", address)
 			if err != nil {
 				return false
 			}

@@ -66,7 +66,7 @@ func TestWithoutPrivileges(t *testing.T) {
 func TestOrdinaryWithoutPrivileges(t *testing.T) {
 	p := newPlace(t)
 	p.asNobody(t)
-	d := p.provider(t, suite.binary, "--nats-listen", "off")
+	d := p.provider(t, suite.binary)
 	c := client(t)
 	if a := do(t, c, http.MethodPost, d.url+"/system/secrets", []byte(`{"name":"token","value":"quiet"}`)); a.status != http.StatusAccepted {
 		t.Fatalf("secret: %d %s", a.status, a.body)
@@ -98,7 +98,7 @@ func TestOrdinaryWithoutPrivileges(t *testing.T) {
 	check()
 	before := p.instances()
 	d.kill(t)
-	d = p.provider(t, suite.binary, "--nats-listen", "off")
+	d = p.provider(t, suite.binary)
 	for _, name := range []string{"reader", "redirector", "cat"} {
 		d.awaitReady(t, name, 1)
 	}
