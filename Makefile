@@ -49,6 +49,8 @@ bench: ready ## Run every bench command on the binary
 	@for model in mnist resnet-50; do bin/faas-infer bench coldstart --model $$model; done
 	@for model in resnet-50 bert-v1; do bin/faas-infer bench sharing --model $$model; done
 	@bin/faas-infer bench memory
+	@bin/faas-infer bench functions
+	@bin/faas-infer bench async
 	@bin/faas-infer bench dataplane
 
 .PHONY: build
