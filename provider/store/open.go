@@ -74,10 +74,32 @@ func openFile(path string) (db *bbolt.DB, err error) {
 		// bbolt would take it for a new one.
 		err = errors.New("it is empty")
 	}
+	if err == nil && info != nil && info.Mode().IsRegular() {
+		err = whole(path, info.Size())
+	}
 	if err != nil {
 		return nil, err
 	}
 	return openBolt(path)
+}
+
+// whole returns an error if the file has lost its end. It is asked before the
+// file is opened for writing, which would make it longer: a damaged file is to
+// stay as it was found.
+func whole(path string, size int64) error {
+	return guard(func() error {
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, ReadOnly: true, PreLoadFreelist: false})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(func(tx *bbolt.Tx) error {
+			if need := tx.Size(); need > size {
+				return fmt.Errorf("it has %d bytes of %d, a part has been cut off", size, need)
+			}
+			return nil
+		})
+	})
 }
 
 func openBolt(path string) (db *bbolt.DB, err error) {

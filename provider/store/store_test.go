@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -288,4 +289,51 @@ func TestOpenWithoutNamespaces(t *testing.T) {
 	if names := list(t, s, ""); names != "a/x" {
 		t.Errorf("functions %q", names)
 	}
+}
+
+// A file that has lost its end is refused at any length, and stays as it is.
+func TestOpenLeavesACutOffFileAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faas-infer.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		f := Function{Deployment: types.FunctionDeployment{Service: fmt.Sprintf("f%d", i), Namespace: "n", Image: strings.Repeat("x", 500)}}
+		if err := s.PutFunction(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for keep := 0; keep < len(all)/2; keep += 1777 {
+		if err := os.WriteFile(path, all[:keep], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var damaged *CorruptError
+		if s, err := Open(path); !errors.As(err, &damaged) {
+			t.Errorf("%d of %d bytes: %v", keep, len(all), err)
+			if err == nil {
+				s.Close()
+			}
+		}
+		if left, err := os.ReadFile(path); err != nil || !bytes.Equal(left, all[:keep]) {
+			t.Errorf("of %d bytes, %d are left as they were: %v", keep, len(left), err)
+		}
+	}
+	if err := os.WriteFile(path, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	if functions, err := s.Functions(""); err != nil || len(functions) != 40 {
+		t.Errorf("whole again, it has %d functions, %v", len(functions), err)
+	}
+	s.Close()
 }
