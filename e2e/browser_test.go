@@ -82,10 +82,15 @@ func click(path string) chromedp.Action[chromedp.Void] {
 			" if (!e || e.disabled) return false; e.click(); return true })()", strconv.Quote(path))))
 }
 
-// fill types text into an empty field that can be seen.
+// fill types text into an empty field that can be seen. A dialog that is still on
+// its way takes the focus, and with it the keys that come then, so what is not
+// there afterwards is put there, and the page told.
 func fill(selector, text string) chromedp.Action[chromedp.Void] {
 	at := chromedp.CSS(selector)
-	return chromedp.Steps(chromedp.WaitVisible(at), chromedp.SendKeys(at, text))
+	return chromedp.Steps(chromedp.WaitVisible(at), chromedp.SendKeys(at, text), until(fmt.Sprintf(
+		"(() => { const e = document.querySelector(%s), text = %s; if (e.value === text) return true;"+
+			" e.value = text; e.dispatchEvent(new Event('input', {bubbles: true})); return false })()",
+		strconv.Quote(selector), strconv.Quote(text))))
 }
 
 // holds waits until a field's value contains all words.
