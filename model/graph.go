@@ -21,6 +21,15 @@ type Value struct {
 	// Shape is nil if not even its rank is known; a dimension that is not
 	// known is -1.
 	Shape []int64 `json:"shape"`
+	// Contents are the elements, row by row, of a small tensor of integers or
+	// booleans whose values could be followed, [shape.Unknown] for one that
+	// could not; nil for any other tensor. They must not be changed.
+	Contents []int64 `json:"-"`
+	// Constant is the tensor as the file holds it, for an initialiser, the
+	// output of a Constant operator, or what only passes one on; nil for what is
+	// computed or sent. It must not be changed, and lacks its data if that is
+	// in another file.
+	Constant *onnxpb.TensorProto `json:"-"`
 }
 
 // Operator is one node of a model at a batch size.
@@ -191,5 +200,5 @@ func (w *walk) count(op *Operator, name string) {
 }
 
 func public(name string, v shape.Value) Value {
-	return Value{Name: name, Type: elementType(int32(v.Elem)), Shape: v.Shape}
+	return Value{Name: name, Type: elementType(int32(v.Elem)), Shape: v.Shape, Contents: v.Ints, Constant: v.Constant}
 }

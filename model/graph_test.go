@@ -76,6 +76,28 @@ func TestGraphFollowsComputedShapes(t *testing.T) {
 	}
 }
 
+// What a profiler has to know of an operand beside its shape.
+func TestGraphContentsAndConstants(t *testing.T) {
+	g, err := parse(t, exported).Graph(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := g.Operators[5].Inputs[1]
+	if !slices.Equal(target.Contents, []int64{8, 128, 4, 16}) || target.Constant != nil {
+		t.Errorf("a computed target is %+v", target)
+	}
+	weight := g.Operators[0].Inputs[1]
+	if weight.Constant.GetName() != "w" || weight.Contents != nil {
+		t.Errorf("a weight is %+v", weight)
+	}
+	if first := g.Operators[2].Inputs[1]; first.Constant == nil || !slices.Equal(first.Contents, []int64{0}) {
+		t.Errorf("an index is %+v", first)
+	}
+	if x := g.Inputs[0]; x.Contents != nil || x.Constant != nil {
+		t.Errorf("an input is %+v", x)
+	}
+}
+
 func TestGraphGoesOnAfterUnknownOperator(t *testing.T) {
 	g, err := parse(t, exported).Graph(1)
 	if err != nil {

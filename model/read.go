@@ -29,6 +29,20 @@ var (
 // ReadFile reads the ONNX model at path. Weights that it keeps in other files
 // (ONNX external data) are checked to be there, but not read.
 func ReadFile(path string) (*Model, error) {
+	m, err := ReadGraph(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.checkExternal(); err != nil {
+		return nil, fmt.Errorf("read model %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// ReadGraph is [ReadFile] without a look at the files of external weights:
+// what a graph needs to know of these, their types and dimensions, is in the
+// model's own file. A graph without its weights can be copied and read alone.
+func ReadGraph(path string) (*Model, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read model: %w", err)
@@ -37,11 +51,7 @@ func ReadFile(path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read model %s: %w", path, err)
 	}
-	m := &Model{proto: p, dir: filepath.Dir(path)}
-	if err := m.checkExternal(); err != nil {
-		return nil, fmt.Errorf("read model %s: %w", path, err)
-	}
-	return m, nil
+	return &Model{proto: p, dir: filepath.Dir(path)}, nil
 }
 
 // Read decodes an ONNX model. One that keeps weights in other files is refused,

@@ -191,6 +191,24 @@ func TestExternalDataStaysWhereItIs(t *testing.T) {
 	}
 }
 
+// A graph is read without the files of its weights.
+func TestReadGraphWithoutWeights(t *testing.T) {
+	path := external(t, "weights.bin", "0")
+	if err := os.Remove(filepath.Join(filepath.Dir(path), "weights.bin")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.ReadGraph(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := m.Graph(2); err != nil || len(g.Operators) == 0 {
+		t.Errorf("graph %+v, %v", g, err)
+	}
+	if _, err := model.ReadGraph(filepath.Join(t.TempDir(), "none.onnx")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
 func TestContentHash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.onnx")
 	b := encoded(t, "textcnn")
