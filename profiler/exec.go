@@ -19,6 +19,10 @@ const QuotaPeriod = 10 * time.Millisecond
 // median tells of the neighbours and not of the model.
 const noise = 2
 
+// maxMargin is the widest margin of a point that can be believed: an operator
+// that nothing resembles may take several times what was predicted.
+const maxMargin = 100
+
 // Validate says what is wrong with a profile that was read from elsewhere, or
 // nil.
 func (p *Profile) Validate() error {
@@ -41,7 +45,10 @@ func (p *Profile) Validate() error {
 				return fmt.Errorf("profile of %.12s: batch %d on %d threads took %v µs", p.Model, m.Batch, m.Threads, t)
 			}
 		}
-		if m.Median == 0 || m.Runs < 1 {
+		if !(m.Margin >= 0 && m.Margin <= maxMargin) {
+			return fmt.Errorf("profile of %.12s: batch %d on %d threads has a margin of %v", p.Model, m.Batch, m.Threads, m.Margin)
+		}
+		if m.Median == 0 || m.Runs < 1 && !m.Predicted {
 			return fmt.Errorf("profile of %.12s: batch %d on %d threads was not measured", p.Model, m.Batch, m.Threads)
 		}
 	}
@@ -55,7 +62,8 @@ func (p *Profile) Usable(engine, machine string) bool {
 
 // ExecTime is how long a batch takes at most, save for rare outliers, on an
 // instance with a quota of so many millicores: f(b, c) of INFless §3.4. It is
-// the 95th percentile and [Margin] on top, between measured batch sizes on the
+// the 95th percentile and the point's margin ([Margin] if it has none of its
+// own) on top, between measured batch sizes on the
 // line through their neighbours, and it never decreases with the batch. It is
 // false where the profile says nothing: for a batch above the largest
 // measured, and for fewer threads than were measured. More threads than were
@@ -110,6 +118,26 @@ func throttled(wall, work float64, millicores, threads int) time.Duration {
 	return time.Duration(math.Ceil(bound * float64(time.Microsecond)))
 }
 
+// MeanUnderQuota is how long batches take on average, in µs, that are executed
+// one after another without a pause under a CPU quota: wall and work are a
+// batch's unthrottled wall time and CPU time in µs. In the long run no more
+// than millicores/1000 of CPU time can be had per unit of time, so
+//
+//	mean = max(wall, work · 1000/millicores)
+//
+// For example wall = work = 4 ms on one thread: 4·1000/250 = 16 ms at 250m, 8
+// ms at 500m, 4 ms at 1000m. On two threads wall = 3 and work = 5 ms: 5·1000/1500
+// = 3.33 ms at 1500m and 3 ms at 2000m, where work/2 = 2.5 ms would fit, but the
+// batch itself takes 3. A single batch may be faster, on what an idle instance
+// has not used of its quota, or slower (see [Profile.ExecTime]). Without a
+// quota (0 millicores) it is wall.
+func MeanUnderQuota(wall, work float64, millicores int) float64 {
+	if millicores <= 0 {
+		return wall
+	}
+	return max(wall, work*1000/float64(millicores))
+}
+
 // threadsFor is the measured thread count for a CPU share: one per core or
 // part of a core (cluster.Config.Threads), as far as was measured.
 func (p *Profile) threadsFor(millicores int) (int, bool) {
@@ -160,8 +188,12 @@ func (p *Profile) sorted(threads int) []Measurement {
 // conservative is the measurement's wall time and CPU time in µs with the
 // margin. One thread cannot need less CPU than it ran.
 func (m Measurement) conservative() (wall, work float64) {
-	wall = max(m.Median, min(m.P95, noise*m.Median)) * (1 + Margin)
-	work = m.CPU * (1 + Margin)
+	margin := m.Margin
+	if margin <= 0 {
+		margin = Margin
+	}
+	wall = max(m.Median, min(m.P95, noise*m.Median)) * (1 + margin)
+	work = m.CPU * (1 + margin)
 	if m.Threads == 1 {
 		work = max(work, wall)
 	}

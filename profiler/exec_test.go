@@ -145,6 +145,8 @@ func TestUsableAndValidate(t *testing.T) {
 		"took NaN µs":      profile(point(1, 1, math.NaN())),
 		"took -1 µs":       profile(point(1, 1, -1)),
 		"was not measured": profile(point(1, 1, 0)),
+		"margin of -1":     profile(Measurement{Batch: 1, Threads: 1, Median: 1, P95: 1, Runs: 1, Margin: -1}),
+		"margin of NaN":    profile(Measurement{Batch: 1, Threads: 1, Median: 1, P95: 1, Predicted: true, Margin: math.NaN()}),
 	} {
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
@@ -205,4 +207,39 @@ func FuzzExecTime(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What was predicted has no runs, and its own margin.
+func TestPredicted(t *testing.T) {
+	p := profile(
+		Measurement{Batch: 1, Threads: 1, Median: 1000, P95: 1000, CPU: 1000, Predicted: true, Margin: 0.5},
+		Measurement{Batch: 2, Threads: 1, Median: 2000, P95: 2000, CPU: 2000, Predicted: true},
+	)
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for batch, want := range map[int]time.Duration{1: 1500 * us, 2: 2200 * us} {
+		if got, ok := p.ExecTime(batch, 1000); !ok || (got-want).Abs() > us {
+			t.Errorf("b = %d: %v, %v; want %v", batch, got, ok, want)
+		}
+	}
+	if got, _ := p.ExecTime(1, 500); (got - 6500*us).Abs() > us { // 1.5 + 1 period's 5 ms
+		t.Errorf("b = 1 at 500m: %v, want 6.5ms", got)
+	}
+}
+
+// The arithmetic of MeanUnderQuota's comment.
+func TestMeanUnderQuota(t *testing.T) {
+	for _, c := range []struct {
+		wall, work float64
+		millicores int
+		want       float64
+	}{
+		{4000, 4000, 250, 16000}, {4000, 4000, 500, 8000}, {4000, 4000, 1000, 4000}, {4000, 4000, 0, 4000},
+		{3000, 5000, 1500, 5000 / 1.5}, {3000, 5000, 2000, 3000},
+	} {
+		if got := MeanUnderQuota(c.wall, c.work, c.millicores); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("wall %v, work %v at %dm: %v, want %v", c.wall, c.work, c.millicores, got, c.want)
+		}
+	}
 }

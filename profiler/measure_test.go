@@ -63,8 +63,12 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Measurement{
-		{1, 1, 2000, 6000, 2000, 20}, {2, 1, 3000, 9000, 3000, 20}, {4, 1, 5000, 15000, 5000, 20},
-		{1, 2, 1000, 3000, 2000, 20}, {2, 2, 1500, 4500, 3000, 20}, {4, 2, 2500, 7500, 5000, 20},
+		{Batch: 1, Threads: 1, Median: 2000, P95: 6000, CPU: 2000, Runs: 20},
+		{Batch: 2, Threads: 1, Median: 3000, P95: 9000, CPU: 3000, Runs: 20},
+		{Batch: 4, Threads: 1, Median: 5000, P95: 15000, CPU: 5000, Runs: 20},
+		{Batch: 1, Threads: 2, Median: 1000, P95: 3000, CPU: 2000, Runs: 20},
+		{Batch: 2, Threads: 2, Median: 1500, P95: 4500, CPU: 3000, Runs: 20},
+		{Batch: 4, Threads: 2, Median: 2500, P95: 7500, CPU: 5000, Runs: 20},
 	}
 	if !slices.Equal(ms, want) {
 		t.Errorf("got %v, want %v", ms, want)

@@ -1,6 +1,6 @@
 // Package profiler knows how long a model's batches take under each config:
-// today from measurements of the model ([Measure] at deploy), later from its
-// operators (INFless §3.3). Pure but for what it is handed.
+// predicted from its operators (INFless §3.3, package cop), or from
+// measurements of the model ([Measure]). Pure but for what it is handed.
 package profiler
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Measurement is one measured point of a model: b requests on so many threads
-// of this machine's engine.
+// Measurement is one measured or predicted point of a model: b requests on so
+// many threads of this machine's engine.
 type Measurement struct {
 	// Batch is b.
 	Batch int `json:"batch"`
@@ -20,11 +20,18 @@ type Measurement struct {
 	Median float64 `json:"median_us"`
 	P95    float64 `json:"p95_us"`
 	CPU    float64 `json:"cpu_us"`
-	// Runs is how many executions the figures come from.
+	// Runs is how many executions the figures come from: 0 if they are
+	// predicted.
 	Runs int `json:"runs"`
+	// Predicted is true if the times were combined from those of the model's
+	// operators.
+	Predicted bool `json:"predicted,omitempty"`
+	// Margin is what to add to the times to be safe, 0.1 for 10 %; 0 stands
+	// for [Margin].
+	Margin float64 `json:"margin,omitempty"`
 }
 
-// Profile is all that was measured of one model on one machine.
+// Profile is all that is known of one model's times on one machine.
 type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.
 	Model string `json:"model"`
@@ -38,7 +45,7 @@ type Profile struct {
 	MeasuredAt   time.Time     `json:"measuredAt"`
 }
 
-// MaxBatch is the largest measured batch.
+// MaxBatch is the largest batch that the profile knows.
 func (p *Profile) MaxBatch() int {
 	largest := 0
 	for _, m := range p.Measurements {
@@ -47,7 +54,7 @@ func (p *Profile) MaxBatch() int {
 	return largest
 }
 
-// Threads lists the measured thread counts, ascending.
+// Threads lists the known thread counts, ascending.
 func (p *Profile) Threads() []int {
 	var ts []int
 	for _, m := range p.Measurements {
