@@ -106,6 +106,9 @@ type walk struct {
 	values  map[string]shape.Value
 	weights map[string]*onnxpb.TensorProto
 	counted map[string]bool
+	// channels are how many each tensor has that a convolution reads in
+	// blocks.
+	channels map[string]int64
 }
 
 func newWalk(m *Model, batch int) *walk {
@@ -131,6 +134,7 @@ func newWalk(m *Model, batch int) *walk {
 		w.values[in.GetName()] = v
 		w.graph.Inputs = append(w.graph.Inputs, public(in.GetName(), v))
 	}
+	w.channels = blockedChannels(g.GetNode(), w.weights)
 	return w
 }
 
@@ -157,6 +161,9 @@ func (w *walk) add(i int, node *onnxpb.NodeProto) error {
 	outputs, _, err := shape.Infer(node, w.opset, inputs)
 	if err != nil {
 		return fmt.Errorf("operator %q (%s) cannot run at a batch of %d: %w", op.Name, op.Type, w.graph.Batch, err)
+	}
+	if isBlocked(node, "ReorderInput") {
+		w.pad(node, inputs[0], outputs)
 	}
 	for i, name := range node.GetOutput() {
 		w.values[name] = outputs[i]

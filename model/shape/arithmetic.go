@@ -82,8 +82,10 @@ func broadcast(a, b []int64) ([]int64, error) {
 	return out, nil
 }
 
-func matMul(c *call) ([]Value, error) {
-	x, y := c.in(0), c.in(1)
+func matMul(c *call) ([]Value, error) { return multiply(c.in(0), c.in(1)) }
+
+// multiply multiplies two tensors of matrices.
+func multiply(x, y Value) ([]Value, error) {
 	a, b := x.Shape, y.Shape
 	if a == nil || b == nil {
 		return []Value{x.of(nil)}, nil

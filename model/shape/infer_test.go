@@ -14,7 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-var line = regexp.MustCompile(`^(\w+)\((.*)\)(.*) -> (.*)$`)
+var line = regexp.MustCompile(`^((?:[KN]:)?\w+)\((.*)\)(.*) -> (.*)$`)
 
 func TestInfer(t *testing.T) {
 	f, err := os.Open("testdata/infer.txt")
@@ -38,7 +38,11 @@ func TestInfer(t *testing.T) {
 }
 
 func checkLine(t *testing.T, kind, ins, attributes, want string) {
-	node := &onnxpb.NodeProto{OpType: &kind, Attribute: parseAttributes(t, attributes)}
+	domain := ""
+	if at, rest, ok := strings.Cut(kind, ":"); ok {
+		domain, kind = map[string]string{"K": "com.microsoft", "N": "com.microsoft.nchwc"}[at], rest
+	}
+	node := &onnxpb.NodeProto{OpType: &kind, Domain: &domain, Attribute: parseAttributes(t, attributes)}
 	var inputs []Value
 	for i, in := range strings.Split(ins, ", ") {
 		name := fmt.Sprint("in", i)

@@ -2,9 +2,13 @@ package shape
 
 import "github.com/faas-infer/faas-infer/model/onnxpb"
 
-var rules map[string]rule
+// rules are those of the standard operators, domains those of every domain.
+var (
+	rules   map[string]rule
+	domains map[string]map[string]rule
+)
 
-// The table is filled here and not in its declaration because rules refer to
+// The tables are filled here and not in their declarations because rules refer to
 // the functions that refer to it.
 func init() {
 	rules = map[string]rule{
@@ -72,6 +76,9 @@ func init() {
 	register(rule{reduce, perInput}, "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
 		"ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
 	register(rule{globalPool, perInput}, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+	domains = map[string]map[string]rule{
+		"": rules, "ai.onnx": rules, "com.microsoft": fusedRules(), "com.microsoft.nchwc": blockedRules(),
+	}
 }
 
 func register(r rule, names ...string) {

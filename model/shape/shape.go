@@ -93,10 +93,7 @@ func Cost(node *onnxpb.NodeProto, inputs, outputs []Value) int64 {
 }
 
 func ruleOf(node *onnxpb.NodeProto) (rule, bool) {
-	if d := node.GetDomain(); d != "" && d != "ai.onnx" {
-		return rule{}, false
-	}
-	r, ok := rules[node.GetOpType()]
+	r, ok := domains[node.GetDomain()][node.GetOpType()]
 	return r, ok
 }
 

@@ -1,0 +1,62 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/shape"
+)
+
+// blockedDomain is that of operators on images in blocks of channels.
+const blockedDomain = "com.microsoft.nchwc"
+
+func isBlocked(node *onnxpb.NodeProto, kind string) bool {
+	return node.GetOpType() == kind && node.GetDomain() == blockedDomain
+}
+
+// blockedChannels reads off the weights of convolutions how many channels their
+// inputs have, padding included. No operator says how wide a block is.
+func blockedChannels(nodes []*onnxpb.NodeProto, weights map[string]*onnxpb.TensorProto) map[string]int64 {
+	var channels map[string]int64
+	for _, n := range nodes {
+		if !isBlocked(n, "Conv") || len(n.GetInput()) < 2 {
+			continue
+		}
+		dims := weights[n.GetInput()[1]].GetDims()
+		if len(dims) != 4 {
+			continue
+		}
+		if channels == nil {
+			channels = make(map[string]int64)
+		}
+		channels[n.GetInput()[0]] = dims[1] * groups(n)
+	}
+	return channels
+}
+
+func groups(n *onnxpb.NodeProto) int64 {
+	for _, a := range n.GetAttribute() {
+		if a.GetName() == "group" {
+			return a.GetI()
+		}
+	}
+	return 1
+}
+
+// pad completes what a ReorderInput gives: as many channels as the convolution
+// behind it reads. Before any other operator nothing has been padded.
+func (w *walk) pad(node *onnxpb.NodeProto, in shape.Value, outputs []shape.Value) {
+	if len(outputs) == 0 || len(outputs[0].Shape) != 4 || len(in.Shape) != 4 {
+		return
+	}
+	at := 1
+	if slices.ContainsFunc(node.GetAttribute(), func(a *onnxpb.AttributeProto) bool {
+		return a.GetName() == "channels_last" && a.GetI() != 0
+	}) {
+		at = 3
+	}
+	outputs[0].Shape[1] = in.Shape[at]
+	if n, ok := w.channels[node.GetOutput()[0]]; ok && n >= in.Shape[at] && n-in.Shape[at] < shape.LargestBlock {
+		outputs[0].Shape[1] = n
+	}
+}
