@@ -25,8 +25,8 @@ const (
 	FormatORT Format = "ort"
 )
 
-// Prepared is a model made ready for this host: a directory with the model and
-// this description of it, manifest.json.
+// Prepared is a model made ready for this host: a directory with the model,
+// its optimised graph, and this description of it, manifest.json.
 type Prepared struct {
 	// Dir is the directory. Its name is the hash of the model's content, the
 	// engine's version and the CPU's kind.
@@ -51,7 +51,7 @@ type Prepared struct {
 const (
 	manifestFile = "manifest.json"
 	// preparation counts the ways of preparing; a new one prepares anew.
-	preparation = "1"
+	preparation = "2"
 )
 
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
@@ -204,6 +204,9 @@ func build(modelPath, dir string) error {
 	if p.Format == "" {
 		return errors.Join(failures...)
 	}
+	if err := keepGraph(plainForm, dir); err != nil {
+		return err
+	}
 	return p.keep(dir)
 }
 
@@ -213,19 +216,9 @@ func buildFormat(plain form, dir string, format Format, reference measurement) (
 		return measurement{}, err
 	}
 	f := formats[format]
-	options, err := newOptions(1, ort.GraphOptimizationLevelEnableAll, f.save...)
-	if err != nil {
+	if err := saveOptimised(plain, filepath.Join(dir, f.file), f.save); err != nil {
 		return measurement{}, err
 	}
-	defer options.Destroy()
-	if err := options.SetOptimizedModelFilePath(filepath.Join(dir, f.file)); err != nil {
-		return measurement{}, err
-	}
-	session, err := newSession(plain.path, plain.signature, options)
-	if err != nil {
-		return measurement{}, err
-	}
-	session.Destroy()
 	return measure(Prepared{Dir: dir, Format: format, signature: plain.signature}.form(), &reference)
 }
 

@@ -1,0 +1,114 @@
+package onnxruntime
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	ort "github.com/yalue/onnxruntime_go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// graphFile is the optimised graph beside either format.
+const graphFile = "optimised.onnx"
+
+// GraphFile is the ONNX file of the graph that the engine really runs: after
+// the optimisations for this CPU, with operators of ONNX Runtime's own domains.
+// Its large weights are not there, so read it with model.ReadGraph. Operators
+// are profiled by it (INFless §3.3), since fusion changes them. It is "" if the
+// directory has none.
+func (p Prepared) GraphFile() string {
+	path := filepath.Join(p.Dir, graphFile)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// keepGraph writes the optimised graph into dir. The packed format in
+// dir/packed is that graph; where it could not be made, the graph is written
+// for this alone.
+func keepGraph(plain form, dir string) error {
+	from := filepath.Join(dir, string(FormatPacked))
+	if _, err := os.Stat(filepath.Join(from, formats[FormatPacked].file)); err != nil {
+		if from, err = os.MkdirTemp(dir, ".graph-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(from)
+		save := formats[FormatPacked].save
+		if err := saveOptimised(plain, filepath.Join(from, formats[FormatPacked].file), save[:2]); err != nil {
+			return fmt.Errorf("the optimised graph: %w", err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(from, formats[FormatPacked].file))
+	if err != nil {
+		return err
+	}
+	p := new(onnxpb.ModelProto)
+	if err := proto.Unmarshal(b, p); err != nil {
+		return fmt.Errorf("the optimised graph: %w", err)
+	}
+	for _, t := range p.GetGraph().GetInitializer() {
+		if err := inline(t, from); err != nil {
+			return fmt.Errorf("weight %q of the optimised graph: %w", t.GetName(), err)
+		}
+	}
+	if b, err = proto.Marshal(p); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, graphFile), b, 0o644)
+}
+
+// inlined is the most bytes of a tensor that keepGraph takes into the graph.
+const inlined = 32 << 10
+
+// inline reads whole numbers that an operator may be told by (indices, sizes)
+// from the weights' file into the tensor.
+func inline(t *onnxpb.TensorProto, dir string) error {
+	kind := onnxpb.TensorProto_DataType(t.GetDataType())
+	if t.GetDataLocation() != onnxpb.TensorProto_EXTERNAL || kind != onnxpb.TensorProto_INT64 && kind != onnxpb.TensorProto_INT32 && kind != onnxpb.TensorProto_BOOL {
+		return nil
+	}
+	fields := map[string]string{}
+	for _, e := range t.GetExternalData() {
+		fields[e.GetKey()] = e.GetValue()
+	}
+	offset, _ := strconv.ParseInt(fields["offset"], 10, 64)
+	length, err := strconv.ParseInt(fields["length"], 10, 64)
+	if err != nil || length > inlined {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(dir, filepath.Base(fields["location"])))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	t.RawData = make([]byte, length)
+	if _, err := io.ReadFull(io.NewSectionReader(f, offset, length), t.RawData); err != nil {
+		return err
+	}
+	t.DataLocation, t.ExternalData = nil, nil
+	return nil
+}
+
+// saveOptimised writes the model after the optimisations for this CPU to path.
+func saveOptimised(plain form, path string, save []setting) error {
+	options, err := newOptions(1, ort.GraphOptimizationLevelEnableAll, save...)
+	if err != nil {
+		return err
+	}
+	defer options.Destroy()
+	if err := options.SetOptimizedModelFilePath(path); err != nil {
+		return err
+	}
+	session, err := newSession(plain.path, plain.signature, options)
+	if err != nil {
+		return err
+	}
+	session.Destroy()
+	return nil
+}
