@@ -1,0 +1,53 @@
+package correction
+
+import "math"
+
+// risk is the probability with which each end of a quantile's confidence
+// interval may be wrong.
+const risk = 0.05
+
+// ranks returns which of n ordered executions bound their q-quantile, counted
+// from the largest, which is 0: the true quantile is at most the high-th
+// largest and at least the low-th largest, each but for [risk]. Of n
+// executions E ~ Binomial(n, 1−q) are above the quantile, and the j-th largest
+// is at or above it if more than j are. high is -1 where even the largest is
+// too likely to be below: 58 executions say nothing of a 95th percentile's
+// upper end, 59 do, as 0.95^59 < 0.05.
+func ranks(n int, q float64) (high, low int) {
+	// P(E = j+1) = P(E = j) · (n−j)/(j+1) · (1−q)/q
+	here := math.Pow(q, float64(n))
+	cumulated := here
+	high = -1
+	for j := 0; j < n; j++ {
+		if cumulated <= risk {
+			high = j
+		}
+		if cumulated >= 1-risk {
+			return high, j
+		}
+		here *= float64(n-j) / float64(j+1) * (1 - q) / q
+		cumulated += here
+	}
+	return high, n
+}
+
+// interval is what counted executions, at most limit of them, tell of the
+// q-quantile of their ratio: an estimate, and the ends between which it lies. low
+// is 0 and high infinite where there are too few.
+func (c *counts) interval(q, limit float64) (low, point, high float64) {
+	total := c.total()
+	n := int(min(total, limit))
+	low, point, high = 0, edge(c.top((1-q)*total)+1), math.Inf(1)
+	if n < 1 {
+		return low, point, high
+	}
+	each := total / float64(n)
+	h, l := ranks(n, q)
+	if h >= 0 {
+		high = max(point, edge(c.top(float64(h+1)*each)+1))
+	}
+	if l < n {
+		low = edge(c.top(float64(l+1) * each))
+	}
+	return low, point, high
+}

@@ -1,0 +1,127 @@
+package correction
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// State is what is kept of a correction over a restart.
+type State struct {
+	// Profile is the [Fingerprint] of the profile that it corrects.
+	Profile string  `json:"profile"`
+	Classes []Class `json:"classes"`
+}
+
+// Class is the evidence of some batch sizes on one CPU share.
+type Class struct {
+	// Millicores is the share; Largest the class's largest batch size, a power
+	// of two.
+	Millicores int `json:"millicores"`
+	Largest    int `json:"largest"`
+	// Factor is what the prediction is multiplied by, 0 for no correction.
+	Factor float64 `json:"factor"`
+	// Weights is a histogram of measured over predicted times that begins with
+	// the bucket First.
+	First   int       `json:"first"`
+	Weights []float64 `json:"weights"`
+	// Seen is when the latest execution came.
+	Seen time.Time `json:"seen,omitzero"`
+}
+
+// Fingerprint tells profiles apart whose times differ.
+func Fingerprint(p *profiler.Profile) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q\n", p.Model, p.Engine, p.Machine)
+	for _, m := range p.Measurements {
+		for _, x := range []float64{float64(m.Batch), float64(m.Threads), m.Median, m.P95, m.CPU, m.Margin} {
+			h.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// State returns what is to be kept; it is a copy.
+func (c *Correction) State() State {
+	out := State{Profile: c.id, Classes: []Class{}}
+	for _, s := range c.sorted() {
+		for i := range s.classes {
+			if k := &s.classes[i]; k.counts != nil || k.factor != 0 {
+				out.Classes = append(out.Classes, k.state(s.millicores, i))
+			}
+		}
+	}
+	return out
+}
+
+func (k *class) state(millicores, i int) Class {
+	out := Class{Millicores: millicores, Largest: 1 << i, Factor: k.factor, Seen: k.seen, Weights: []float64{}}
+	if k.counts == nil {
+		return out
+	}
+	for at, w := range k.counts {
+		w = math.Round(w*1000) / 1000
+		if w == 0 && len(out.Weights) == 0 {
+			continue
+		}
+		if len(out.Weights) == 0 {
+			out.First = at
+		}
+		out.Weights = append(out.Weights, w)
+	}
+	for n := len(out.Weights); n > 0 && out.Weights[n-1] == 0; n-- {
+		out.Weights = out.Weights[:n-1]
+	}
+	return out
+}
+
+// Restore takes in the evidence of an earlier correction; what is old counts
+// less at now. Evidence of another profile is refused with an error, and so is
+// what cannot have come from State: nothing changes then.
+func (c *Correction) Restore(s State, now time.Time) error {
+	if s.Profile != c.id {
+		return fmt.Errorf("the evidence is of another profile (%.12s, not %.12s)", s.Profile, c.id)
+	}
+	for _, k := range s.Classes {
+		if err := c.check(k); err != nil {
+			return err
+		}
+	}
+	if now.After(c.now) {
+		c.now = now
+	}
+	for _, k := range s.Classes {
+		to := &c.share(k.Millicores).classes[classOf(k.Largest)]
+		*to = class{factor: k.Factor, evidence: evidence{seen: k.Seen}}
+		if len(k.Weights) > 0 {
+			to.counts = new(counts)
+			copy(to.counts[k.First:], k.Weights)
+		}
+	}
+	c.Update(now)
+	return nil
+}
+
+func (c *Correction) check(k Class) error {
+	where := fmt.Sprintf("evidence of batches up to %d at %dm", k.Largest, k.Millicores)
+	if k.Millicores < 1 || k.Largest < 1 || k.Largest&(k.Largest-1) != 0 || classOf(k.Largest) >= len(c.share(k.Millicores).classes) {
+		return fmt.Errorf("%s: the profile says nothing of these", where)
+	}
+	if !(k.Factor >= 0 && k.Factor <= most) {
+		return fmt.Errorf("%s: a factor of %v", where, k.Factor)
+	}
+	if k.First < 0 || k.First+len(k.Weights) > buckets {
+		return fmt.Errorf("%s: %d buckets from %d, there are %d", where, len(k.Weights), k.First, buckets)
+	}
+	for _, w := range k.Weights {
+		if !(w >= 0 && w <= widest) {
+			return fmt.Errorf("%s: a weight of %v", where, w)
+		}
+	}
+	return nil
+}
