@@ -1,0 +1,269 @@
+package cop
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/faas-infer/faas-infer/profiler/operator"
+)
+
+// Rule is how operators' times become the model's.
+type Rule uint8
+
+const (
+	// ByEngine: [Longest] where the engine runs branches side by side, else
+	// [Sum].
+	ByEngine Rule = iota
+	// Sum: every operator after the other.
+	Sum
+	// Longest is the paper's rule: chains are summed, of branches the longest
+	// counts. In a DAG that is the longest path, also where the DAG is no
+	// nesting of chains and branches (see [Decompose]).
+	Longest
+)
+
+// Options says what to predict and how.
+type Options struct {
+	// Batches and Threads are predicted each with each. A thread has a core
+	// to itself: for a part of one predict one thread, and apply the quota to
+	// the model's total ([profiler.Profile.ExecTime],
+	// [profiler.MeanUnderQuota]), since it lasts across operators.
+	Batches []int
+	Threads []int
+	Engine  Engine
+	// Rule is not ByEngine to see what the rules are worth.
+	Rule Rule
+	// ColdShare is the part of an operator's data that comes from memory and
+	// not from the last-level cache when the model runs at a batch, in
+	// [0, 1]. Nil is 0 throughout: no correction for the memory.
+	ColdShare func(op *operator.Operator, batch int) float64
+	// Run stands for the fixed cost of an execution, whatever its operators
+	// (the call, binding, the outputs' memory); its time is added once. May be
+	// nil.
+	Run *operator.Operator
+}
+
+// Config is the prediction for b requests on so many threads.
+type Config struct {
+	Batch   int `json:"batch"`
+	Threads int `json:"threads"`
+	// Median, P95 and CPU are the model's times in µs; CPU is processor time
+	// summed over threads.
+	Median float64 `json:"median_us"`
+	P95    float64 `json:"p95_us"`
+	CPU    float64 `json:"cpu_us"`
+	// Margin is the mean of the operators' margins, weighted by time: as if
+	// all were off in the same direction.
+	Margin float64 `json:"margin"`
+	// Shares are the parts of Median by [Source]; they add up to 1.
+	Shares [sources]float64 `json:"-"`
+	// Times are those of one execution of each of Graph.Operators, in their
+	// order.
+	Times []Estimate `json:"-"`
+	// Run is the fixed cost.
+	Run Estimate `json:"-"`
+}
+
+// Prediction is a model's times at every config.
+type Prediction struct {
+	Graph *operator.Graph
+	// Configs are in the order of Options.Threads, for each of these in that
+	// of Options.Batches.
+	Configs []Config
+	// Lacking are the operators without any time of their own: what was said
+	// of them comes from other operators.
+	Lacking []*operator.Operator
+	// Missing are the operators, and Options.Run, of which nothing could be
+	// said at some config; they count 0 there.
+	Missing []*operator.Operator
+}
+
+// At finds a config.
+func (p *Prediction) At(batch, threads int) (*Config, bool) {
+	for i := range p.Configs {
+		if c := &p.Configs[i]; c.Batch == batch && c.Threads == threads {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+// Node is what one execution of Graph.Nodes[i] takes at a config.
+func (p *Prediction) Node(c *Config, i int) Estimate { return c.Times[p.Graph.Nodes[i].Operator] }
+
+// Predict combines the times of a graph's operators. Operators that t says
+// nothing of are listed in the prediction. An error is a mistake in the options
+// or a graph whose nodes are not in an order in which they can run.
+func Predict(g *operator.Graph, t Times, o Options) (*Prediction, error) {
+	if err := o.check(g); err != nil {
+		return nil, err
+	}
+	c := &combination{
+		Prediction: &Prediction{Graph: g, Configs: make([]Config, 0, len(o.Batches)*len(o.Threads))},
+		times:      t, options: o, calls: make([]int, len(g.Operators)), found: make([]uint8, len(g.Operators)+1),
+	}
+	for _, n := range g.Nodes {
+		c.calls[n.Operator]++
+	}
+	if o.Rule == Longest || o.Rule == ByEngine && o.Engine.Parallel {
+		c.path = newPath(g)
+	}
+	slab := make([]Estimate, len(g.Operators)*cap(c.Configs))
+	for _, threads := range o.Threads {
+		for _, batch := range o.Batches {
+			times := slab[:len(g.Operators):len(g.Operators)]
+			slab = slab[len(g.Operators):]
+			c.add(Config{Batch: batch, Threads: threads, Times: times})
+		}
+	}
+	c.report()
+	return c.Prediction, nil
+}
+
+func (o Options) check(g *operator.Graph) error {
+	if len(o.Batches) == 0 || len(o.Threads) == 0 {
+		return fmt.Errorf("predict: nothing to predict: batches %v on threads %v", o.Batches, o.Threads)
+	}
+	for _, b := range o.Batches {
+		if b < 1 {
+			return fmt.Errorf("predict: a batch of %d: it must be at least 1", b)
+		}
+	}
+	for _, n := range o.Threads {
+		if n < 1 || n > math.MaxInt/1000 {
+			return fmt.Errorf("predict: %d threads: there must be at least 1", n)
+		}
+	}
+	for i, n := range g.Nodes {
+		if n.Operator < 0 || n.Operator >= len(g.Operators) {
+			return fmt.Errorf("predict: node %q has operator %d of %d", n.Name, n.Operator, len(g.Operators))
+		}
+		for _, in := range n.Inputs {
+			if in < 0 || in >= i {
+				return fmt.Errorf("predict: node %q reads node %d, which does not run before it", n.Name, in)
+			}
+		}
+	}
+	return nil
+}
+
+// What was found of an operator, over all configs.
+const (
+	own     uint8 = 1 << iota // a time of its own
+	missing                   // nothing, somewhere
+)
+
+// combination is one call of Predict.
+type combination struct {
+	*Prediction
+	times   Times
+	options Options
+	path    *path
+	// calls is how often each operator is executed, found what was found of it;
+	// Run comes last.
+	calls []int
+	found []uint8
+}
+
+// add combines one config, whose Times are still empty.
+func (c *combination) add(config Config) {
+	for i, op := range c.Graph.Operators {
+		config.Times[i] = c.time(i, op, &config, c.coldShare(op, config.Batch))
+	}
+	if c.options.Run != nil {
+		config.Run = c.time(len(c.Graph.Operators), c.options.Run, &config, 0)
+	}
+	calls := c.calls
+	if c.path != nil {
+		calls = c.path.longest(c.Graph, config.Times)
+	}
+	var s sum
+	for i, e := range config.Times {
+		s.add(e, float64(calls[i]))
+		config.CPU += e.CPU * float64(c.calls[i])
+	}
+	s.add(config.Run, 1)
+	config.CPU += config.Run.CPU
+	config.Median, config.P95 = s.median, s.median+math.Sqrt(s.variance)
+	if s.median > 0 {
+		config.Margin = s.margin / s.median
+		for i := range s.bySource {
+			config.Shares[i] = s.bySource[i] / s.median
+		}
+	}
+	c.Configs = append(c.Configs, config)
+}
+
+// sum adds up operators that run one after the other. Their deviations from the
+// median are taken to be independent, as interruptions are: what slows all of a
+// run down at once is left to the margin.
+type sum struct {
+	median, variance, margin float64
+	bySource                 [sources]float64
+}
+
+func (s *sum) add(e Estimate, calls float64) {
+	deviation := max(0, e.P95-e.Median)
+	s.median += e.Median * calls
+	s.variance += deviation * deviation * calls
+	s.margin += e.Margin * e.Median * calls
+	s.bySource[min(e.Source, sources-1)] += e.Median * calls
+}
+
+func (c *combination) coldShare(op *operator.Operator, batch int) float64 {
+	if c.options.ColdShare == nil {
+		return 0
+	}
+	return fraction(c.options.ColdShare(op, batch))
+}
+
+// time asks for what counts of operator i and notes what was found. Where only
+// one of warm and cold is known, it stands for both.
+func (c *combination) time(i int, op *operator.Operator, config *Config, share float64) Estimate {
+	var warm, cold Estimate
+	var isWarm, isCold bool
+	if share < 1 {
+		warm, isWarm = c.times.Time(op, config.Batch, config.Threads*1000, false)
+	}
+	if share > 0 || !isWarm {
+		cold, isCold = c.times.Time(op, config.Batch, config.Threads*1000, true)
+	}
+	if share >= 1 && !isCold {
+		warm, isWarm = c.times.Time(op, config.Batch, config.Threads*1000, false)
+	}
+	var e Estimate
+	switch {
+	case isWarm && isCold:
+		e = mix(warm, cold, share)
+	case isWarm:
+		e = warm
+	case isCold:
+		e = cold
+	default:
+		c.found[i] |= missing
+		return e
+	}
+	if e.Source != Regressed {
+		c.found[i] |= own
+	}
+	return e
+}
+
+// report lists the operators that have not been measured.
+func (c *combination) report() {
+	for i, found := range c.found {
+		op := c.options.Run
+		if i < len(c.Graph.Operators) {
+			op = c.Graph.Operators[i]
+		}
+		if op == nil {
+			continue
+		}
+		if found&own == 0 {
+			c.Lacking = append(c.Lacking, op)
+		}
+		if found&missing != 0 {
+			c.Missing = append(c.Missing, op)
+		}
+	}
+}

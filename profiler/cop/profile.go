@@ -1,0 +1,46 @@
+package cop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// Profile is the prediction as a profile of the model whose file's SHA-256 is
+// model, for engine on machine; memory is its resident set in bytes. Each
+// point's margin is at least [profiler.Margin], wider where operators were
+// regressed. Missing operators are an error that names them.
+func (p *Prediction) Profile(model, engine, machine string, memory int64, at time.Time) (*profiler.Profile, error) {
+	if len(p.Missing) > 0 {
+		return nil, fmt.Errorf("nothing is known of how long %s takes; measure it with `faas-infer profile operators`", p.missing())
+	}
+	profile := &profiler.Profile{Model: model, Engine: engine, Machine: machine, Memory: memory, MeasuredAt: at}
+	for _, c := range p.Configs {
+		profile.Measurements = append(profile.Measurements, profiler.Measurement{
+			Batch: c.Batch, Threads: c.Threads, Median: c.Median, P95: c.P95, CPU: c.CPU,
+			Predicted: true, Margin: max(profiler.Margin, c.Margin),
+		})
+	}
+	if err := profile.Validate(); err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	return profile, nil
+}
+
+// missing names the types of the operators that are missing, the first few.
+func (p *Prediction) missing() string {
+	var types []string
+	for _, op := range p.Missing {
+		if !slices.Contains(types, op.Type) {
+			types = append(types, op.Type)
+		}
+	}
+	const shown = 5
+	if len(types) > shown {
+		types = append(types[:shown], fmt.Sprintf("… (%d more)", len(types)-shown))
+	}
+	return strings.Join(types, ", ")
+}

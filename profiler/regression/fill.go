@@ -1,0 +1,122 @@
+package regression
+
+import (
+	"math"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/cop"
+)
+
+// fill completes the subjects' curves: a setting that an operator was not, or
+// not at every batch, measured in gets its times from another setting of the
+// same operator, so that a measurement at few batches is enough to say how the
+// settings differ.
+func fill(settings []setting, subjects []*subject) {
+	t := newTransfers(settings, subjects)
+	for _, s := range subjects {
+		batches := s.batches()
+		for i := range settings {
+			s.curves = append(s.curves, s.complete(settings, i, batches, t))
+		}
+	}
+}
+
+// complete is the curve of setting i.
+func (s *subject) complete(settings []setting, i int, batches []int, t *transfers) curve {
+	own := s.measured[i]
+	var c curve
+	var basis []float64 // what each point was made from
+	for _, b := range batches {
+		if at, found := own.find(b); found {
+			c, basis = append(c, own[at]), append(basis, own[at].estimate.Median)
+			continue
+		}
+		for _, j := range nearest(settings, i) {
+			if e, from, ok := s.from(settings, j, i, b, t); ok {
+				c, basis = append(c, point{b, e}), append(basis, from)
+				break
+			}
+		}
+	}
+	for k := range c {
+		if c[k].estimate.Source == cop.Measured {
+			continue
+		}
+		c[k] = own.around(c[k])
+		if k > 0 && basis[k] >= basis[k-1] && c[k-1].estimate.Source != cop.Measured {
+			c[k].estimate = scaled(c[k].estimate, max(c[k].estimate.Median, c[k-1].estimate.Median))
+		}
+	}
+	return c
+}
+
+// around keeps a point that was filled in within what the measured points around it
+// allow: between two of them their times bound it; beyond the last it neither
+// falls with the batch nor grows faster than it.
+func (c curve) around(p point) point {
+	if len(c) == 0 {
+		return p
+	}
+	next, _ := c.find(p.batch)
+	least, most := c[max(0, next-1)], c[min(next, len(c)-1)]
+	lower, upper := least.estimate.Median, most.estimate.Median
+	switch {
+	case next == 0:
+		lower = upper * float64(p.batch) / float64(most.batch)
+	case next == len(c):
+		upper = lower * float64(p.batch) / float64(least.batch)
+	case lower > upper: // It falls; nothing says where.
+		return point{p.batch, between(least, most, p.batch)}
+	}
+	p.estimate = scaled(p.estimate, min(max(p.estimate.Median, lower), upper))
+	return p
+}
+
+// nearest orders the other settings by how little they differ from setting i:
+// first the one with the data elsewhere, then other numbers of cores.
+func nearest(settings []setting, i int) []int {
+	var order []int
+	distance := func(j int) float64 {
+		d := 4 * math.Abs(math.Log2(float64(settings[i].millicores)/float64(settings[j].millicores)))
+		if settings[i].cold != settings[j].cold {
+			d++
+		}
+		return d
+	}
+	for j := range settings {
+		if j != i {
+			order = append(order, j)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if distance(a) < distance(b) {
+			return -1
+		}
+		return 1
+	})
+	return order
+}
+
+// from is the time at a batch in setting i as setting j tells it, and what it
+// is there. Where the operator was measured in both, at any batch, it is known
+// how it differs; else that is taken from operators of its kind, unless it was
+// measured in setting i at all, so that its own curve tells more.
+func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop.Estimate, basis float64, ok bool) {
+	at, found := s.measured[j].find(batch)
+	if !found {
+		return cop.Estimate{}, 0, false
+	}
+	e = s.measured[j][at].estimate
+	basis = e.Median
+	ch, ok := s.changes(settings, j, i).at(batch)
+	e.Source, e.Margin = cop.Interpolated, profiler.Margin
+	if !ok {
+		if len(s.measured[i]) > 0 {
+			return cop.Estimate{}, 0, false
+		}
+		ch = t.change(s, j, i, batch, e.Median)
+		e.Source, e.Margin = cop.Derived, 2*profiler.Margin
+	}
+	return ch.apply(e, s.coldBytes(batch)), basis, true
+}

@@ -1,0 +1,142 @@
+package regression
+
+import (
+	"math"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// evidence is one operator's times in one setting. Every operator counts the
+// same, however many batches it was measured at, and every time by its relative
+// error.
+type evidence struct {
+	family string
+	terms  []vector
+	times  []float64
+	work   []float64 // CPU time
+	p95    []float64
+	// wall and cpu are the equations that say terms·weights = time.
+	wall, cpu system
+}
+
+func newEvidence(s *subject, i int) *evidence {
+	e := &evidence{family: s.family}
+	for _, p := range s.curves[i] {
+		f, known := s.features[p.batch]
+		if !known || !(p.estimate.Median > 0) {
+			continue
+		}
+		e.terms = append(e.terms, lawTerms(f))
+		e.times, e.work = append(e.times, p.estimate.Median), append(e.work, p.estimate.CPU)
+		e.p95 = append(e.p95, p.estimate.P95/p.estimate.Median)
+	}
+	weight := 1 / math.Sqrt(float64(len(e.terms)))
+	for k, x := range e.terms {
+		for j := range x {
+			x[j] *= weight / e.times[k]
+		}
+		e.wall.add(x, weight)
+		e.cpu.add(x, weight*e.work[k]/e.times[k])
+	}
+	return e
+}
+
+// residuals are log(measured/fitted) of the weights w.
+func (e *evidence) residuals(w vector) []float64 {
+	var all []float64
+	for k, x := range e.terms {
+		all = append(all, math.Log(e.times[k]/x.dot(w)))
+	}
+	return all
+}
+
+// plus is the system of both's observations.
+func (s system) plus(t *system) system {
+	for i := range s.squares {
+		for j := range s.squares[i] {
+			s.squares[i][j] += t.squares[i][j]
+		}
+		s.products[i] += t.products[i]
+	}
+	return s
+}
+
+// fit is a law and what it errs by at operators that it was made without.
+type fit struct {
+	law
+	// residuals are log(measured/fitted) by operator, each without it.
+	residuals map[*evidence][]float64
+}
+
+func newFit(members []*evidence, threads float64) *fit {
+	f := &fit{residuals: map[*evidence][]float64{}}
+	// before[k] and after[k] are the sums over the first k members and over
+	// those from k on: a sum without one member needs no subtraction, which
+	// would leave nothing but rounding.
+	n := len(members)
+	before, after := make([]system, n+1), make([]system, n+1)
+	var cpu system
+	var p95 []float64
+	for k, e := range members {
+		before[k+1] = before[k].plus(&e.wall)
+		after[n-1-k] = after[n-k].plus(&members[n-1-k].wall)
+		cpu = cpu.plus(&e.cpu)
+		p95 = append(p95, e.p95...)
+	}
+	f.wall, f.law.cpu, f.law.p95 = before[n].solve(), cpu.solve(), quantile(p95, 0.5)
+	f.law.threads = threads
+	for k, e := range members {
+		without := before[k].plus(&after[k+1])
+		f.residuals[e] = e.residuals(without.solve())
+	}
+	return f
+}
+
+// scaledTo is the law scaled to members, which are some or all of its own, and
+// how far it is off in the mean of |log|; infinite where there is nothing to
+// judge by.
+func (f *fit) scaledTo(members []*evidence) (*law, float64) {
+	var offs []float64
+	for _, e := range members {
+		offs = append(offs, quantile(f.residuals[e], 0.5))
+	}
+	off := finiteOr(quantile(offs, 0.5), 0)
+	l := f.law
+	for k := range terms {
+		l.wall[k] *= math.Exp(off)
+		l.cpu[k] *= math.Exp(off)
+	}
+	l.margin = alone
+	if len(members) < 2 {
+		return &l, math.Inf(1)
+	}
+	total, above := 0.0, []float64{}
+	for k, e := range members {
+		others := slices.Delete(slices.Clone(offs), k, k+1)
+		for _, r := range f.residuals[e] {
+			r -= finiteOr(quantile(others, 0.5), 0)
+			total += math.Abs(r)
+			above = append(above, math.Exp(r)-1)
+		}
+	}
+	l.margin = min(widest, max(profiler.Margin, quantile(above, 0.9)))
+	return &l, total / float64(len(above))
+}
+
+func finiteOr(x, otherwise float64) float64 {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return otherwise
+	}
+	return x
+}
+
+// quantile is the smallest value that at least the part q of the values does
+// not exceed; NaN of none.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}

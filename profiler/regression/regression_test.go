@@ -1,0 +1,135 @@
+package regression
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler/cop"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+)
+
+// made is an operator with given features: so much once, so much per request.
+type made struct {
+	key, family string
+	flops, in   int64 // per request
+	weights     int64
+}
+
+func (m made) Key() string    { return m.key }
+func (m made) Family() string { return m.family }
+func (m made) Features(b int) operator.Features {
+	return operator.Features{FLOPs: m.flops * int64(b), InBytes: m.in * int64(b), OutBytes: m.in * int64(b), WeightBytes: m.weights}
+}
+
+// row is a measurement of an operator.
+func row(m made, batch, millicores int, cold bool, us float64) database.Row {
+	return database.Row{
+		Operator: m.key, Family: m.family, Features: m.Features(batch), Batch: batch, Millicores: millicores, Cold: cold,
+		Median: us, P95: us * 1.2, CPU: us * math.Ceil(float64(millicores)/1000), Runs: 30,
+		Engine: "engine", Machine: "machine", MeasuredAt: time.Unix(1e9, 0),
+	}
+}
+
+func model(rows ...database.Row) *Model { return New(slices.Values(rows), 0) }
+
+func wantTime(t *testing.T, m *Model, op asked, batch, millicores int, cold bool, us float64, source cop.Source) {
+	t.Helper()
+	e, ok := m.time(op, batch, millicores, cold)
+	if !ok || math.Abs(e.Median-us) > 1e-6*us || e.Source != source {
+		t.Errorf("b = %d at %dm, cold %v: %+v, %v; want %v µs %v", batch, millicores, cold, e, ok, us, source)
+	}
+}
+
+var conv = made{"conv 3x3", "Conv general", 1e6, 1e4, 36864}
+
+func TestInterpolation(t *testing.T) {
+	m := model(row(conv, 1, 1000, false, 100), row(conv, 4, 1000, false, 250), row(conv, 16, 1000, false, 1090))
+	for batch, us := range map[int]float64{1: 100, 4: 250, 16: 1090} {
+		wantTime(t, m, conv, batch, 1000, false, us, cop.Measured)
+	}
+	wantTime(t, m, conv, 2, 1000, false, 150, cop.Interpolated)
+	wantTime(t, m, conv, 10, 1000, false, 670, cop.Interpolated)
+	// Beyond the last on the line through the last two: 1090 + 16·70 would be
+	// 2210, but 32 requests take at most twice as long as 16.
+	wantTime(t, m, conv, 32, 1000, false, 2180, cop.Interpolated)
+	if e, _ := m.time(conv, 64, 1000, false); math.Abs(e.Margin-0.3) > 1e-9 {
+		t.Errorf("two doublings beyond: margin %v, want 0.3", e.Margin)
+	}
+	// Nothing was measured on two threads, or from memory.
+	if e, ok := m.time(conv, 1, 2000, false); ok {
+		t.Errorf("two threads: %+v", e)
+	}
+	wantTime(t, m, conv, 4, 1000, true, 250, cop.Measured)
+}
+
+// Below a core the mean under the quota, unless it was measured.
+func TestParts(t *testing.T) {
+	m := model(row(conv, 1, 1000, false, 100), row(conv, 4, 1000, false, 300), row(conv, 4, 500, false, 640))
+	wantTime(t, m, conv, 1, 500, false, 200, cop.Derived)
+	wantTime(t, m, conv, 4, 500, false, 640, cop.Measured)
+	if e, _ := m.time(conv, 1, 250, false); e.CPU != 100 || e.Median != 400 {
+		t.Errorf("at 250m: %+v", e)
+	}
+}
+
+// One batch on two threads is enough to say how the others are, as far as the
+// measured ones allow.
+func TestAnotherSetting(t *testing.T) {
+	m := model(
+		row(conv, 1, 1000, false, 100), row(conv, 2, 1000, false, 180), row(conv, 4, 1000, false, 400), row(conv, 8, 1000, false, 720),
+		row(conv, 1, 2000, false, 60), row(conv, 8, 2000, false, 432),
+	)
+	wantTime(t, m, conv, 2, 2000, false, 108, cop.Interpolated)
+	wantTime(t, m, conv, 4, 2000, false, 240, cop.Interpolated)
+	// From memory at a batch of 1 costs 10 µs more for 46,864 bytes.
+	m = model(row(conv, 1, 1000, false, 100), row(conv, 8, 1000, false, 720), row(conv, 1, 1000, true, 110))
+	wantTime(t, m, conv, 8, 1000, true, 720+10.0/46864*(36864+80000), cop.Interpolated)
+}
+
+// An operator that was never measured in a setting differs as those of its kind
+// do.
+func TestDerived(t *testing.T) {
+	var rows []database.Row
+	for i := range 8 {
+		op := made{"op" + strconv.Itoa(i), "Gemm", 1e5 << i, 1000, 4000 << i}
+		rows = append(rows, row(op, 1, 1000, false, float64(int(50)<<i)), row(op, 1, 2000, false, float64(int(30)<<i)))
+	}
+	lone := made{"lone", "Gemm", 3e5, 1000, 9000}
+	m := model(append(rows, row(lone, 1, 1000, false, 222))...)
+	wantTime(t, m, lone, 1, 2000, false, 222*0.6, cop.Derived)
+}
+
+// A law that holds exactly is found exactly, also where the weights are in
+// cache or not and for batches that nobody measured.
+func TestRegressedExactly(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	us := func(m made, b int) float64 {
+		f := m.Features(b)
+		return 2 + 1e-4*float64(f.FLOPs) + 2e-4*float64(f.InBytes) + 1e-3*float64(f.WeightBytes)
+	}
+	var rows []database.Row
+	for i := range 12 {
+		m := made{"op" + strconv.Itoa(i), "Conv general", r.Int64N(1e7), r.Int64N(1e5), r.Int64N(1e6)}
+		for _, b := range []int{1, 4, 32} {
+			rows = append(rows, row(m, b, 1000, false, us(m, b)))
+		}
+	}
+	fresh := made{"fresh", "Conv general", 12345678, 77777, 54321}
+	m := model(rows...)
+	for _, b := range []int{1, 3, 8, 64} {
+		wantTime(t, m, fresh, b, 1000, false, us(fresh, b), cop.Regressed)
+	}
+	own, _ := m.time(fresh, 1, 1000, false)
+	fresh.family = "Conv depthwise"
+	typed, _ := m.time(fresh, 1, 1000, false)
+	fresh.family = "Unheard"
+	any, _ := m.time(fresh, 1, 1000, false)
+	if own.Margin < 0.1 || own.Margin > 0.11 || typed.Margin <= own.Margin || any.Margin <= typed.Margin {
+		t.Errorf("margins %v, %v, %v", own.Margin, typed.Margin, any.Margin)
+	}
+}

@@ -1,0 +1,173 @@
+package regression
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/profiler/cop"
+)
+
+// change is how an operator's time differs between two settings: by a factor,
+// and by so many µs per byte that comes from memory in the one only. CPU time
+// is the new time's threads fold; 0 keeps what it was.
+type change struct{ factor, perByte, threads float64 }
+
+// leastWarm bounds how much faster an operator gets by having its data in the
+// cache: a cache delivers several times as fast as memory.
+const leastWarm = 0.2
+
+func (c change) apply(e cop.Estimate, bytes float64) cop.Estimate {
+	t := max(e.Median*c.factor+c.perByte*bytes, leastWarm*e.Median*c.factor)
+	e = scaled(e, t)
+	if c.threads > 0 {
+		e.CPU = t * c.threads
+	}
+	return e
+}
+
+// difference is the change between the times of an operator that was measured
+// in both settings at the same batch.
+func difference(from, to setting, a, b cop.Estimate, bytes float64) change {
+	c := change{factor: 1, threads: b.CPU / b.Median}
+	if from.millicores == to.millicores && bytes > 0 {
+		c.perByte = (b.Median - a.Median) / bytes
+	} else {
+		c.factor = b.Median / a.Median
+	}
+	return c
+}
+
+// changes are an operator's differences between two settings by batch.
+type changes []struct {
+	batch int
+	change
+}
+
+func (s *subject) changes(settings []setting, j, i int) changes {
+	var all changes
+	for _, p := range s.measured[i] {
+		if at, found := s.measured[j].find(p.batch); found {
+			c := difference(settings[j], settings[i], s.measured[j][at].estimate, p.estimate, s.coldBytes(p.batch))
+			all = append(all, struct {
+				batch int
+				change
+			}{p.batch, c})
+		}
+	}
+	return all
+}
+
+// at is the change at a batch: between two batches as the logarithm of the
+// batch, beyond them that of the last.
+func (cs changes) at(batch int) (change, bool) {
+	if len(cs) == 0 {
+		return change{}, false
+	}
+	k := 0
+	for k < len(cs) && cs[k].batch < batch {
+		k++
+	}
+	if k == 0 || k == len(cs) {
+		return cs[min(k, len(cs)-1)].change, true
+	}
+	p, q := cs[k-1], cs[k]
+	part := math.Log(float64(batch)/float64(p.batch)) / math.Log(float64(q.batch)/float64(p.batch))
+	mid := func(a, b float64) float64 { return a + part*(b-a) }
+	return change{mid(p.factor, q.factor), mid(p.perByte, q.perByte), mid(p.threads, q.threads)}, true
+}
+
+// transfers are how the times of operators differ between two settings, to say
+// the same of an operator that was measured in one of them only.
+type transfers struct {
+	settings []setting
+	// samples are by the positions of the two settings, and by label.
+	samples map[[2]int]map[string][]sample
+}
+
+// sample is one operator's change at a batch. Changes resemble each other
+// where place does: of the number of threads, where the time is alike (short
+// operators gain nothing by more); of the memory, where the time per byte is
+// (much arithmetic hides it).
+type sample struct {
+	place float64
+	change
+}
+
+func newTransfers(settings []setting, subjects []*subject) *transfers {
+	t := &transfers{settings, map[[2]int]map[string][]sample{}}
+	for j := range settings {
+		for i := range settings {
+			if i != j {
+				t.samples[[2]int{j, i}] = t.learn(subjects, j, i)
+			}
+		}
+	}
+	return t
+}
+
+func (t *transfers) learn(subjects []*subject, j, i int) map[string][]sample {
+	byLabel := map[string][]sample{}
+	for _, s := range subjects {
+		for _, c := range s.changes(t.settings, j, i) {
+			at, _ := s.measured[j].find(c.batch)
+			one := sample{t.place(s, j, i, c.batch, s.measured[j][at].estimate.Median), c.change}
+			for _, label := range labels(s.family) {
+				byLabel[label] = append(byLabel[label], one)
+			}
+		}
+	}
+	for _, all := range byLabel {
+		slices.SortStableFunc(all, func(a, b sample) int { return cmp.Compare(a.place, b.place) })
+	}
+	return byLabel
+}
+
+func (t *transfers) place(s *subject, j, i, batch int, median float64) float64 {
+	if bytes := s.coldBytes(batch); t.settings[j].millicores == t.settings[i].millicores && bytes > 0 {
+		return math.Log(median / bytes)
+	}
+	return math.Log(median)
+}
+
+// few is how many samples are worth asking, and how many are asked.
+const few = 5
+
+// change is the median of those of the nearest samples, of the narrowest kind
+// that has enough; no change at all if there are none.
+func (t *transfers) change(s *subject, j, i, batch int, median float64) change {
+	var all []sample
+	for _, label := range labels(s.family) {
+		all = t.samples[[2]int{j, i}][label]
+		if len(all) >= few {
+			break
+		}
+	}
+	if len(all) == 0 {
+		return change{factor: 1}
+	}
+	place := t.place(s, j, i, batch, median)
+	low, _ := slices.BinarySearchFunc(all, place, func(a sample, p float64) int { return cmp.Compare(a.place, p) })
+	high := low
+	for high-low < min(few, len(all)) {
+		if low == 0 || high < len(all) && all[high].place-place < place-all[low-1].place {
+			high++
+		} else {
+			low--
+		}
+	}
+	near := all[low:high]
+	return change{
+		factor:  middle(near, func(s sample) float64 { return s.factor }),
+		perByte: middle(near, func(s sample) float64 { return s.perByte }),
+		threads: middle(near, func(s sample) float64 { return s.threads }),
+	}
+}
+
+func middle(all []sample, of func(sample) float64) float64 {
+	var values []float64
+	for _, s := range all {
+		values = append(values, of(s))
+	}
+	return quantile(values, 0.5)
+}
