@@ -70,6 +70,10 @@ type Graph struct {
 	// fully known: those of a type that this package does not know, and
 	// those that depend on them or on a dynamic dimension beside the batch.
 	Unknown []string `json:"unknown"`
+	// ControlFlow names the operators that hold graphs of their own, such as
+	// If, Loop and Scan: what they cost depends on the data. They are among the
+	// unknown, too, and what their graphs hold is not counted.
+	ControlFlow []string `json:"controlFlow,omitempty"`
 }
 
 // Graph infers the operator graph at a batch size. A model whose inputs have no
@@ -172,6 +176,9 @@ func (w *walk) add(i int, node *onnxpb.NodeProto) error {
 		}
 	}
 	w.cost(&op, inputs, outputs)
+	if holdsGraph(node) {
+		w.graph.ControlFlow = append(w.graph.ControlFlow, op.Name)
+	}
 	w.graph.Operators = append(w.graph.Operators, op)
 	return nil
 }
@@ -184,6 +191,12 @@ func (w *walk) cost(op *Operator, inputs, outputs []shape.Value) {
 	if flops < 0 || slices.ContainsFunc(op.Outputs, func(v Value) bool { return !known(v) }) {
 		w.graph.Unknown = append(w.graph.Unknown, op.Name)
 	}
+}
+
+func holdsGraph(node *onnxpb.NodeProto) bool {
+	return slices.ContainsFunc(node.GetAttribute(), func(a *onnxpb.AttributeProto) bool {
+		return a.GetG() != nil || len(a.GetGraphs()) > 0
+	})
 }
 
 // count adds a weight to an operator, and to the graph if it is new. Integer

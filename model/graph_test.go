@@ -112,6 +112,22 @@ func TestGraphGoesOnAfterUnknownOperator(t *testing.T) {
 	}
 }
 
+// Control flow is named: nobody can say what it costs.
+func TestGraphNamesControlFlow(t *testing.T) {
+	flow := strings.Replace(exported, `op_type: "Sorcery" domain: "com.example" name: "strange"`,
+		`op_type: "Loop" name: "strange" attribute { name: "body" g { name: "inner" output { name: "o" } } }`, 1)
+	g, err := parse(t, flow).Graph(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(g.ControlFlow, []string{"strange"}) || !slices.Equal(g.Unknown, []string{"strange", "after"}) {
+		t.Errorf("control flow is %q, unknown are %q", g.ControlFlow, g.Unknown)
+	}
+	if g, err = parse(t, exported).Graph(1); err != nil || g.ControlFlow != nil {
+		t.Errorf("control flow is %q, %v", g.ControlFlow, err)
+	}
+}
+
 func TestGraphCountsSharedWeightsOnce(t *testing.T) {
 	shared := strings.Replace(exported, `node { op_type: "Shape"`,
 		`node { op_type: "MatMul" input: "x" input: "w" output: "q" } node { op_type: "Shape"`, 1)

@@ -205,16 +205,3 @@ func castLike(c *call) ([]Value, error) { return []Value{castTo(c.in(0), c.in(1)
 func castTo(x Value, to onnxpb.TensorProto_DataType) Value {
 	return Value{Elem: to, Shape: x.Shape, Ints: x.Ints}
 }
-
-func quantize(c *call) ([]Value, error) {
-	elem := c.in(2).Elem
-	if !c.given(2) {
-		elem = onnxpb.TensorProto_UINT8
-	}
-	return []Value{{Elem: elem, Shape: c.in(0).Shape}}, nil
-}
-
-func dynamicQuantize(c *call) ([]Value, error) {
-	const b = onnxpb.TensorProto_UINT8
-	return []Value{{Elem: b, Shape: c.in(0).Shape}, {Elem: onnxpb.TensorProto_FLOAT, Shape: []int64{}}, {Elem: b, Shape: []int64{}}}, nil
-}

@@ -56,18 +56,33 @@ func (n *numbers) value() Value {
 var fuzzedAttributes = []string{
 	"axis", "axes", "perm", "kernel_shape", "strides", "pads", "dilations", "group", "ceil_mode", "keepdims", "split",
 	"starts", "ends", "hidden_size", "layout", "blocksize", "to", "output_shape", "output_padding", "transA", "allowzero", "shape",
+	"num_heads", "q_num_heads", "kv_num_heads", "qkv_hidden_sizes", "channels", "channels_last", "scales", "K", "N",
+	"transBatchA", "size", "step", "dim", "equation", "gather_axis", "bits", "k", "onesided", "inverse",
+	"sampling_ratio", "output_height",
 }
+
+// equations are for the one attribute that is a text.
+var equations = []string{"ij,jk->ik", "bhid,bhjd->bhij", "ii->i", "ij", "i,i", "...i->i", "->", ",", "a->b"}
 
 // No node, however wrong, makes a rule panic, and what it infers keeps to what
 // the other rules rely on.
 func FuzzInfer(f *testing.F) {
-	kinds := slices.Sorted(maps.Keys(rules))
+	var kinds, of []string
+	for _, domain := range []string{"", "com.microsoft", "com.microsoft.nchwc"} {
+		for _, kind := range slices.Sorted(maps.Keys(domains[domain])) {
+			kinds, of = append(kinds, kind), append(of, domain)
+		}
+	}
+	if len(kinds) > 256 {
+		f.Fatalf("%d operators are more than a byte can name", len(kinds))
+	}
 	for i := range kinds {
 		f.Add(uint8(i), []byte{2, 4, 2, 3, 8, 8, 2, 4, 4, 3, 3, 3, 1, 2, 1, 1, 2, 1, 0}, uint8(1))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte, outputs uint8) {
 		n := numbers(data)
-		node := &onnxpb.NodeProto{OpType: &kinds[int(kind)%len(kinds)], Output: make([]string, outputs%5)}
+		at := int(kind) % len(kinds)
+		node := &onnxpb.NodeProto{OpType: &kinds[at], Domain: &of[at], Output: make([]string, outputs%5)}
 		var inputs []Value
 		for i := range uint64(n.next()) % 6 {
 			node.Input = append(node.Input, fmt.Sprint("in", i))
@@ -77,6 +92,7 @@ func FuzzInfer(f *testing.F) {
 			values := append(n.list(6), 0)
 			node.Attribute = append(node.Attribute, &onnxpb.AttributeProto{
 				Name: &fuzzedAttributes[uint64(n.next())%uint64(len(fuzzedAttributes))], I: &values[0], Ints: values[:len(values)-1],
+				S: []byte(equations[uint64(values[0])%uint64(len(equations))]),
 			})
 		}
 		got, _, err := Infer(node, 17, inputs)

@@ -59,7 +59,7 @@ func init() {
 		"NonZero":         {nonZero, perInput},
 
 		"LayerNormalization":    {normalisation, perOutput},
-		"DequantizeLinear":      {typed(unary, onnxpb.TensorProto_FLOAT), perOutput},
+		"DequantizeLinear":      {dequantize, perOutput},
 		"QuantizeLinear":        {quantize, perOutput},
 		"DynamicQuantizeLinear": {dynamicQuantize, perOutput},
 	}
@@ -76,6 +76,7 @@ func init() {
 	register(rule{reduce, perInput}, "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax",
 		"ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare")
 	register(rule{globalPool, perInput}, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+	registerFurther()
 	domains = map[string]map[string]rule{
 		"": rules, "ai.onnx": rules, "com.microsoft": fusedRules(), "com.microsoft.nchwc": blockedRules(),
 	}
