@@ -62,7 +62,7 @@ func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 	}
 	for rest := b.calls; len(rest) > 0; {
 		part := cut(rest)
-		responses, exec, err := b.link.exchange(part)
+		responses, took, err := b.link.exchange(part)
 		failure, harmless := harmless(err)
 		if err != nil && !harmless {
 			return d.lost(b, rest, own, mine, err)
@@ -70,10 +70,10 @@ func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 		if rest = rest[len(part):]; len(rest) == 0 {
 			// The instance first: its next batch should not wait for these
 			// answers.
-			d.done(b, err == nil)
+			d.done(b, err == nil, b.executed(responses, took))
 		}
 		if err == nil {
-			d.record(b, len(part), exec)
+			d.record(b, len(part), took.time)
 		}
 		for i, c := range part {
 			s := signal{err: failure}
@@ -99,12 +99,13 @@ func (d *Dispatcher) record(b *batch, n int, exec time.Duration) {
 }
 
 // done tells the policy that an instance is free again; served says that it
-// answered.
-func (d *Dispatcher) done(b *batch, served bool) {
+// answered, ran what it executed.
+func (d *Dispatcher) done(b *batch, served bool, ran Executed) {
 	now := time.Now()
 	d.mu.Lock()
 	if m, ok := d.instances[b.instance]; ok {
 		m.served = m.served || served
+		d.evidence.add(m, ran)
 	}
 	d.release(b.instance, now)
 	if b.policy == d.policy { // A policy that came since has not sent it.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ type echo struct {
 	largest atomic.Int64
 	// broken makes it hang up without an answer, refusing answer 413.
 	broken, refusing atomic.Bool
+	// exec is what it reports of the engine's time in µs, nothing if 0; status
+	// what it answers each member, 200 if 0.
+	exec, status atomic.Int64
 }
 
 func newEcho(t *testing.T, gate chan struct{}) *echo {
@@ -74,7 +78,10 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	responses := make([]frame.Response, len(requests))
 	for i, q := range requests {
-		responses[i] = frame.Response{Status: 200, Header: http.Header{}, Body: q.Body}
+		responses[i] = frame.Response{Status: cmp.Or(int(e.status.Load()), 200), Header: http.Header{}, Body: q.Body}
+	}
+	if us := e.exec.Load(); us > 0 {
+		w.Header().Set(frame.ExecHeader, strconv.FormatInt(us, 10))
 	}
 	buffers, total := frame.EncodeResponses(responses)
 	w.Header().Set("Content-Length", strconv.FormatInt(total, 10))

@@ -74,6 +74,7 @@ type Dispatcher struct {
 	lastID    batching.RequestID
 	closed    bool
 	problem   problem
+	evidence  evidence
 	timer     *time.Timer
 	// armed is when the timer will fire, zero if it will not.
 	armed time.Time
@@ -84,11 +85,10 @@ type peer struct {
 	batching.Instance
 	link *link
 	// up is false once the instance takes no new batch; served is true once
-	// it has answered one.
-	up        bool
-	served    bool
-	inFlight  int
-	idleSince time.Time
+	// it has answered one; executed counts those that it answered well.
+	up, served         bool
+	executed, inFlight int
+	idleSince          time.Time
 	// drained is closed when it is down and nothing is in flight.
 	drained chan struct{}
 }

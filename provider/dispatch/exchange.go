@@ -58,12 +58,18 @@ type connection struct {
 // maxReply bounds an instance's answer to one batch, in bytes.
 const maxReply = 1 << 30
 
-// exchange sends calls and reads their answers, in order. exec is the engine's
-// time as the instance reports it, or else the time of the whole exchange.
-func (l *link) exchange(calls []*call) (responses []frame.Response, exec time.Duration, err error) {
+// taken is how long an exchange took: the engine's time as the instance reports
+// it, or else, reported being false, the time of the whole exchange.
+type taken struct {
+	time     time.Duration
+	reported bool
+}
+
+// exchange sends calls and reads their answers, in order.
+func (l *link) exchange(calls []*call) (responses []frame.Response, took taken, err error) {
 	c, timeout, err := l.get()
 	if err != nil {
-		return nil, 0, err
+		return nil, taken{}, err
 	}
 	requests := make([]frame.Request, len(calls))
 	for i := range calls {
@@ -77,9 +83,9 @@ func (l *link) exchange(calls []*call) (responses []frame.Response, exec time.Du
 		l.put(c)
 	}
 	if answer.exec == 0 {
-		answer.exec = time.Since(began)
+		return responses, taken{time: time.Since(began)}, err
 	}
-	return responses, answer.exec, err
+	return responses, taken{answer.exec, true}, err
 }
 
 func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]frame.Response, head, error) {
