@@ -1,0 +1,207 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// Graph is a model as its engine runs it: nodes, in the order of their
+// execution, each of which calls one of the distinct operators.
+type Graph struct {
+	Operators []*Operator
+	Nodes     []Node
+	// Inputs and Outputs are the model's.
+	Inputs, Outputs []Operand
+	// Assumed says what dynamic dimensions beside the batch were taken to be,
+	// one sentence each: those of [model.Model.SampleInputs].
+	Assumed []string
+	// Unknown names the nodes of whose operators nothing but the shapes is
+	// known.
+	Unknown []string
+
+	weightBytes int64
+	tensors     []lifetime
+}
+
+// Node is one call of an operator.
+type Node struct {
+	Name string
+	// Operator is its place among the graph's operators.
+	Operator int
+	// Inputs are the nodes that it reads, ascending.
+	Inputs []int
+}
+
+// Unpredictable is the error of a model whose latency cannot be told from its
+// operators. It has to be measured whole.
+type Unpredictable struct {
+	// Nodes are those to blame, Why what is wrong with them.
+	Nodes []string
+	Why   string
+}
+
+// Error names the nodes, the first few if they are many.
+func (u *Unpredictable) Error() string {
+	const shown = 5
+	names := strings.Join(u.Nodes[:min(shown, len(u.Nodes))], ", ")
+	if more := len(u.Nodes) - shown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("the model cannot be predicted from its operators: %s: %s; measure the model whole instead", names, u.Why)
+}
+
+// batches are those at which a model is looked at. Three tell what grows with
+// the batch and how, and no two of them what only seems to.
+var batches = [3]int{1, 2, 5}
+
+// reading takes one model apart.
+type reading struct {
+	at    [3]*model.Graph
+	proto *onnxpb.GraphProto
+	// optimised: the engine has folded all that it folds.
+	optimised bool
+	opsets    map[string]int64
+
+	graph *Graph
+	// folded are the results of nodes that run once, when the model is loaded,
+	// besides the initialisers.
+	folded   map[string]bool
+	producer map[string]int // the node that computes a tensor
+	tensor   map[string]int // its place among graph.tensors
+	operator map[string]int // by key
+	weights  map[string]bool
+	outputs  map[string]bool
+}
+
+// Read takes a model apart, as it stands: give it the graph that the engine
+// really runs, with what its optimiser fused. What depends on constants only
+// runs once, when the model is loaded, and is left out; so is nothing else.
+//
+// The error of a model that cannot be batched is that of [model.Model.Graph];
+// control flow, and shapes that depend on more than the batch, or not in a
+// straight line on it, give an [*Unpredictable].
+func Read(m *model.Model) (*Graph, error) {
+	settled, assumed, err := settle(m)
+	if err != nil {
+		return nil, err
+	}
+	r := newReading(settled)
+	r.graph.Assumed = assumed
+	for i, b := range batches {
+		if r.at[i], err = settled.Graph(b); err != nil {
+			return nil, err
+		}
+	}
+	if flow := r.at[0].ControlFlow; len(flow) > 0 {
+		return nil, &Unpredictable{flow, "control flow decides only while the model runs what is executed"}
+	}
+	if err := r.known(); err != nil {
+		return nil, err
+	}
+	r.graph.Inputs, err = r.edges(func(g *model.Graph) []model.Value { return g.Inputs })
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.at[0].Operators {
+		if err := r.add(i); err != nil {
+			return nil, err
+		}
+	}
+	r.graph.Outputs, err = r.edges(func(g *model.Graph) []model.Value { return g.Outputs })
+	r.keep()
+	return r.graph, err
+}
+
+func newReading(m *model.Model) *reading {
+	g := m.Proto().GetGraph()
+	r := &reading{
+		proto: g, graph: new(Graph), opsets: make(map[string]int64),
+		folded: make(map[string]bool), producer: make(map[string]int), tensor: make(map[string]int),
+		operator: make(map[string]int), weights: make(map[string]bool), outputs: make(map[string]bool),
+	}
+	for _, o := range m.Proto().GetOpsetImport() {
+		domain := o.GetDomain()
+		if domain == "ai.onnx" {
+			domain = ""
+		}
+		r.opsets[domain] = o.GetVersion()
+	}
+	// ONNX Runtime's optimiser imports this, and exporters do not.
+	_, r.optimised = r.opsets[blocked]
+	for _, t := range g.GetInitializer() {
+		r.folded[t.GetName()] = true
+	}
+	for _, t := range g.GetSparseInitializer() {
+		r.folded[t.GetValues().GetName()] = true
+	}
+	for _, o := range g.GetOutput() {
+		r.outputs[o.GetName()] = true
+	}
+	return r
+}
+
+// blocked is the domain of ONNX Runtime's operators on blocked images.
+const blocked = "com.microsoft.nchwc"
+
+// known refuses a graph with shapes that are not known, and says where that
+// begins.
+func (r *reading) known() error {
+	var custom, open []string
+	unread := r.unread()
+	for _, op := range r.at[0].Operators {
+		complete := func(v model.Value) bool { return v.Shape != nil && !slices.Contains(v.Shape, -1) }
+		if !slices.ContainsFunc(op.Outputs, func(v model.Value) bool { return !complete(v) && !unread[v.Name] }) ||
+			slices.ContainsFunc(op.Inputs, func(v model.Value) bool { return !complete(v) }) {
+			continue
+		}
+		if op.FLOPs == 0 && op.Outputs[0].Shape == nil {
+			custom = append(custom, fmt.Sprintf("%s (%s)", op.Name, op.Type))
+		} else {
+			open = append(open, fmt.Sprintf("%s (%s)", op.Name, op.Type))
+		}
+	}
+	switch {
+	case len(custom) > 0:
+		return &Unpredictable{custom, "the shapes that these operators give are not known"}
+	case len(open) > 0:
+		return &Unpredictable{open, "what shapes these operators give depends on more than the batch"}
+	}
+	return nil
+}
+
+// unread are the outputs of nodes that nobody reads.
+func (r *reading) unread() map[string]bool {
+	unread := make(map[string]bool)
+	for _, n := range r.proto.GetNode() {
+		for _, o := range n.GetOutput() {
+			unread[o] = !r.outputs[o]
+		}
+	}
+	for _, n := range r.proto.GetNode() {
+		for _, in := range n.GetInput() {
+			delete(unread, in)
+		}
+	}
+	return unread
+}
+
+// edges are the model's inputs or outputs.
+func (r *reading) edges(of func(*model.Graph) []model.Value) ([]Operand, error) {
+	var all []Operand
+	for i, v := range of(r.at[0]) {
+		vs := [3]model.Value{v, of(r.at[1])[i], of(r.at[2])[i]}
+		shape, err := shapes(vs)
+		if err != nil {
+			return nil, &Unpredictable{[]string{v.Name}, err.Error()}
+		}
+		all = append(all, Operand{Type: v.Type, Shape: shape})
+		if _, known := r.tensor[v.Name]; !known && !r.folded[v.Name] {
+			r.born(v.Name, all[i], -1)
+		}
+	}
+	return all, nil
+}
