@@ -1,0 +1,175 @@
+package onnxruntime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// mappedFrom is the size of weights in bytes from which a single operator's are
+// mapped from a file, packed, as an instance's are ([FormatPacked]).
+const mappedFrom = 1 << 20
+
+// Single is a model of few operators, loaded to be measured: as it stands,
+// without optimisation, with any shapes, and with outputs that are allocated
+// once. It is not safe for concurrent use.
+type Single struct {
+	session *ort.DynamicAdvancedSession
+	in, out []ort.Value
+	pinned  runtime.Pinner
+	data    [][]byte
+}
+
+// OpenSingle loads a model on so many threads. weights is the size of its
+// initialisers in bytes; large ones are written to a temporary directory, which
+// is gone when OpenSingle returns (the mapping stays). Load must have succeeded
+// before.
+func OpenSingle(m *model.Model, weights int64, threads int) (*Single, error) {
+	dir, err := os.MkdirTemp("", "faas-infer-operator-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "model.onnx")
+	if err := m.WriteFile(path); err != nil {
+		return nil, err
+	}
+	s := namesOf(m)
+	if weights >= mappedFrom {
+		if path, err = packed(path, dir, s); err != nil {
+			return nil, err
+		}
+	}
+	session, err := sessionOf(path, s, threads)
+	if err != nil {
+		return nil, err
+	}
+	return &Single{session: session}, nil
+}
+
+// namesOf is the model's signature without its checks: nothing here needs a
+// batch dimension.
+func namesOf(m *model.Model) signature {
+	return signature{Inputs: m.Inputs(), Outputs: m.Outputs()}
+}
+
+// packed writes the model as Prepare does, with its weights packed in a file
+// beside it.
+func packed(path, dir string, s signature) (string, error) {
+	f := formats[FormatPacked]
+	to := filepath.Join(dir, "packed.onnx")
+	session, err := sessionOf(path, s, 1, append(f.save[:len(f.save):len(f.save)], setting{optimisedPath, to})...)
+	if err != nil {
+		return "", err
+	}
+	return to, plain(session.Destroy())
+}
+
+// optimisedPath stands for the option of where to save; it is no entry of a
+// session's configuration.
+const optimisedPath = "optimised"
+
+func sessionOf(path string, s signature, threads int, settings ...setting) (*ort.DynamicAdvancedSession, error) {
+	var entries []setting
+	save := ""
+	for _, e := range settings {
+		if e.key == optimisedPath {
+			save = e.value
+			continue
+		}
+		entries = append(entries, e)
+	}
+	options, err := newOptions(threads, ort.GraphOptimizationLevelDisableAll, entries...)
+	if err != nil {
+		return nil, err
+	}
+	defer options.Destroy()
+	if save != "" {
+		if err := options.SetOptimizedModelFilePath(save); err != nil {
+			return nil, plain(err)
+		}
+	}
+	return newSession(path, s, options)
+}
+
+// Bind sets the inputs of the runs to come, in the model's order, and the
+// shapes of the outputs; an output whose shape is nil is allocated anew in each
+// run.
+func (s *Single) Bind(inputs, outputs []tensor.Tensor) error {
+	s.release()
+	for _, t := range inputs {
+		v, err := s.value(t)
+		if err != nil {
+			return fmt.Errorf("input %q: %w", t.Name, err)
+		}
+		s.in = append(s.in, v)
+	}
+	for _, t := range outputs {
+		if t.Shape == nil {
+			s.out = append(s.out, nil)
+			continue
+		}
+		size, err := bytesOf(t.Type, t.Shape)
+		if err != nil {
+			return fmt.Errorf("output %q: %w", t.Name, err)
+		}
+		t.Data = make([]byte, size)
+		v, err := s.value(t)
+		if err != nil {
+			return fmt.Errorf("output %q: %w", t.Name, err)
+		}
+		s.out = append(s.out, v)
+	}
+	return nil
+}
+
+// value wraps a tensor; one without elements has no address, so it borrows one.
+func (s *Single) value(t tensor.Tensor) (ort.Value, error) {
+	if len(t.Data) > 0 {
+		s.data = append(s.data, t.Data)
+		return newValue(t.Type, ort.Shape(t.Shape), t.Data, &s.pinned)
+	}
+	return nil, errors.New("it has no element")
+}
+
+// Run executes once on what was bound.
+func (s *Single) Run() error {
+	for _, v := range s.out {
+		if v == nil {
+			return s.runFresh()
+		}
+	}
+	return plain(s.session.Run(s.in, s.out))
+}
+
+// runFresh lets the engine allocate the outputs of unknown shapes.
+func (s *Single) runFresh() error {
+	out := append([]ort.Value(nil), s.out...)
+	err := plain(s.session.Run(s.in, out))
+	for i, v := range out {
+		if s.out[i] == nil && v != nil {
+			v.Destroy()
+		}
+	}
+	return err
+}
+
+func (s *Single) release() {
+	destroy(s.in)
+	destroy(s.out)
+	s.pinned.Unpin()
+	s.in, s.out, s.data = nil, nil, nil
+}
+
+// Close frees the model.
+func (s *Single) Close() error {
+	s.release()
+	return plain(s.session.Destroy())
+}
