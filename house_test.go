@@ -37,6 +37,7 @@ var layers = map[string][]string{
 	"batching":        {"cluster"},
 	"coldstart":       {},
 	"profiler":        {"model", "gpu"},
+	"measuring":       {"profiler", "model", "instance", "report", "cluster/local/cgroup"},
 	"cluster":         {"gpu"},
 	"instance":        {"model"},
 	"model":           {},

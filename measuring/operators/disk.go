@@ -1,0 +1,224 @@
+package operators
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/profiler/database"
+)
+
+// maxSize bounds a file that is read, in bytes: some million rows.
+const maxSize = 1 << 30
+
+// lockWait is how long another process may keep the file to itself; it takes a
+// few milliseconds to append.
+const lockWait = 10 * time.Second
+
+// lockPoll is how often a lock is asked for.
+const lockPoll = 2 * time.Millisecond
+
+// acquire locks the file that is at the path now and reads what db lacks of it.
+// Without an error, unlock must follow.
+func (f *File) acquire() error {
+	for {
+		if err := f.lockCurrent(); err != nil {
+			return err
+		}
+		damage, err := f.catchUp()
+		if err == nil && len(damage) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = f.repair()
+		}
+		// The file at the path is another one now.
+		if err := errors.Join(err, f.release()); err != nil {
+			return fmt.Errorf("operator profiles %s: %w", f.path, err)
+		}
+	}
+}
+
+// lockCurrent opens the file, if need be, and locks it. Another process may
+// replace the file by a repaired one until the lock is held.
+func (f *File) lockCurrent() error {
+	for {
+		if f.f == nil {
+			if err := f.open(); err != nil {
+				return fmt.Errorf("operator profiles: %w", err)
+			}
+		}
+		if err := lock(f.f, unix.LOCK_EX); err != nil {
+			return errors.Join(err, f.release())
+		}
+		mine, err := f.f.Stat()
+		if err != nil {
+			return errors.Join(fmt.Errorf("operator profiles: %w", err), f.release())
+		}
+		current, err := os.Stat(f.path)
+		if err == nil && os.SameFile(mine, current) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("operator profiles: %w", err), f.release())
+		}
+		if err := f.release(); err != nil {
+			return fmt.Errorf("operator profiles: %w", err)
+		}
+	}
+}
+
+func (f *File) open() error {
+	if err := regular(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	f.f = file
+	f.forget()
+	return syncDir(filepath.Dir(f.path))
+}
+
+// forget makes the next acquire read the whole file.
+func (f *File) forget() { f.db, f.size = &database.Database{}, 0 }
+
+// catchUp reads what db lacks, under the lock, and begins a file that is empty.
+func (f *File) catchUp() ([]database.Damage, error) {
+	info, err := f.f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() < f.size {
+		f.forget()
+	}
+	data, err := readFrom(f.f, f.size, info.Size())
+	if err != nil {
+		return nil, err
+	}
+	var damage []database.Damage
+	if f.size == 0 {
+		f.db, damage, err = database.Decode(data)
+	} else {
+		damage, err = f.db.Append(data)
+	}
+	if err != nil || len(damage) > 0 {
+		f.forget()
+		return damage, err
+	}
+	f.size = info.Size()
+	switch {
+	case f.size == 0:
+		return nil, f.extend(database.Header())
+	case len(data) > 0 && data[len(data)-1] != '\n':
+		return nil, f.extend([]byte{'\n'})
+	}
+	return nil, nil
+}
+
+// write appends text.
+func (f *File) write(text []byte) error {
+	if err := f.acquire(); err != nil {
+		return err
+	}
+	return errors.Join(f.extend(text), f.unlock())
+}
+
+// extend appends text under the lock, whole or not at all.
+func (f *File) extend(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if _, err := f.f.Write(text); err != nil {
+		// What came to the disk of it would be damage to the next reader.
+		return fmt.Errorf("operator profiles: %w; those so far are kept", errors.Join(err, f.f.Truncate(f.size)))
+	}
+	f.size += int64(len(text))
+	return nil
+}
+
+func (f *File) unlock() error {
+	if err := unix.Flock(int(f.f.Fd()), unix.LOCK_UN); err != nil {
+		return fmt.Errorf("operator profiles %s: unlock: %w", f.path, err)
+	}
+	return nil
+}
+
+// release closes the file, and with it its lock.
+func (f *File) release() error {
+	if f.f == nil {
+		return nil
+	}
+	err := f.f.Close()
+	f.f = nil
+	f.forget()
+	return err
+}
+
+// lock waits for the lock of an open file, shared or exclusive.
+func lock(f *os.File, how int) error {
+	for end := time.Now().Add(lockWait); ; time.Sleep(lockPoll) {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("operator profiles %s: lock: %w", f.Name(), err)
+		case time.Now().After(end):
+			return fmt.Errorf("operator profiles %s: another process has kept the file locked for %v; stop it, or give another file", f.Name(), lockWait)
+		}
+	}
+}
+
+// read returns a file's content as it is while nobody writes.
+func read(path string) ([]byte, error) {
+	if err := regular(path); err != nil {
+		return nil, fmt.Errorf("operator profiles: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("operator profiles: %w", err)
+	}
+	defer f.Close() // it was only read
+	if err := lock(f, unix.LOCK_SH); err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("operator profiles: %w", err)
+	}
+	return readFrom(f, 0, info.Size())
+}
+
+func readFrom(f *os.File, from, to int64) ([]byte, error) {
+	if to > maxSize {
+		return nil, fmt.Errorf("operator profiles %s: the file has %d MiB, more than %d: it is not one of operator profiles, or holds those of too many machines", f.Name(), to>>20, maxSize>>20)
+	}
+	data := make([]byte, to-from)
+	if n, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("operator profiles: %w", err)
+	} else if n < len(data) {
+		data = data[:n]
+	}
+	return data, nil
+}
+
+// regular returns an error for a directory, a device or a pipe.
+func regular(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	return nil
+}
