@@ -22,33 +22,45 @@ func fill(settings []setting, subjects []*subject) {
 	}
 }
 
+// basis is what a point was filled in from: the time in a setting.
+type basis struct {
+	setting int
+	time    float64
+}
+
 // complete is the curve of setting i.
 func (s *subject) complete(settings []setting, i int, batches []int, t *transfers) curve {
 	own := s.measured[i]
 	var c curve
-	var basis []float64 // what each point was made from
+	last := basis{setting: i}
 	for _, b := range batches {
 		if at, found := own.find(b); found {
-			c, basis = append(c, own[at]), append(basis, own[at].estimate.Median)
+			c, last = append(c, own[at]), basis{setting: i}
 			continue
 		}
-		for _, j := range nearest(settings, i) {
-			if e, from, ok := s.from(settings, j, i, b, t); ok {
-				c, basis = append(c, point{b, e}), append(basis, from)
-				break
-			}
-		}
-	}
-	for k := range c {
-		if c[k].estimate.Source == cop.Measured {
+		e, from, ok := s.anywhere(settings, i, b, t)
+		if !ok {
 			continue
 		}
-		c[k] = own.around(c[k])
-		if k > 0 && basis[k] >= basis[k-1] && c[k-1].estimate.Source != cop.Measured {
-			c[k].estimate = scaled(c[k].estimate, max(c[k].estimate.Median, c[k-1].estimate.Median))
+		p := own.around(point{b, e})
+		// It falls with the batch only where what it comes from does.
+		if k := len(c) - 1; k >= 0 && c[k].estimate.Source != cop.Measured && (from.setting != last.setting || from.time >= last.time) {
+			p.estimate = scaled(p.estimate, max(p.estimate.Median, c[k].estimate.Median))
 		}
+		c, last = append(c, p), from
 	}
 	return c
+}
+
+// anywhere is the time at a batch in setting i as the nearest setting that knows
+// tells it.
+func (s *subject) anywhere(settings []setting, i, batch int, t *transfers) (cop.Estimate, basis, bool) {
+	for _, j := range nearest(settings, i) {
+		if e, time, ok := s.from(settings, j, i, batch, t); ok {
+			return e, basis{j, time}, true
+		}
+	}
+	return cop.Estimate{}, basis{}, false
 }
 
 // around keeps a point that was filled in within what the measured points around it
@@ -102,21 +114,21 @@ func nearest(settings []setting, i int) []int {
 // is there. Where the operator was measured in both, at any batch, it is known
 // how it differs; else that is taken from operators of its kind, unless it was
 // measured in setting i at all, so that its own curve tells more.
-func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop.Estimate, basis float64, ok bool) {
+func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop.Estimate, time float64, ok bool) {
 	at, found := s.measured[j].find(batch)
 	if !found {
 		return cop.Estimate{}, 0, false
 	}
 	e = s.measured[j][at].estimate
-	basis = e.Median
+	time = e.Median
 	ch, ok := s.changes(settings, j, i).at(batch)
 	e.Source, e.Margin = cop.Interpolated, profiler.Margin
 	if !ok {
 		if len(s.measured[i]) > 0 {
 			return cop.Estimate{}, 0, false
 		}
-		ch = t.change(s, j, i, batch, e.Median)
+		ch = t.change(s, j, i, batch, e)
 		e.Source, e.Margin = cop.Derived, 2*profiler.Margin
 	}
-	return ch.apply(e, s.coldBytes(batch)), basis, true
+	return ch.apply(e, s.coldBytes(batch)), time, true
 }

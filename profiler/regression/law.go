@@ -2,24 +2,47 @@ package regression
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
-// labels are the kinds that an operator belongs to, the narrowest first: its
-// family, its type, and all.
-func labels(family string) [3]string {
-	return [3]string{"family " + family, "type " + typeOf(family), ""}
+// label is a kind of operators: a family, a type, all views, or all.
+type label struct {
+	level byte
+	name  string
 }
 
-// typeOf is the operator type that a family begins with.
-func typeOf(family string) string {
-	if i := strings.IndexAny(family, " /"); i > 0 {
-		return family[:i]
+// Levels of labels, the narrowest first.
+const (
+	ofFamily byte = iota
+	ofType
+	ofAll
+	levels
+)
+
+// Families that are no kernels: views only rename what is there, whatever their
+// type, and running a model is no operator.
+const (
+	viewed  = "/view"
+	running = "Run"
+)
+
+// labels are the kinds that an operator belongs to, the narrowest first. What
+// it costs to run a model says nothing of operators, nor they of it.
+func labels(family string) [levels]label {
+	kind := family
+	if i := strings.IndexByte(family, '/'); i > 0 {
+		kind = family[:i]
 	}
-	return family
+	if strings.HasSuffix(family, viewed) {
+		kind = viewed
+	}
+	all := label{level: ofAll}
+	if family == running {
+		all.name = running
+	}
+	return [levels]label{{ofFamily, family}, {ofType, kind}, all}
 }
 
 // alone is the margin of a law that rests on one operator, so that nothing is
@@ -44,15 +67,15 @@ func (l *law) estimate(x vector) cop.Estimate {
 }
 
 // laws are those of one setting, by label.
-type laws map[string]*law
+type laws map[label]*law
 
 // estimate is what the narrowest kind says, with a wider margin if it is not
 // the operator's family; false if there is none, not even of all operators.
 func (ls laws) estimate(family string, x vector) (cop.Estimate, bool) {
-	for i, label := range labels(family) {
-		if l := ls[label]; l != nil {
+	for level, kind := range labels(family) {
+		if l := ls[kind]; l != nil {
 			e := l.estimate(x)
-			e.Margin = min(widest, e.Margin*float64(1+i))
+			e.Margin = min(widest, e.Margin*float64(1+level))
 			return e, true
 		}
 	}
@@ -62,49 +85,43 @@ func (ls laws) estimate(family string, x vector) (cop.Estimate, bool) {
 // newLaws fits a law to the curves of setting i for every family, for every
 // type, and for all.
 func newLaws(subjects []*subject, i int, threads float64) laws {
-	groups := map[string][]*evidence{}
-	var order []string
+	groups := map[label][]*evidence{}
+	var order []label
 	for _, s := range subjects {
 		e := newEvidence(s, i)
 		if len(e.terms) == 0 {
 			continue
 		}
-		for _, label := range labels(s.family) {
-			if groups[label] == nil {
-				order = append(order, label)
+		for _, l := range labels(s.family) {
+			if groups[l] == nil {
+				order = append(order, l)
 			}
-			groups[label] = append(groups[label], e)
+			groups[l] = append(groups[l], e)
 		}
 	}
-	fits := map[string]*fit{}
-	for _, label := range order {
-		fits[label] = newFit(groups[label], threads)
+	fits := map[label]*fit{}
+	for _, l := range order {
+		fits[l] = newFit(groups[l], threads)
 	}
 	ls := laws{}
-	for _, label := range order {
-		ls[label] = choose(label, groups, fits)
+	for _, l := range order {
+		ls[l] = choose(l, groups, fits)
 	}
 	return ls
 }
 
 // choose takes for a kind the law, its own or a wider kind's, that was best at
 // its operators when they were left out; a wider one is scaled to them.
-func choose(label string, groups map[string][]*evidence, fits map[string]*fit) *law {
-	members := groups[label]
+func choose(kind label, groups map[label][]*evidence, fits map[label]*fit) *law {
+	members := groups[kind]
 	var best *law
 	least := math.Inf(1)
-	for _, wider := range widening(label, members[0].family) {
-		f := fits[wider]
-		l, e := f.scaledTo(members)
+	kinds := labels(members[0].family)
+	for _, wider := range kinds[kind.level:] {
+		l, e := fits[wider].scaledTo(members)
 		if best == nil || e < least {
 			best, least = l, e
 		}
 	}
 	return best
-}
-
-// widening are a label and those of the kinds that contain it.
-func widening(label, family string) []string {
-	all := labels(family)
-	return all[slices.Index(all[:], label):]
 }

@@ -1,6 +1,10 @@
 package regression
 
-import "math"
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
 
 // terms is how many terms a law has.
 const terms = 5
@@ -33,20 +37,32 @@ func (s *system) add(x vector, y float64) {
 	}
 }
 
+// subsets are all sets of terms, as bits, the smaller first.
+var subsets = func() (all []int) {
+	for set := 1; set < 1<<terms; set++ {
+		all = append(all, set)
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
+	return all
+}()
+
 // solve finds the weights, none below 0, with the least squared error. With so
 // few terms it can try every set of them: the best set whose weights all come
-// out at 0 or above is the solution of the constrained problem.
+// out at 0 or above is the solution of the constrained problem. Of sets that
+// are equally good, as where there are fewer observations than terms, it is
+// the smallest.
 func (s *system) solve() vector {
+	const equal = 1e-9
 	var best vector
-	least := 0.0
-	for set := 1; set < 1<<terms; set++ {
+	gained := 0.0
+	for _, set := range subsets {
 		w, ok := s.subset(set)
 		if !ok {
 			continue
 		}
 		// The squared error is yᵀy − products·w.
-		if e := -s.products.dot(w); e < least {
-			best, least = w, e
+		if g := s.products.dot(w); g > gained*(1+equal) {
+			best, gained = w, g
 		}
 	}
 	return best

@@ -45,7 +45,7 @@ func wantTime(t *testing.T, m *Model, op asked, batch, millicores int, cold bool
 	}
 }
 
-var conv = made{"conv 3x3", "Conv general", 1e6, 1e4, 36864}
+var conv = made{"conv 3x3", "Conv/general", 1e6, 1e4, 36864}
 
 func TestInterpolation(t *testing.T) {
 	m := model(row(conv, 1, 1000, false, 100), row(conv, 4, 1000, false, 250), row(conv, 16, 1000, false, 1090))
@@ -114,18 +114,18 @@ func TestRegressedExactly(t *testing.T) {
 	}
 	var rows []database.Row
 	for i := range 12 {
-		m := made{"op" + strconv.Itoa(i), "Conv general", r.Int64N(1e7), r.Int64N(1e5), r.Int64N(1e6)}
+		m := made{"op" + strconv.Itoa(i), "Conv/general", r.Int64N(1e7), r.Int64N(1e5), r.Int64N(1e6)}
 		for _, b := range []int{1, 4, 32} {
 			rows = append(rows, row(m, b, 1000, false, us(m, b)))
 		}
 	}
-	fresh := made{"fresh", "Conv general", 12345678, 77777, 54321}
+	fresh := made{"fresh", "Conv/general", 12345678, 77777, 54321}
 	m := model(rows...)
 	for _, b := range []int{1, 3, 8, 64} {
 		wantTime(t, m, fresh, b, 1000, false, us(fresh, b), cop.Regressed)
 	}
 	own, _ := m.time(fresh, 1, 1000, false)
-	fresh.family = "Conv depthwise"
+	fresh.family = "Conv/depthwise"
 	typed, _ := m.time(fresh, 1, 1000, false)
 	fresh.family = "Unheard"
 	any, _ := m.time(fresh, 1, 1000, false)

@@ -10,7 +10,7 @@ import (
 
 // change is how an operator's time differs between two settings: by a factor,
 // and by so many µs per byte that comes from memory in the one only. CPU time
-// is the new time's threads fold; 0 keeps what it was.
+// is the new time's threads fold.
 type change struct{ factor, perByte, threads float64 }
 
 // leastWarm bounds how much faster an operator gets by having its data in the
@@ -20,9 +20,7 @@ const leastWarm = 0.2
 func (c change) apply(e cop.Estimate, bytes float64) cop.Estimate {
 	t := max(e.Median*c.factor+c.perByte*bytes, leastWarm*e.Median*c.factor)
 	e = scaled(e, t)
-	if c.threads > 0 {
-		e.CPU = t * c.threads
-	}
+	e.CPU = t * c.threads
 	return e
 }
 
@@ -82,7 +80,7 @@ func (cs changes) at(batch int) (change, bool) {
 type transfers struct {
 	settings []setting
 	// samples are by the positions of the two settings, and by label.
-	samples map[[2]int]map[string][]sample
+	samples map[[2]int]map[label][]sample
 }
 
 // sample is one operator's change at a batch. Changes resemble each other
@@ -95,7 +93,7 @@ type sample struct {
 }
 
 func newTransfers(settings []setting, subjects []*subject) *transfers {
-	t := &transfers{settings, map[[2]int]map[string][]sample{}}
+	t := &transfers{settings, map[[2]int]map[label][]sample{}}
 	for j := range settings {
 		for i := range settings {
 			if i != j {
@@ -106,14 +104,14 @@ func newTransfers(settings []setting, subjects []*subject) *transfers {
 	return t
 }
 
-func (t *transfers) learn(subjects []*subject, j, i int) map[string][]sample {
-	byLabel := map[string][]sample{}
+func (t *transfers) learn(subjects []*subject, j, i int) map[label][]sample {
+	byLabel := map[label][]sample{}
 	for _, s := range subjects {
 		for _, c := range s.changes(t.settings, j, i) {
 			at, _ := s.measured[j].find(c.batch)
 			one := sample{t.place(s, j, i, c.batch, s.measured[j][at].estimate.Median), c.change}
-			for _, label := range labels(s.family) {
-				byLabel[label] = append(byLabel[label], one)
+			for _, l := range labels(s.family) {
+				byLabel[l] = append(byLabel[l], one)
 			}
 		}
 	}
@@ -134,19 +132,21 @@ func (t *transfers) place(s *subject, j, i, batch int, median float64) float64 {
 const few = 5
 
 // change is the median of those of the nearest samples, of the narrowest kind
-// that has enough; no change at all if there are none.
-func (t *transfers) change(s *subject, j, i, batch int, median float64) change {
+// that has enough. If there are none, fewer threads have to do the same work,
+// more are no help, and all else is the same.
+func (t *transfers) change(s *subject, j, i, batch int, e cop.Estimate) change {
 	var all []sample
-	for _, label := range labels(s.family) {
-		all = t.samples[[2]int{j, i}][label]
+	for _, l := range labels(s.family) {
+		all = t.samples[[2]int{j, i}][l]
 		if len(all) >= few {
 			break
 		}
 	}
 	if len(all) == 0 {
-		return change{factor: 1}
+		busy, threads := e.CPU/e.Median, float64(t.settings[i].millicores)/1000
+		return change{factor: max(1, busy/threads), threads: min(busy, threads)}
 	}
-	place := t.place(s, j, i, batch, median)
+	place := t.place(s, j, i, batch, e.Median)
 	low, _ := slices.BinarySearchFunc(all, place, func(a sample, p float64) int { return cmp.Compare(a.place, p) })
 	high := low
 	for high-low < min(few, len(all)) {
