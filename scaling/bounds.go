@@ -3,6 +3,8 @@ package scaling
 import (
 	"math"
 	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // Rounding says how Eq. 1 turns a time into a rate.
@@ -48,6 +50,17 @@ func Bounds(b int, exec, slo time.Duration, rounding Rounding) Range {
 		return Range{Low: up, Up: up}
 	}
 	return Range{Low: min(wait*size, up), Up: up}
+}
+
+// Usable is the largest batch that an instance may take under slo, Eq. 3 and 4,
+// if a batch of b takes exec[b-1]; 0 if not even one request can be in time.
+func (o Options) Usable(exec []time.Duration, slo time.Duration) int {
+	for b := len(exec); b > 0; b-- {
+		if o.meets(Candidate{Config: cluster.Config{Batch: b}, Exec: exec[b-1]}, slo) {
+			return b
+		}
+	}
+	return 0
 }
 
 // Total sums ranges to [R_min, R_max] (§3.2).

@@ -108,3 +108,25 @@ func FuzzRates(f *testing.F) {
 		}
 	})
 }
+
+// Eq. 4 bounds batches above one by half of the SLO, Eq. 3 single requests by
+// all of it.
+func TestUsable(t *testing.T) {
+	times := func(millis ...int) (out []time.Duration) {
+		for _, x := range millis {
+			out = append(out, time.Duration(x)*ms)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		exec []time.Duration
+		slo  int
+		want int
+	}{
+		{times(10, 20, 30, 40), 100, 4}, {times(10, 20, 30, 60), 100, 3}, {times(60, 70), 100, 1}, {times(101, 102), 100, 0}, {nil, 100, 0}, {times(500, 600), 0, 2},
+	} {
+		if got := Production().Usable(c.exec, time.Duration(c.slo)*ms); got != c.want {
+			t.Errorf("%v under %d ms: %d, want %d", c.exec, c.slo, got, c.want)
+		}
+	}
+}

@@ -119,7 +119,8 @@ type Inference struct {
 	// SLO is the time from a request's arrival to its answer.
 	SLO time.Duration
 	// Percentile of requests that the SLO is meant for, in (0, 100).
-	Percentile float64
+	Percentile       float64
+	PercentileStated bool // the deployment gives it
 	// Model is a slash-separated path inside the bundle, "" if the bundle's
 	// manifest is to decide.
 	Model string

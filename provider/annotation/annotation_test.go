@@ -48,7 +48,7 @@ func TestParseEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Inference{
-		IsInference: true, SLO: 90 * time.Second, Percentile: 99.9, Model: "onnx/model.onnx",
+		IsInference: true, SLO: 90 * time.Second, Percentile: 99.9, PercentileStated: true, Model: "onnx/model.onnx",
 		MaxBatch: 1024, Policy: batching.InFlessName, KeepAlive: 5 * time.Minute, MinReplicas: 1, MaxReplicas: 4,
 		Limits:    cluster.Resources{CPU: 1000, Memory: 1 << 30},
 		Requests:  cluster.Resources{CPU: 500, Memory: 128 << 20},

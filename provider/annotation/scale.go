@@ -60,6 +60,7 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if in.IsInference && in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
 		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm for a model", LeastCPU), Example: "250m"}
 	}
+	_, in.PercentileStated = values[SLOPercentile]
 	_, least := values[ScaleMin]
 	_, most := values[ScaleMax]
 	_, zero := values[ScaleZero]

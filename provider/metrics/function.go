@@ -144,6 +144,16 @@ func (f *FunctionMetrics) SetInstances(config string, n int) {
 	f.set(f.metrics.instances, float64(n), config)
 }
 
+// SetExecRatio records what measured times are of predicted ones for instances
+// of a config, in cluster.Config.String's form; 0 takes the config off.
+func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
+	if ratio == 0 {
+		f.metrics.ratio.DeleteLabelValues(f.name, config)
+		return
+	}
+	f.set(f.metrics.ratio, ratio, config)
+}
+
 // SetAllocated records what the function's instances hold together.
 func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
 	f.set(f.metrics.cpu, cores(r))

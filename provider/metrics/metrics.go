@@ -32,11 +32,12 @@ var (
 
 // Metrics holds every measure. It is safe for concurrent use.
 type Metrics struct {
-	requests, inFlight                         *prometheus.Desc
-	total, queue, exec, cold, batch            *prometheus.HistogramVec
-	misses, drops                              *prometheus.CounterVec
-	instances, cpu, memory, gpu, cpuUsed, used *prometheus.GaugeVec
-	nodeCPU, nodeMemory, nodeGPU               *prometheus.GaugeVec
+	requests, inFlight              *prometheus.Desc
+	total, queue, exec, cold, batch *prometheus.HistogramVec
+	misses, drops                   *prometheus.CounterVec
+	instances, ratio                *prometheus.GaugeVec
+	cpu, memory, gpu, cpuUsed, used *prometheus.GaugeVec
+	nodeCPU, nodeMemory, nodeGPU    *prometheus.GaugeVec
 
 	mu        sync.RWMutex
 	functions map[string]*FunctionMetrics
@@ -59,19 +60,21 @@ func New(r prometheus.Registerer) *Metrics {
 		misses:    counter("slo_misses_total", "Requests not answered within the function's SLO.", function),
 		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
-		cpu:       gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
-		memory:    gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
-		gpu:       gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
-		cpuUsed:   gauge("used_cpu_cores", "Processor cores that a function's instances keep busy.", function),
-		used:      gauge("used_memory_bytes", "Memory that a function's instances use.", function),
-		nodeCPU:   gauge("node_cpu_cores", "Processor cores of a node: total and free.", []string{"node", "state"}),
+		ratio: gauge("exec_over_predicted_ratio",
+			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
+		cpu:     gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
+		memory:  gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
+		gpu:     gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
+		cpuUsed: gauge("used_cpu_cores", "Processor cores that a function's instances keep busy.", function),
+		used:    gauge("used_memory_bytes", "Memory that a function's instances use.", function),
+		nodeCPU: gauge("node_cpu_cores", "Processor cores of a node: total and free.", []string{"node", "state"}),
 		nodeMemory: gauge("node_memory_bytes", "Memory of a node: total and free.",
 			[]string{"node", "state"}),
 		nodeGPU:   gauge("node_gpus", "GPUs of a node: total and free.", []string{"node", "state"}),
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+		m.instances, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
 	return m
 }
 
@@ -118,7 +121,7 @@ func (m *Metrics) Remove(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
+		m.instances, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
 		v.DeletePartialMatch(labels)
 	}
 }

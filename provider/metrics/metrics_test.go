@@ -30,6 +30,9 @@ func TestWhatPrometheusSees(t *testing.T) {
 	f.AddDrop("made up")
 	config := cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1000}}
 	f.SetInstances(config.String(), 2)
+	f.SetExecRatio(config.String(), 1.25)
+	f.SetExecRatio("gone", 2)
+	f.SetExecRatio("gone", 0)
 	f.SetAllocated(cluster.Resources{CPU: 1500, GPU: 50, Memory: 1 << 20})
 	f.SetUsed(cluster.Resources{CPU: 250, Memory: 1 << 10})
 	m.SetNode(cluster.Node{Name: "n1", Total: cluster.Resources{CPU: 2000}, Free: cluster.Resources{CPU: 500}})
@@ -43,6 +46,9 @@ faas_infer_requests_in_flight{function="mnist.openfaas-fn"} 1
 # HELP faas_infer_instances Ready instances, by config: batch, millicores, share of a GPU.
 # TYPE faas_infer_instances gauge
 faas_infer_instances{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 2
+# HELP faas_infer_exec_over_predicted_ratio Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.
+# TYPE faas_infer_exec_over_predicted_ratio gauge
+faas_infer_exec_over_predicted_ratio{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 1.25
 # HELP faas_infer_slo_misses_total Requests not answered within the function's SLO.
 # TYPE faas_infer_slo_misses_total counter
 faas_infer_slo_misses_total{function="mnist.openfaas-fn"} 1
@@ -58,7 +64,7 @@ faas_infer_node_cpu_cores{node="n1",state="free"} 0.5
 faas_infer_node_cpu_cores{node="n1",state="total"} 2
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want),
-		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_slo_misses_total",
+		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_exec_over_predicted_ratio", "faas_infer_slo_misses_total",
 		"faas_infer_allocated_cpu_cores", "faas_infer_used_cpu_cores", "faas_infer_node_cpu_cores"); err != nil {
 		t.Error(err)
 	}
@@ -75,8 +81,10 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	f.Begin()
 	f.ObserveRequest(200, time.Millisecond)
 	f.SetInstances("x", 1)
+	f.SetExecRatio("x", 1)
 	m.Remove("a.b")
 	f.SetInstances("x", 1)
+	f.SetExecRatio("x", 1)
 	f.SetAllocated(cluster.Resources{CPU: 1})
 	f.ObserveQueue(1)
 	if n, err := testutil.GatherAndCount(r); err != nil || n != 0 {

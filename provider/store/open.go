@@ -15,6 +15,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
 // lockWait is how long Open waits for another process to let go of the file: a
@@ -171,7 +172,7 @@ func check(db *bbolt.DB) error {
 	}
 	return db.View(func(tx *bbolt.Tx) error {
 		return errors.Join(checkBucket[Function](tx, bucketFunctions), checkBucket[Namespace](tx, bucketNamespaces),
-			checkBucket[profiler.Profile](tx, bucketProfiles))
+			checkBucket[profiler.Profile](tx, bucketProfiles), checkBucket[correction.State](tx, bucketCorrections))
 	})
 }
 

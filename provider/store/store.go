@@ -1,5 +1,5 @@
 // Package store keeps what must survive a restart of the provider: functions,
-// namespaces and profiles, in one bbolt file. It is not on a request's way; the provider
+// namespaces, profiles and their corrections, in one bbolt file. It is not on a request's way; the provider
 // answers look-ups from memory.
 package store
 
@@ -54,8 +54,10 @@ func Hash(d types.FunctionDeployment) string {
 var (
 	bucketFunctions = []byte("functions")
 	bucketProfiles  = []byte("profiles")
-	bucketMeta      = []byte("meta")
-	keyFormat       = []byte("format")
+	// Corrections are by functions' full names.
+	bucketCorrections = []byte("corrections")
+	bucketMeta        = []byte("meta")
+	keyFormat         = []byte("format")
 )
 
 // format is the version of the layout above.
@@ -187,7 +189,7 @@ func (s *Store) get(bucket, key []byte, value any) error {
 // prepare creates the buckets of a new file and checks the format of an old
 // one.
 func prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketMeta} {
+	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketMeta} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/faas-infer/faas-infer/profiler/correction"
+)
+
+// PutCorrections keeps what instances have shown of their functions' times, by
+// the functions' full names, all or none.
+func (s *Store) PutCorrections(states map[string]correction.State) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		for name, state := range states {
+			text, err := json.Marshal(state)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := tx.Bucket(bucketCorrections).Put([]byte(name), text); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: %s: %w", bucketCorrections, err)
+	}
+	return nil
+}
+
+// Correction returns what was kept of a function; ErrAbsent if nothing was.
+func (s *Store) Correction(function string) (correction.State, error) {
+	var state correction.State
+	err := s.get(bucketCorrections, []byte(function), &state)
+	return state, err
+}
+
+// DeleteCorrection forgets what was kept of a function, if anything was.
+func (s *Store) DeleteCorrection(function string) error {
+	if err := s.delete(bucketCorrections, []byte(function)); err != nil && !errors.Is(err, ErrAbsent) {
+		return err
+	}
+	return nil
+}
