@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"slices"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
@@ -29,7 +30,10 @@ func blockedChannels(nodes []*onnxpb.NodeProto, weights map[string]*onnxpb.Tenso
 		if channels == nil {
 			channels = make(map[string]int64)
 		}
-		channels[n.GetInput()[0]] = dims[1] * groups(n)
+		name := n.GetInput()[0]
+		if n, in := groups(n), dims[1]; n > 0 && in > 0 && in < math.MaxInt64/n {
+			channels[name] = n * in
+		}
 	}
 	return channels
 }

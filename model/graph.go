@@ -166,7 +166,7 @@ func (w *walk) add(i int, node *onnxpb.NodeProto) error {
 	if err != nil {
 		return fmt.Errorf("operator %q (%s) cannot run at a batch of %d: %w", op.Name, op.Type, w.graph.Batch, err)
 	}
-	if isBlocked(node, "ReorderInput") {
+	if isBlocked(node, "ReorderInput") && len(inputs) > 0 {
 		w.pad(node, inputs[0], outputs)
 	}
 	for i, name := range node.GetOutput() {

@@ -248,6 +248,12 @@ func FuzzRead(f *testing.F) {
 		f.Add(b[:min(len(b), 4096)])
 	}
 	f.Add(small(f))
+	inBlocks, err := proto.Marshal(parse(f, blocked).Proto())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(inBlocks)
+	f.Add(bytes.Replace(inBlocks, []byte("\n\x01x"), nil, 1))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := model.Read(b)
 		if err != nil {

@@ -161,14 +161,27 @@ func (m *Model) lookups() map[string]int64 {
 				origin[o] = origin[in[0]]
 			}
 		}
-		if n.GetOpType() != "Gather" || len(in) < 2 || axisOf(n) != 0 {
-			continue
-		}
-		if from, table := origin[in[1]], tables[in[0]]; from != "" && table > 0 && (rows[from] == 0 || table < rows[from]) {
-			rows[from] = table
+		for _, l := range lookupsOf(n) {
+			if from, table := origin[l.ids], tables[l.table]; from != "" && table > 0 && (rows[from] == 0 || table < rows[from]) {
+				rows[from] = table
+			}
 		}
 	}
 	return rows
+}
+
+// lookup is of the numbers in one value in the rows of another.
+type lookup struct{ ids, table string }
+
+func lookupsOf(n *onnxpb.NodeProto) []lookup {
+	in := n.GetInput()
+	switch {
+	case n.GetOpType() == "Gather" && len(in) >= 2 && axisOf(n) == 0:
+		return []lookup{{in[1], in[0]}}
+	case n.GetOpType() == "EmbedLayerNormalization" && len(in) >= 5:
+		return []lookup{{in[0], in[2]}, {in[1], in[4]}}
+	}
+	return nil
 }
 
 func axisOf(n *onnxpb.NodeProto) int64 {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,21 @@ func TestSampleMasks(t *testing.T) {
 		if v != 0 && v != 1 {
 			t.Fatalf("segment %d", v)
 		}
+	}
+}
+
+// An optimised graph looks words and segments up in one operator.
+func TestSampleOfAFusedEmbedding(t *testing.T) {
+	_, nodes, _ := strings.Cut(masked, "  node {")
+	fused := strings.Replace(masked, "  node {"+nodes, `
+  node { op_type: "EmbedLayerNormalization" domain: "com.microsoft" input: "input_ids" input: "segment"
+    input: "table" input: "table" input: "segments" input: "table" output: "y" } }`, 1)
+	in := samples(t, parse(t, strings.ReplaceAll(fused, "elem_type: 6", "elem_type: 7")), 4, 1)
+	if ids := int64s(in["input_ids"]); slices.Max(ids) != 9 || slices.Min(ids) != 0 {
+		t.Errorf("words are from %d to %d, the table has 10", slices.Min(ids), slices.Max(ids))
+	}
+	if segments := int64s(in["segment"]); slices.Max(segments) != 1 {
+		t.Errorf("segments are up to %d, the table has 2", slices.Max(segments))
 	}
 }
 
