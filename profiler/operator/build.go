@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -25,8 +26,11 @@ const maxBytes = 1 << 30
 // weights are initialisers of seeded values like those of trained ones;
 // activations are inputs, and so are contents that grow with the batch, in the
 // order of the operator's inputs. Dimensions that grow with the batch are
-// dynamic, wherever they stand. A [Operator.View] is followed by a Shape, which
-// reads no data, as its output would be copied if it were the model's.
+// dynamic, wherever they stand. No input or output is a scalar, which engines'
+// bindings do not take: one that is read is an initialiser, one that is written
+// is left inside. An operator that would have no input gets one that it does not
+// read. A [Operator.View] is followed by a Shape, which reads no data,
+// as its output would be copied if it were the model's.
 func (o *Operator) Model() (*model.Model, error) {
 	if o.Unknown && o.Domain != "" && o.Domain != "com.microsoft" && o.Domain != "com.microsoft.nchwc" {
 		return nil, fmt.Errorf("no model can be made of %s alone: its domain %s is not known", o.Type, o.Domain)
@@ -45,23 +49,43 @@ func (o *Operator) Model() (*model.Model, error) {
 		}
 		node.Input = append(node.Input, name)
 	}
+	if len(g.Input) == 0 {
+		g.Input = append(g.Input, declare(unread.Name, unread.Type, []Dim{{Fixed: 1}}))
+	}
 	g.Node = []*onnxpb.NodeProto{node}
 	for i, out := range o.Outputs {
 		name := ""
 		if out.Role != Absent {
 			name = fmt.Sprintf("out%d", i)
+		}
+		if out.Role != Absent && len(out.Shape) > 0 {
 			g.Output = append(g.Output, declare(name, out.Type, out.Shape))
 		}
 		node.Output = append(node.Output, name)
 	}
-	if o.View {
-		shape := &onnxpb.NodeProto{OpType: proto.String("Shape"), Input: []string{"out0"}, Output: []string{"shape"}}
-		g.Node = append(g.Node, shape)
-		g.Output = []*onnxpb.ValueInfoProto{declare("shape", tensor.Int64, []Dim{{Fixed: int64(len(o.Outputs[0].Shape))}})}
-	}
+	o.finish(g)
 	return model.FromProto(&onnxpb.ModelProto{
 		IrVersion: proto.Int64(irVersion), ProducerName: proto.String("faas-infer"), Graph: g, OpsetImport: o.imports(),
 	})
+}
+
+// finish adds what comes after a view and after an operator that gives scalars
+// only.
+func (o *Operator) finish(g *onnxpb.GraphProto) {
+	at := slices.IndexFunc(o.Outputs, func(out Operand) bool { return out.Role != Absent })
+	if at < 0 || !o.View && len(g.Output) > 0 {
+		return
+	}
+	out, name := o.Outputs[at], fmt.Sprintf("out%d", at)
+	if o.View && len(out.Shape) > 0 {
+		g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Shape"), Input: []string{name}, Output: []string{"shape"}})
+		g.Output = []*onnxpb.ValueInfoProto{declare("shape", tensor.Int64, []Dim{{Fixed: int64(len(out.Shape))}})}
+		return
+	}
+	one := &onnxpb.TensorProto{Name: proto.String("one"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{1}, Int64Data: []int64{1}}
+	g.Initializer = append(g.Initializer, one)
+	g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Reshape"), Input: []string{name, "one"}, Output: []string{"vector"}})
+	g.Output = []*onnxpb.ValueInfoProto{declare("vector", out.Type, []Dim{{Fixed: 1}})}
 }
 
 // imports are the operator's domain and the standard one.
@@ -87,7 +111,7 @@ func (o *Operator) place(g *onnxpb.GraphProto, i int, rng *rand.Rand) (string, e
 		return fmt.Sprintf("in%d", in.Same-1), nil
 	case elements[in.Type] == 0:
 		return "", fmt.Errorf("no values can be made for its element type")
-	case !in.constant():
+	case in.sent():
 		g.Input = append(g.Input, declare(name, in.Type, in.Shape))
 		return name, nil
 	}
@@ -109,7 +133,7 @@ func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) 
 	t := &onnxpb.TensorProto{DataType: proto.Int32(int32(elements[in.Type])), Dims: in.At(0)}
 	if in.Role == Contents {
 		for _, d := range in.Contents {
-			t.RawData = appendWhole(t.RawData, in.Type, d.Fixed)
+			t.RawData = appendWhole(t.RawData, in.Type, d.At(1)) // a scalar may grow
 		}
 		return t, nil
 	}
@@ -186,7 +210,7 @@ func (o *Operator) Samples(batch int, seed uint64) ([]tensor.Tensor, error) {
 	}
 	var all []tensor.Tensor
 	for i, in := range o.Inputs {
-		if in.Role == Absent || in.Same > 0 || in.constant() {
+		if in.Role == Absent || in.Same > 0 || !in.sent() {
 			continue
 		}
 		t := tensor.Tensor{Name: fmt.Sprintf("in%d", i), Type: in.Type, Shape: in.At(batch)}
@@ -203,5 +227,11 @@ func (o *Operator) Samples(batch int, seed uint64) ([]tensor.Tensor, error) {
 		}
 		all = append(all, t)
 	}
+	if len(all) == 0 {
+		all = append(all, unread)
+	}
 	return all, nil
 }
+
+// unread is the input of an operator that has no other.
+var unread = tensor.Tensor{Name: "unread", Type: tensor.Bool, Shape: []int64{1}, Data: []byte{1}}

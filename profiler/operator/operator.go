@@ -118,9 +118,9 @@ func (o Operand) grows() bool {
 	return false
 }
 
-// constant reports whether the operand is the same in every run.
-func (o Operand) constant() bool {
-	return o.Role == Weight || o.Role == Contents && !o.grows()
+// sent reports whether the operand is an input of its operator's model.
+func (o Operand) sent() bool {
+	return len(o.Shape) > 0 && (o.Role == Activation || o.Role == Contents && o.grows())
 }
 
 // Operator is one distinct operator of a model, whatever its nodes are named.
