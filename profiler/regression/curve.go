@@ -89,7 +89,7 @@ func scaled(e cop.Estimate, median float64) cop.Estimate {
 }
 
 // setting is under what an operator was measured: whole cores, in millicores,
-// and whether its data came from memory.
+// and whether its weights came from memory.
 type setting struct {
 	millicores int
 	cold       bool
@@ -125,9 +125,6 @@ func (s *subject) batches() []int {
 	return slices.Compact(all)
 }
 
-// cold is how many bytes come from memory at a batch when nothing is in the
-// cache.
-func (s *subject) coldBytes(batch int) float64 {
-	f := s.features[batch]
-	return float64(f.InBytes) + float64(f.WeightBytes)
-}
+// weights is how many bytes come from memory, and not from the cache, when the
+// operator runs cold.
+func (s *subject) weights(batch int) float64 { return float64(s.features[batch].WeightBytes) }

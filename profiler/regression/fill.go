@@ -8,10 +8,11 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
-// fill completes the subjects' curves: a setting that an operator was not, or
-// not at every batch, measured in gets its times from another setting of the
-// same operator, so that a measurement at few batches is enough to say how the
-// settings differ.
+// fill completes the subjects' curves: in a setting that an operator was not
+// measured in, or not up to batches that it was measured at in another, its
+// times come from that other, so that a measurement at few batches is enough to
+// say how settings differ. Between two batches measured in a setting its own
+// line counts.
 func fill(settings []setting, subjects []*subject) {
 	t := newTransfers(settings, subjects)
 	for _, s := range subjects {
@@ -22,7 +23,7 @@ func fill(settings []setting, subjects []*subject) {
 	}
 }
 
-// basis is what a point was filled in from: the time in a setting.
+// basis is what a point comes from: the time in a setting.
 type basis struct {
 	setting int
 	time    float64
@@ -38,13 +39,16 @@ func (s *subject) complete(settings []setting, i int, batches []int, t *transfer
 			c, last = append(c, own[at]), basis{setting: i}
 			continue
 		}
+		if len(own) > 0 && own[0].batch < b && b < own[len(own)-1].batch {
+			continue
+		}
 		e, from, ok := s.anywhere(settings, i, b, t)
 		if !ok {
 			continue
 		}
 		p := own.around(point{b, e})
 		// It falls with the batch only where what it comes from does.
-		if k := len(c) - 1; k >= 0 && c[k].estimate.Source != cop.Measured && (from.setting != last.setting || from.time >= last.time) {
+		if k := len(c) - 1; k >= 0 && last.setting != i && (from.setting != last.setting || from.time >= last.time) {
 			p.estimate = scaled(p.estimate, max(p.estimate.Median, c[k].estimate.Median))
 		}
 		c, last = append(c, p), from
@@ -63,30 +67,23 @@ func (s *subject) anywhere(settings []setting, i, batch int, t *transfers) (cop.
 	return cop.Estimate{}, basis{}, false
 }
 
-// around keeps a point that was filled in within what the measured points around it
-// allow: between two of them their times bound it; beyond the last it neither
-// falls with the batch nor grows faster than it.
+// around keeps a point beyond what was measured from falling as the batch grows,
+// and from growing faster than it.
 func (c curve) around(p point) point {
 	if len(c) == 0 {
 		return p
 	}
-	next, _ := c.find(p.batch)
-	least, most := c[max(0, next-1)], c[min(next, len(c)-1)]
-	lower, upper := least.estimate.Median, most.estimate.Median
-	switch {
-	case next == 0:
-		lower = upper * float64(p.batch) / float64(most.batch)
-	case next == len(c):
-		upper = lower * float64(p.batch) / float64(least.batch)
-	case lower > upper: // It falls; nothing says where.
-		return point{p.batch, between(least, most, p.batch)}
+	near := c[0]
+	if p.batch > near.batch {
+		near = c[len(c)-1]
 	}
-	p.estimate = scaled(p.estimate, min(max(p.estimate.Median, lower), upper))
+	t, ratio := near.estimate.Median, float64(p.batch)/float64(near.batch)
+	p.estimate = scaled(p.estimate, max(min(p.estimate.Median, t*max(1, ratio)), t*min(1, ratio)))
 	return p
 }
 
 // nearest orders the other settings by how little they differ from setting i:
-// first the one with the data elsewhere, then other numbers of cores.
+// first the one with the weights elsewhere, then other numbers of cores.
 func nearest(settings []setting, i int) []int {
 	var order []int
 	distance := func(j int) float64 {
@@ -113,7 +110,8 @@ func nearest(settings []setting, i int) []int {
 // from is the time at a batch in setting i as setting j tells it, and what it
 // is there. Where the operator was measured in both, at any batch, it is known
 // how it differs; else that is taken from operators of its kind, unless it was
-// measured in setting i at all, so that its own curve tells more.
+// measured in setting i at all, so that its own curve tells more. An operator
+// without weights is the same wherever these are.
 func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop.Estimate, time float64, ok bool) {
 	at, found := s.measured[j].find(batch)
 	if !found {
@@ -121,14 +119,26 @@ func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop
 	}
 	e = s.measured[j][at].estimate
 	time = e.Median
-	ch, ok := s.changes(settings, j, i).at(batch)
-	e.Source, e.Margin = cop.Interpolated, profiler.Margin
-	if !ok {
+	if settings[j].millicores == settings[i].millicores && s.weights(batch) == 0 {
+		return e, time, true
+	}
+	ch, own := s.changes(settings, j, i).at(batch)
+	if !own {
 		if len(s.measured[i]) > 0 {
 			return cop.Estimate{}, 0, false
 		}
 		ch = t.change(s, j, i, batch, e)
-		e.Source, e.Margin = cop.Derived, 2*profiler.Margin
 	}
-	return ch.apply(e, s.coldBytes(batch)), time, true
+	e = ch.apply(e, s.weights(batch))
+	sameCores := settings[j].millicores == settings[i].millicores
+	switch moved := math.Abs(e.Median-time) / max(e.Median, time); {
+	case own:
+		e.Source = cop.Interpolated
+	case !sameCores:
+		e.Source, e.Margin = cop.Derived, 2*profiler.Margin
+	case moved > profiler.Margin:
+		e.Source, e.Margin = cop.Derived, profiler.Margin+moved
+	default: // Few weights: where they are is within what is added anyway.
+	}
+	return e, time, true
 }

@@ -160,7 +160,7 @@ func (m *Model) whole(s *subject, op asked, batch int, at setting) (cop.Estimate
 	return e, ok
 }
 
-// setting is the position of a setting, that with the data elsewhere if there
+// setting is the position of a setting, that with the weights elsewhere if there
 // are no rows of it at all, or -1.
 func (m *Model) setting(at setting) int {
 	if i := slices.Index(m.settings, at); i >= 0 {

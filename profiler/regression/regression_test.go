@@ -77,18 +77,24 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// One batch on two threads is enough to say how the others are, as far as the
-// measured ones allow.
+// Two batches on two threads are enough to say how larger ones are.
 func TestAnotherSetting(t *testing.T) {
 	m := model(
 		row(conv, 1, 1000, false, 100), row(conv, 2, 1000, false, 180), row(conv, 4, 1000, false, 400), row(conv, 8, 1000, false, 720),
-		row(conv, 1, 2000, false, 60), row(conv, 8, 2000, false, 432),
+		row(conv, 1, 2000, false, 60), row(conv, 4, 2000, false, 240),
 	)
-	wantTime(t, m, conv, 2, 2000, false, 108, cop.Interpolated)
-	wantTime(t, m, conv, 4, 2000, false, 240, cop.Interpolated)
-	// From memory at a batch of 1 costs 10 µs more for 46,864 bytes.
+	wantTime(t, m, conv, 2, 2000, false, 120, cop.Interpolated) // on its own line
+	wantTime(t, m, conv, 8, 2000, false, 432, cop.Interpolated)
+	if e, _ := m.time(conv, 8, 2000, false); e.CPU != 864 {
+		t.Errorf("CPU time %v", e.CPU)
+	}
+	// Weights from memory cost 10 µs more at whatever batch.
 	m = model(row(conv, 1, 1000, false, 100), row(conv, 8, 1000, false, 720), row(conv, 1, 1000, true, 110))
-	wantTime(t, m, conv, 8, 1000, true, 720+10.0/46864*(36864+80000), cop.Interpolated)
+	wantTime(t, m, conv, 8, 1000, true, 730, cop.Interpolated)
+	// Without weights there is no difference.
+	relu := made{key: "relu", family: "Relu", in: 1000}
+	m = model(row(relu, 1, 1000, false, 5), row(conv, 1, 1000, false, 100), row(conv, 1, 1000, true, 110))
+	wantTime(t, m, relu, 1, 1000, true, 5, cop.Measured)
 }
 
 // An operator that was never measured in a setting differs as those of its kind

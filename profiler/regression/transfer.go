@@ -9,7 +9,7 @@ import (
 )
 
 // change is how an operator's time differs between two settings: by a factor,
-// and by so many µs per byte that comes from memory in the one only. CPU time
+// and by so many µs per byte of weights that come from memory in the one only. CPU time
 // is the new time's threads fold.
 type change struct{ factor, perByte, threads float64 }
 
@@ -46,7 +46,7 @@ func (s *subject) changes(settings []setting, j, i int) changes {
 	var all changes
 	for _, p := range s.measured[i] {
 		if at, found := s.measured[j].find(p.batch); found {
-			c := difference(settings[j], settings[i], s.measured[j][at].estimate, p.estimate, s.coldBytes(p.batch))
+			c := difference(settings[j], settings[i], s.measured[j][at].estimate, p.estimate, s.weights(p.batch))
 			all = append(all, struct {
 				batch int
 				change
@@ -122,7 +122,7 @@ func (t *transfers) learn(subjects []*subject, j, i int) map[label][]sample {
 }
 
 func (t *transfers) place(s *subject, j, i, batch int, median float64) float64 {
-	if bytes := s.coldBytes(batch); t.settings[j].millicores == t.settings[i].millicores && bytes > 0 {
+	if bytes := s.weights(batch); t.settings[j].millicores == t.settings[i].millicores && bytes > 0 {
 		return math.Log(median / bytes)
 	}
 	return math.Log(median)
