@@ -45,6 +45,8 @@ type Prepared struct {
 	PlainSeconds    float64            `json:"plain_seconds"`
 	RunSeconds      map[Format]float64 `json:"run_seconds"`
 	PlainRunSeconds float64            `json:"plain_run_seconds"`
+	// GraphError says why there is no GraphFile, if there is none.
+	GraphError string `json:"graph_error,omitempty"`
 	signature
 }
 
@@ -205,7 +207,7 @@ func build(modelPath, dir string) error {
 		return errors.Join(failures...)
 	}
 	if err := keepGraph(plainForm, dir); err != nil {
-		return err
+		p.GraphError = err.Error() // it can be served without
 	}
 	return p.keep(dir)
 }

@@ -19,8 +19,8 @@ const graphFile = "optimised.onnx"
 // GraphFile is the ONNX file of the graph that the engine really runs: after
 // the optimisations for this CPU, with operators of ONNX Runtime's own domains.
 // Its large weights are not there, so read it with model.ReadGraph. Operators
-// are profiled by it (INFless §3.3), since fusion changes them. It is "" if the
-// directory has none.
+// are profiled by it (INFless §3.3), since fusion changes them. It is "" if there
+// is none, for which GraphError has the reason.
 func (p Prepared) GraphFile() string {
 	path := filepath.Join(p.Dir, graphFile)
 	if _, err := os.Stat(path); err != nil {

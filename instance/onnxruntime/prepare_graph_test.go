@@ -57,6 +57,9 @@ func TestGraphWithoutThePackedFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkGraph(t, Prepared{Dir: dir}.GraphFile())
+	if err := keepGraph(form{path: "none.onnx"}, filepath.Join(dir, "none")); err == nil {
+		t.Error("a model that is not there has a graph")
+	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("left behind: %v, %v", files, err)
 	}
