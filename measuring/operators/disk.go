@@ -54,7 +54,7 @@ func (f *File) lockCurrent() error {
 				return fmt.Errorf("operator profiles: %w", err)
 			}
 		}
-		if err := lock(f.f, unix.LOCK_EX); err != nil {
+		if err := lock(f.f, unix.LOCK_EX, lockWait); err != nil {
 			return errors.Join(err, f.release())
 		}
 		mine, err := f.f.Stat()
@@ -138,7 +138,7 @@ func (f *File) extend(text []byte) error {
 	}
 	if _, err := f.f.Write(text); err != nil {
 		// What came to the disk of it would be damage to the next reader.
-		return fmt.Errorf("operator profiles: %w; those so far are kept", errors.Join(err, f.f.Truncate(f.size)))
+		return fmt.Errorf("operator profiles: %w; the rows so far are kept", errors.Join(err, f.f.Truncate(f.size)))
 	}
 	f.size += int64(len(text))
 	return nil
@@ -162,9 +162,9 @@ func (f *File) release() error {
 	return err
 }
 
-// lock waits for the lock of an open file, shared or exclusive.
-func lock(f *os.File, how int) error {
-	for end := time.Now().Add(lockWait); ; time.Sleep(lockPoll) {
+// lock waits for the lock of an open file, shared or exclusive, at most so long.
+func lock(f *os.File, how int, wait time.Duration) error {
+	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -173,7 +173,7 @@ func lock(f *os.File, how int) error {
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return fmt.Errorf("operator profiles %s: lock: %w", f.Name(), err)
 		case time.Now().After(end):
-			return fmt.Errorf("operator profiles %s: another process has kept the file locked for %v; stop it, or give another file", f.Name(), lockWait)
+			return fmt.Errorf("operator profiles %s: another process has kept the file locked for %v; stop it, or give another file", f.Name(), wait)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("operator profiles: %w", err)
 	}
 	defer f.Close() // it was only read
-	if err := lock(f, unix.LOCK_SH); err != nil {
+	if err := lock(f, unix.LOCK_SH, lockWait); err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()

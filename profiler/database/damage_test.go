@@ -63,7 +63,7 @@ func checkRepair(t *testing.T, data []byte, want []Row) {
 // A bit that flips costs the row that it is in and no other, also where it is the
 // end of a line.
 func TestEveryBitFlipped(t *testing.T) {
-	rows := someRows(4)
+	rows := someRows(3)
 	text := encodeAll(t, rows...)
 	ends := lineEnds(text)
 	for i := range text {

@@ -85,6 +85,7 @@ type rowText struct {
 	CPU        float64   `json:"cpu_us"`
 	Spread     float64   `json:"spread"`
 	Runs       int       `json:"runs"`
+	Noisy      bool      `json:"noisy"`
 	Engine     string    `json:"engine"`
 	Machine    string    `json:"machine"`
 	MeasuredAt time.Time `json:"measuredAt"`
@@ -95,7 +96,7 @@ func (t *rowText) row() Row {
 		Operator: t.Operator, Family: t.Family,
 		Features: operator.Features{FLOPs: t.FLOPs, InBytes: t.In, OutBytes: t.Out, WeightBytes: t.Weights},
 		Batch:    t.Batch, Millicores: t.Millicores, GPU: t.GPU, Cold: t.Cold,
-		Median: t.Median, P95: t.P95, CPU: t.CPU, Spread: t.Spread, Runs: t.Runs,
+		Median: t.Median, P95: t.P95, CPU: t.CPU, Spread: t.Spread, Runs: t.Runs, Noisy: t.Noisy,
 		Engine: t.Engine, Machine: t.Machine, MeasuredAt: t.MeasuredAt,
 	}
 }
@@ -110,7 +111,7 @@ func Encode(r Row) ([]byte, error) {
 		Operator: r.Operator, Family: r.Family,
 		FLOPs: r.Features.FLOPs, In: r.Features.InBytes, Out: r.Features.OutBytes, Weights: r.Features.WeightBytes,
 		Batch: r.Batch, Millicores: r.Millicores, GPU: r.GPU, Cold: r.Cold,
-		Median: r.Median, P95: r.P95, CPU: r.CPU, Spread: r.Spread, Runs: r.Runs,
+		Median: r.Median, P95: r.P95, CPU: r.CPU, Spread: r.Spread, Runs: r.Runs, Noisy: r.Noisy,
 		Engine: r.Engine, Machine: r.Machine, MeasuredAt: r.MeasuredAt.UTC(),
 	}})
 }

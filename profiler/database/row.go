@@ -43,6 +43,9 @@ type Row struct {
 	Spread float64
 	// Runs is how many executions the figures come from.
 	Runs int
+	// Noisy says that the machine was not quiet: the times are estimates, to be
+	// taken again when there is an occasion.
+	Noisy bool
 	// Engine and Machine say what the times hold for: "onnxruntime 1.31.1",
 	// "AMD EPYC × 2".
 	Engine, Machine string
