@@ -10,6 +10,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
@@ -23,8 +24,8 @@ type Model struct {
 	// settings are those that there are rows of.
 	settings []setting
 	subjects map[string]*subject
-	// laws are in the order of settings.
-	laws []laws
+	// laws are in the order of settings, each made when it is first asked for.
+	laws []func() laws
 }
 
 // New learns from the rows of one engine on one machine that were measured with
@@ -53,7 +54,7 @@ func New(rows iter.Seq[database.Row], gpu int) *Model {
 	ordered := m.ordered()
 	fill(m.settings, ordered)
 	for i, s := range m.settings {
-		m.laws = append(m.laws, newLaws(ordered, i, float64(s.millicores)/1000))
+		m.laws = append(m.laws, sync.OnceValue(func() laws { return newLaws(ordered, i, float64(s.millicores)/1000) }))
 	}
 	return m
 }
@@ -148,14 +149,14 @@ func (m *Model) whole(s *subject, op asked, batch int, at setting) (cop.Estimate
 		return cop.Estimate{}, false
 	}
 	if s == nil {
-		return m.laws[i].estimate(op.Family(), lawTerms(op.Features(batch)))
+		return m.laws[i]().estimate(op.Family(), lawTerms(op.Features(batch)))
 	}
 	e, ok := s.curves[i].at(batch, func(b int) float64 {
-		e, _ := m.laws[i].estimate(s.family, lawTerms(op.Features(b)))
+		e, _ := m.laws[i]().estimate(s.family, lawTerms(op.Features(b)))
 		return e.Median
 	})
 	if !ok {
-		return m.laws[i].estimate(s.family, lawTerms(op.Features(batch)))
+		return m.laws[i]().estimate(s.family, lawTerms(op.Features(batch)))
 	}
 	return e, ok
 }
