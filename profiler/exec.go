@@ -15,9 +15,9 @@ const Margin = 0.10
 // it, [Profile.ExecTime] knows how long a throttled instance stands still.
 const QuotaPeriod = 10 * time.Millisecond
 
-// noise bounds a P95: on a shared machine, one beyond this many times the
+// Noise bounds a P95: on a shared machine, one beyond this many times the
 // median tells of the neighbours and not of the model.
-const noise = 2
+const Noise = 2
 
 // maxMargin is the widest margin of a point that can be believed: an operator
 // that nothing resembles may take several times what was predicted.
@@ -192,7 +192,7 @@ func (m Measurement) conservative() (wall, work float64) {
 	if margin <= 0 {
 		margin = Margin
 	}
-	wall = max(m.Median, min(m.P95, noise*m.Median)) * (1 + margin)
+	wall = max(m.Median, min(m.P95, Noise*m.Median)) * (1 + margin)
 	work = m.CPU * (1 + margin)
 	if m.Threads == 1 {
 		work = max(work, wall)

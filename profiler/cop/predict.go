@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
@@ -196,14 +197,15 @@ func (c *combination) add(config Config) {
 
 // sum adds up operators that run one after the other. Their deviations from the
 // median are taken to be independent, as interruptions are: what slows all of a
-// run down at once is left to the margin.
+// run down at once is left to the margin. One beyond [profiler.Noise] is no
+// longer the operator's.
 type sum struct {
 	median, variance, margin float64
 	bySource                 [sources]float64
 }
 
 func (s *sum) add(e Estimate, calls float64) {
-	deviation := max(0, e.P95-e.Median)
+	deviation := min(max(0, e.P95-e.Median), (profiler.Noise-1)*e.Median)
 	s.median += e.Median * calls
 	s.variance += deviation * deviation * calls
 	s.margin += e.Margin * e.Median * calls

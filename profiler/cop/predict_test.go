@@ -104,6 +104,21 @@ func TestConfigsAndShares(t *testing.T) {
 	}
 }
 
+// A P95 of many times the median is the neighbours'.
+func TestNoise(t *testing.T) {
+	got := predict(t, graph("a"), interrupted{}, one).Configs[0]
+	if got.Median != 30 || got.P95 != 60 {
+		t.Errorf("median %v, P95 %v; want 30 and 60", got.Median, got.P95)
+	}
+}
+
+// interrupted has a time that was seldom disturbed, but then much.
+type interrupted struct{}
+
+func (interrupted) Time(*operator.Operator, int, int, bool) (Estimate, bool) {
+	return Estimate{Median: 30, P95: 210, CPU: 30}, true
+}
+
 func TestColdShare(t *testing.T) {
 	for share, want := range map[float64]float64{0: 100, 0.5: 125, 1: 150, 7: 150, -1: 100, math.NaN(): 100} {
 		o := one
