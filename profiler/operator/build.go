@@ -3,7 +3,6 @@ package operator
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -27,8 +26,8 @@ const maxBytes = 1 << 30
 // activations are inputs, and so are contents that grow with the batch, in the
 // order of the operator's inputs. Dimensions that grow with the batch are
 // dynamic, wherever they stand. No input or output is a scalar, which engines'
-// bindings do not take: one that is read is an initialiser, one that is written
-// is left inside. An operator that would have no input gets one that it does not
+// bindings do not take: one that is read is an initialiser, or sent as a vector
+// if it grows, and one that is written is left inside. An operator that would have no input gets one that it does not
 // read. A [Operator.View] is followed by a Shape, which reads no data,
 // as its output would be copied if it were the model's.
 func (o *Operator) Model() (*model.Model, error) {
@@ -50,9 +49,9 @@ func (o *Operator) Model() (*model.Model, error) {
 		node.Input = append(node.Input, name)
 	}
 	if len(g.Input) == 0 {
-		g.Input = append(g.Input, declare(unread.Name, unread.Type, []Dim{{Fixed: 1}}))
+		g.Input = append(g.Input, declare(unread.Name, unread.Type, one))
 	}
-	g.Node = []*onnxpb.NodeProto{node}
+	g.Node = append(g.Node, node)
 	for i, out := range o.Outputs {
 		name := ""
 		if out.Role != Absent {
@@ -82,10 +81,10 @@ func (o *Operator) finish(g *onnxpb.GraphProto) {
 		g.Output = []*onnxpb.ValueInfoProto{declare("shape", tensor.Int64, []Dim{{Fixed: int64(len(out.Shape))}})}
 		return
 	}
-	one := &onnxpb.TensorProto{Name: proto.String("one"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{1}, Int64Data: []int64{1}}
-	g.Initializer = append(g.Initializer, one)
+	shape := &onnxpb.TensorProto{Name: proto.String("one"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{1}, Int64Data: []int64{1}}
+	g.Initializer = append(g.Initializer, shape)
 	g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Reshape"), Input: []string{name, "one"}, Output: []string{"vector"}})
-	g.Output = []*onnxpb.ValueInfoProto{declare("vector", out.Type, []Dim{{Fixed: 1}})}
+	g.Output = []*onnxpb.ValueInfoProto{declare("vector", out.Type, one)}
 }
 
 // imports are the operator's domain and the standard one.
@@ -111,6 +110,9 @@ func (o *Operator) place(g *onnxpb.GraphProto, i int, rng *rand.Rand) (string, e
 		return fmt.Sprintf("in%d", in.Same-1), nil
 	case elements[in.Type] == 0:
 		return "", fmt.Errorf("no values can be made for its element type")
+	case in.sent() && len(in.Shape) == 0:
+		g.Input = append(g.Input, declare(name, in.Type, one))
+		return scalar(g, name), nil
 	case in.sent():
 		g.Input = append(g.Input, declare(name, in.Type, in.Shape))
 		return name, nil
@@ -124,6 +126,17 @@ func (o *Operator) place(g *onnxpb.GraphProto, i int, rng *rand.Rand) (string, e
 	return name, nil
 }
 
+// one is the shape of a scalar that is sent.
+var one = []Dim{{Fixed: 1}}
+
+// scalar makes an input of one element a scalar, which copies nothing.
+func scalar(g *onnxpb.GraphProto, name string) string {
+	none := &onnxpb.TensorProto{Name: proto.String(name + "_shape"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{0}}
+	g.Initializer = append(g.Initializer, none)
+	g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Reshape"), Input: []string{name, none.GetName()}, Output: []string{name + "_scalar"}})
+	return name + "_scalar"
+}
+
 // constant is input i as an initialiser.
 func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) {
 	in := o.Inputs[i]
@@ -133,7 +146,7 @@ func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) 
 	t := &onnxpb.TensorProto{DataType: proto.Int32(int32(elements[in.Type])), Dims: in.At(0)}
 	if in.Role == Contents {
 		for _, d := range in.Contents {
-			t.RawData = appendWhole(t.RawData, in.Type, d.At(1)) // a scalar may grow
+			t.RawData = appendWhole(t.RawData, in.Type, d.Fixed)
 		}
 		return t, nil
 	}
@@ -142,42 +155,6 @@ func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) 
 	}
 	t.RawData = o.filling(i, in.At(0)).fill(in.Elements(0), rng)
 	return t, nil
-}
-
-// filling says what values input i of that shape gets.
-func (o *Operator) filling(i int, shape []int64) filling {
-	in := o.Inputs[i]
-	f := filling{elem: in.Type, kind: kindOf(o.name(), i), bound: in.Lookup, width: 1}
-	if len(shape) > 0 {
-		f.row = shape[len(shape)-1]
-	}
-	if in.Role == Weight && o.name() != "Gather" {
-		f.width = 1 / math.Sqrt(float64(max(1, o.fanIn(shape))))
-	}
-	return f
-}
-
-// fanIn is how many products an output element sums up; weights are as much
-// smaller that outputs are as large as inputs.
-func (o *Operator) fanIn(shape []int64) int64 {
-	switch {
-	case len(shape) < 2:
-		return 1
-	case len(shape) == 2:
-		return shape[0]
-	case o.gates() > 0:
-		return shape[2]
-	}
-	n := int64(1)
-	for _, d := range shape[1:] {
-		n *= d
-	}
-	return n
-}
-
-// gates are those of a recurrent operator, 0 for another.
-func (o *Operator) gates() int {
-	return map[string]int{"LSTM": 4, "GRU": 3, "RNN": 1}[o.name()]
 }
 
 // declare describes an input or output; dimensions that grow are named by how
@@ -198,40 +175,3 @@ func declare(name string, t tensor.Type, shape []Dim) *onnxpb.ValueInfoProto {
 		},
 	}}}
 }
-
-// Samples makes inputs of the operator's [Operator.Model] at a batch size, in
-// its order, the same for the same seed. They are as in the operator's place in
-// a model: numbers around 0, words within their table, masks of ones and then
-// zeros; what they hold can change how long it takes, a softmax of zeros is
-// much faster.
-func (o *Operator) Samples(batch int, seed uint64) ([]tensor.Tensor, error) {
-	if batch < 1 || batch > model.MaxBatch {
-		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, model.MaxBatch)
-	}
-	var all []tensor.Tensor
-	for i, in := range o.Inputs {
-		if in.Role == Absent || in.Same > 0 || !in.sent() {
-			continue
-		}
-		t := tensor.Tensor{Name: fmt.Sprintf("in%d", i), Type: in.Type, Shape: in.At(batch)}
-		n, err := tensor.Elements(t.Shape)
-		if err != nil || n*int64(max(1, in.Type.Size())) > maxBytes {
-			return nil, fmt.Errorf("input %d of %s at a batch of %d: shape %v takes more than %d MiB", i, o.Type, batch, t.Shape, maxBytes>>20)
-		}
-		if in.Role == Contents {
-			for _, d := range in.Contents {
-				t.Data = appendWhole(t.Data, in.Type, d.At(batch))
-			}
-		} else {
-			t.Data = o.filling(i, t.Shape).fill(n, rand.New(rand.NewPCG(seed, uint64(i))))
-		}
-		all = append(all, t)
-	}
-	if len(all) == 0 {
-		all = append(all, unread)
-	}
-	return all, nil
-}
-
-// unread is the input of an operator that has no other.
-var unread = tensor.Tensor{Name: "unread", Type: tensor.Bool, Shape: []int64{1}, Data: []byte{1}}

@@ -22,7 +22,7 @@ const (
 // kinds are those of an operator's inputs, in order; the others are plain. Names
 // are without their domains.
 var kinds = map[string][]kind{
-	"Log": {positive}, "Sqrt": {positive}, "Pow": {positive, decides}, "Div": {plain, positive},
+	"Log": {positive}, "ReduceLogSum": {positive}, "BitShift": {plain, positive}, "Sqrt": {positive}, "Pow": {positive, decides}, "Div": {plain, positive},
 	"Mod": {plain, positive}, "Reciprocal": {positive}, "Acos": {unit}, "Asin": {unit}, "Atanh": {unit},
 	"BatchNormalization": {plain, plain, plain, plain, positive},
 	"Where":              {mask}, "Compress": {plain, mask},

@@ -120,7 +120,7 @@ func (o Operand) grows() bool {
 
 // sent reports whether the operand is an input of its operator's model.
 func (o Operand) sent() bool {
-	return len(o.Shape) > 0 && (o.Role == Activation || o.Role == Contents && o.grows())
+	return o.Role == Activation && len(o.Shape) > 0 || o.Role == Contents && o.grows()
 }
 
 // Operator is one distinct operator of a model, whatever its nodes are named.

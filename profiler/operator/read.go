@@ -92,7 +92,11 @@ func Read(m *model.Model) (*Graph, error) {
 	r := newReading(settled)
 	r.graph.Assumed = assumed
 	for i, b := range batches {
-		if r.at[i], err = settled.Graph(b); err != nil {
+		r.at[i], err = settled.Graph(b)
+		if err != nil && assumed != nil {
+			return nil, fmt.Errorf("%w (%s)", err, strings.Join(assumed, ", "))
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
