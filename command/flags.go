@@ -19,6 +19,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/build"
 )
 
+// predictAtDeploy says that models' times are predicted from their operators when
+// they are deployed, unless --measure is given.
+const predictAtDeploy = false
+
 // providerFlags are the flags of everything that runs a provider.
 type providerFlags struct {
 	listen, state, bundles, prepared, secrets string
@@ -31,7 +35,7 @@ type providerFlags struct {
 	queueLimit                                int
 	maxBody, maxHeld                          int64
 	cores                                     []int
-	noCgroups                                 bool
+	noCgroups, measure                        bool
 	logLevel                                  string
 }
 
@@ -55,6 +59,7 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
+	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from those of its operators")
 	f.nats.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider/control"
 )
 
 // childModels looks at models in child processes of this program: a file that
@@ -130,27 +131,53 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 
 // Measure is control.Models'.
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.profile(ctx, "model", file, maxBatch, until)
+}
+
+// Predict is control.Models'.
+func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	prepared, p, err := m.profile(ctx, "predict", file, maxBatch, until)
+	switch {
+	case err != nil:
+		return "", nil, asUnpredictable(err)
+	case p.Memory <= 0:
+		return "", nil, errors.New("the predicted profile does not say how much memory the model needs")
+	}
+	return prepared, p, nil
+}
+
+// asUnpredictable makes an error by whose text a model's times do not follow from
+// its operators one that wraps control.ErrUnpredictable.
+func asUnpredictable(err error) error {
+	if why, ok := strings.CutPrefix(err.Error(), control.ErrUnpredictable.Error()+":"); ok {
+		return fmt.Errorf("%w: %s", control.ErrUnpredictable, strings.TrimSpace(why))
+	}
+	return err
+}
+
+// profile runs one of the profile commands on a model file.
+func (m *childModels) profile(ctx context.Context, command, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	// A file that goes with the last process that has it open.
 	fd, err := unix.MemfdCreate("profile", unix.MFD_CLOEXEC)
 	if err != nil {
-		return "", nil, fmt.Errorf("file for the measured profile: %w", err)
+		return "", nil, fmt.Errorf("file for the profile: %w", err)
 	}
 	out := os.NewFile(uintptr(fd), "profile")
 	defer out.Close()
-	if _, err := m.run(ctx, out, "profile", "model", file, "--json", "--out", inherited, "--prepared", m.prepared,
+	if _, err := m.run(ctx, out, "profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()); err != nil {
 		return "", nil, err
 	}
 	text, err := io.ReadAll(out)
 	if err != nil {
-		return "", nil, fmt.Errorf("read the measured profile: %w", err)
+		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
 	var measured measuredModel
 	if err := json.Unmarshal(text, &measured); err != nil {
-		return "", nil, fmt.Errorf("read the measured profile: %w", err)
+		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
 	if measured.Profile == nil {
-		return "", nil, errors.New("the measured profile is empty")
+		return "", nil, errors.New("the profile is empty")
 	}
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()
 }

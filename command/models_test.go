@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/provider/control"
 )
 
 func write(t *testing.T, file, text string) {
@@ -84,6 +85,16 @@ func TestChildrenEndWithTheirContext(t *testing.T) {
 	cancel()
 	if err := (&childModels{}).Check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestUnpredictableModels(t *testing.T) {
+	err := asUnpredictable(errors.New("cannot be predicted: node \"loop\" is a Loop"))
+	if !errors.Is(err, control.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
+		t.Errorf("error %v", err)
+	}
+	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, control.ErrUnpredictable) {
+		t.Errorf("%v counts as unpredictable", err)
 	}
 }
 

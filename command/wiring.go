@@ -78,7 +78,7 @@ func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds
 	models, processes := kinds.Split(s.backend)
 	m, err := control.New(ctx, control.Options{
 		Backend: models, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
-		Models: &childModels{prepared: f.prepared}, Profiles: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
+		Models: &childModels{prepared: f.prepared}, Predict: predictAtDeploy && !f.measure, Profiles: s.store, Corrections: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
 		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
 	})

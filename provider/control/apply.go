@@ -144,7 +144,7 @@ func (c *Controller) observe(seen cluster.Instance) {
 		in.function.crash = ""
 		in.function.metrics.ObserveCold(in.ReadyAt.Sub(in.StartedAt))
 		if !in.retiring {
-			in.up()
+			in.up(c.queue(in.function.Function))
 		}
 	case cluster.Exited:
 		c.gone(in)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,6 +47,9 @@ const (
 type fakeBackend struct {
 	t      testing.TB
 	behave func(n int, spec cluster.InstanceSpec) behaviour
+	// takes says how many times what the model takes an instance's batches do,
+	// and that they report it; nil for 1 and no report.
+	takes  func(cluster.Config) float64
 	events chan cluster.Instance
 	work   sync.WaitGroup
 
@@ -253,14 +257,37 @@ func (b *fakeBackend) Dial(_ context.Context, _, address string) (net.Conn, erro
 	in.conns = append(in.conns, ours)
 	b.work.Go(func() {
 		defer ours.Close()
-		in.serve(ours)
+		in.serve(ours, b.exec)
 	})
 	return theirs, nil
 }
 
+// exec is how long an instance takes for a batch, and whether it says so. It then
+// has as many threads as it should, and stands still for as long as a loaded one
+// may.
+func (b *fakeBackend) exec(in *fakeInstance, batch int) (took time.Duration, reported bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.takes == nil {
+		return execTime(in.Model, batch, 1), false
+	}
+	took = time.Duration(b.takes(in.Config) * float64(execTime(in.Model, batch, in.Config.Threads())))
+	if quota := profiler.QuotaPeriod * time.Duration(in.Config.CPU) / 1000; in.Config.CPU < 1000 {
+		took += (took + quota - 1) / quota * (profiler.QuotaPeriod - quota)
+	}
+	return took, true
+}
+
+// take sets how long batches take from now on.
+func (b *fakeBackend) take(takes func(cluster.Config) float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.takes = takes
+}
+
 // serve answers every member with the function's prepared model and its own
 // body.
-func (in *fakeInstance) serve(conn net.Conn) {
+func (in *fakeInstance) serve(conn net.Conn, exec func(in *fakeInstance, batch int) (time.Duration, bool)) {
 	reader := bufio.NewReader(conn)
 	for {
 		request, err := http.ReadRequest(reader)
@@ -279,13 +306,18 @@ func (in *fakeInstance) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		time.Sleep(execTime(in.Model, len(members), 1))
+		took, reported := exec(in, len(members))
+		time.Sleep(took)
+		report := ""
+		if reported {
+			report = fmt.Sprintf("%s: %d\r\n", frame.ExecHeader, took.Microseconds())
+		}
 		answers := make([]frame.Response, len(members))
 		for i, m := range members {
 			answers[i] = frame.Response{Status: 200, Header: http.Header{}, Body: []byte(in.Model + ":" + string(m.Body))}
 		}
 		buffers, length := frame.EncodeResponses(answers)
-		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", length)
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n", report, length)
 		if _, err := buffers.WriteTo(conn); err != nil {
 			return
 		}

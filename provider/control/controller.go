@@ -37,9 +37,12 @@ type Models interface {
 	// maxBatch that take no longer than until. It is never asked twice at the
 	// same time.
 	Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
+	// Predict is Measure, but combines the times of the model's operators
+	// (INFless §3.3). It wraps ErrUnpredictable where that cannot be done.
+	Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 }
 
-// Profiles keeps measured profiles.
+// Profiles keeps models' profiles.
 type Profiles interface {
 	Profile(key string) (*profiler.Profile, error)
 	PutProfile(key string, p *profiler.Profile) error
@@ -63,14 +66,19 @@ type Secrets interface {
 type Options struct {
 	Backend cluster.Backend
 	// Scaling are the engine's settings.
-	Scaling  scaling.Settings
-	Cold     coldstart.Policy
-	Models   Models
+	Scaling scaling.Settings
+	Cold    coldstart.Policy
+	Models  Models
+	// Predict has models' times predicted when they are deployed, where that
+	// can be done; else they are measured.
+	Predict  bool
 	Profiles Profiles
-	Bundles  Bundles
-	Secrets  Secrets
-	Metrics  *metrics.Metrics
-	Logger   zerolog.Logger
+	// Corrections may be nil; a restart then begins with the profiles alone.
+	Corrections Corrections
+	Bundles     Bundles
+	Secrets     Secrets
+	Metrics     *metrics.Metrics
+	Logger      zerolog.Logger
 	// Policy is the batching policy of functions that name none.
 	Policy string
 	// ColdWait is how long beyond its SLO a request that finds no ready
@@ -117,6 +125,9 @@ type Controller struct {
 	// blind is why the nodes could not be listed, "" if they could.
 	blind    string
 	sampling bool
+	// saving: what was seen is being written; saved is when it last was.
+	saving bool
+	saved  time.Time
 }
 
 // New returns a controller that has found the instances of an earlier provider
@@ -130,7 +141,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		options: o, engine: scaling.New(o.Scaling), kick: make(chan struct{}, 1),
 		measuring: make(chan struct{}, 1), preparing: make(chan struct{}, 1),
 		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
-		known: map[cluster.InstanceID]*orphan{}, shown: map[string]cluster.Node{},
+		known: map[cluster.InstanceID]*orphan{}, shown: map[string]cluster.Node{}, saved: time.Now(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stops, c.kill = context.WithCancel(context.Background())
@@ -169,8 +180,9 @@ func (c *Controller) Run(ctx context.Context) {
 				return
 			}
 			c.observe(in)
-		case <-usage.C:
+		case now := <-usage.C:
 			c.sample()
+			c.save(now)
 			continue
 		case <-next.C:
 		case <-c.kick:
@@ -235,5 +247,9 @@ func (c *Controller) Close(ctx context.Context) error {
 	}
 	c.work.Wait()
 	c.kill()
+	c.mu.Lock()
+	states := c.unsaved()
+	c.mu.Unlock()
+	c.write(states)
 	return err
 }

@@ -119,7 +119,10 @@ func (c *Controller) check(ctx context.Context, f *provider.Function, file strin
 		}
 		return nil
 	}
-	if why := c.hopeless(f, c.candidates(f, p)); why != nil {
+	if predicted(p) {
+		return nil // Before it is refused, it is measured.
+	}
+	if why := c.hopeless(f, c.promised(f, p)); why != nil {
 		return why
 	}
 	return nil
@@ -141,6 +144,7 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	c.options.Metrics.Remove(name)
+	c.unlearn(name)
 	return nil
 }
 
@@ -161,6 +165,9 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	}
 	for config := range fn.shown {
 		fn.metrics.SetInstances(config, 0)
+	}
+	for config := range fn.ratios {
+		fn.metrics.SetExecRatio(config, 0)
 	}
 	c.dismiss(name, "its function was removed")
 	c.options.Cold.Forget(name)

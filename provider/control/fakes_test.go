@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
 // fakeModels are models whose file name says all: "slow" ones take a second.
@@ -17,7 +19,8 @@ type fakeModels struct {
 	// checks, prepares and measures count the calls; most is the most
 	// measurements at the same time.
 	checks, prepares, measures, atOnce, most int
-	checkFails, measureFails                 error
+	predicts                                 int
+	checkFails, measureFails, predictFails   error
 }
 
 func (m *fakeModels) Check(context.Context, string) error {
@@ -55,6 +58,30 @@ func (m *fakeModels) Measure(ctx context.Context, file string, maxBatch int, unt
 		return "", nil, err
 	}
 	return file, fakeProfile(file, maxBatch, until), nil
+}
+
+func (m *fakeModels) Predict(_ context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.predicts++
+	if m.predictFails != nil {
+		return "", nil, m.predictFails
+	}
+	return file, predictedProfile(file, maxBatch, until), nil
+}
+
+// predictedProfile is fakeProfile by a prediction that is right, but for models
+// whose name says that they are predicted to be slow.
+func predictedProfile(file string, maxBatch int, until time.Duration) *profiler.Profile {
+	p := fakeProfile(file, maxBatch, until)
+	for i := range p.Measurements {
+		m := &p.Measurements[i]
+		m.Predicted, m.Runs, m.Margin = true, 0, 0.2
+		if strings.Contains(file, "doubtful") {
+			m.Median, m.P95, m.CPU = 500*m.Median, 500*m.P95, 500*m.CPU
+		}
+	}
+	return p
 }
 
 func (m *fakeModels) fail(err error) {
@@ -110,6 +137,43 @@ func (s *fakeProfiles) PutProfile(key string, p *profiler.Profile) error {
 		s.kept[key] = p
 	}
 	return s.fails
+}
+
+// fakeCorrections is a store in memory.
+type fakeCorrections struct {
+	mu     sync.Mutex
+	kept   map[string]correction.State
+	writes int
+}
+
+func (s *fakeCorrections) Correction(function string) (correction.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state, ok := s.kept[function]; ok {
+		return state, nil
+	}
+	return correction.State{}, errors.New("not in the store")
+}
+
+func (s *fakeCorrections) PutCorrections(states map[string]correction.State) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	maps.Copy(s.kept, states)
+	return nil
+}
+
+func (s *fakeCorrections) DeleteCorrection(function string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.kept, function)
+	return nil
+}
+
+func (s *fakeCorrections) written() (functions, writes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.kept), s.writes
 }
 
 // fakeSecrets holds one secret, "token".

@@ -9,6 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -31,15 +32,28 @@ type function struct {
 	instances  map[cluster.InstanceID]*instance
 
 	// bundle is the bundle's directory, prepared the directory that instances
-	// load. They, profile and candidates are of Function, and nil until its
-	// model has been measured.
+	// load. They, profile, times and candidates are of Function, and nil until
+	// its model's times are known.
 	bundle, prepared string
 	// secrets are the files of the function's secrets, by name; values tells
 	// when one of them was replaced.
-	secrets    map[string]string
-	values     string
-	profile    *profiler.Profile
-	candidates []scaling.Candidate
+	secrets map[string]string
+	values  string
+	profile *profiler.Profile
+	// times are the profile's, corrected by what instances take; candidates
+	// have them, promised the profile's own.
+	times                *correction.Correction
+	candidates, promised []scaling.Candidate
+	// lastResort is the CPU share that goes on if the corrected times are all
+	// too long, slow why they are; 0 and "" if they are not.
+	lastResort int
+	slow       string
+	// executed and observed are learn's; fresh: something was seen since times
+	// were corrected; unsaved: since it was written.
+	executed       []dispatch.Executed
+	observed       []correction.Observation
+	corrected      time.Time
+	fresh, unsaved bool
 
 	// failed is why wanted cannot be served, crash why its instances do not
 	// live, unplaced why it has too few; "" where there is nothing to say.
@@ -48,6 +62,7 @@ type function struct {
 	told advice
 	// shown and held are what the metrics hold.
 	shown    map[string]int
+	ratios   map[string]float64
 	held     cluster.Resources
 	recorded bool
 
@@ -70,9 +85,14 @@ type instance struct {
 	cluster.Instance
 	function *function
 	// table lists the predicted times of batches of 1, 2, …, and is never
-	// empty; exec is the full batch's.
-	table []time.Duration
-	exec  time.Duration
+	// empty; times corrects them, nil if nothing does. batch is the largest
+	// that the objective allows, exec its time; useless: not even one request
+	// can be in time.
+	table   []time.Duration
+	times   *correction.Correction
+	batch   int
+	exec    time.Duration
+	useless bool
 	// rate is what the batching policy was told of r_i.
 	rate float64
 	// config is Config.String().
@@ -140,25 +160,31 @@ func (fn *function) sorted() []*instance {
 // adopt keeps an instance under its function; false if the profile says nothing
 // of its config. The lock is held.
 func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) {
-	table := fn.profile.Table(in.Config.Batch, in.Config.CPU)
+	table := c.table(fn, in.Config.Batch, in.Config.CPU)
 	if len(table) == 0 {
 		return nil, false
 	}
-	kept := &instance{Instance: in, function: fn, table: table, exec: table[len(table)-1], config: in.Config.String(),
+	kept := &instance{Instance: in, function: fn, table: table, times: fn.times, config: in.Config.String(),
 		begun: make(chan struct{}), abandon: func() {}, gone: make(chan struct{})}
+	c.fit(kept)
 	fn.instances[in.ID] = kept
 	c.instances[in.ID] = kept
 	return kept, true
 }
 
-// describe is what the batching policy needs to know of an instance.
-func (in *instance) describe() batching.Instance {
-	config := in.Config
-	config.Batch = len(in.table)
-	return batching.Instance{ID: in.ID, Config: config, Exec: in.table, Rate: in.rate}
+// describe is what the batching policy needs to know of an instance. One with a
+// queue of its own fills every batch, so none may be larger than the objective
+// allows; a late-bound one takes what the deadlines of its requests allow.
+func (in *instance) describe(queue scaling.Queue) batching.Instance {
+	config, table := in.Config, in.table
+	if queue == scaling.PerInstance {
+		table = table[:in.batch]
+	}
+	config.Batch = len(table)
+	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate}
 }
 
-// up lets a ready instance take batches, or tells of its new rate.
-func (in *instance) up() {
-	in.function.dispatcher.Up(in.describe(), in.Network, in.Address)
+// up lets a ready instance take batches, or tells of its new rate or times.
+func (in *instance) up(queue scaling.Queue) {
+	in.function.dispatcher.Up(in.describe(queue), in.Network, in.Address)
 }

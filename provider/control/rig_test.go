@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -25,12 +26,13 @@ import (
 
 // rig is a controller with a cluster in memory.
 type rig struct {
-	t        testing.TB
-	backend  *fakeBackend
-	models   *fakeModels
-	profiles *fakeProfiles
-	registry *prometheus.Registry
-	options  Options
+	t           testing.TB
+	backend     *fakeBackend
+	models      *fakeModels
+	profiles    *fakeProfiles
+	corrections *fakeCorrections
+	registry    *prometheus.Registry
+	options     Options
 
 	*Controller
 	stopRun     context.CancelFunc
@@ -46,9 +48,9 @@ const (
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, backend: newFakeBackend(t), models: &fakeModels{}, profiles: &fakeProfiles{kept: map[string]*profiler.Profile{}},
-		registry: prometheus.NewRegistry()}
+		corrections: &fakeCorrections{kept: map[string]correction.State{}}, registry: prometheus.NewRegistry()}
 	r.options = Options{
-		Backend: r.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles,
+		Backend: r.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles, Corrections: r.corrections,
 		Bundles: fakeBundles{}, Secrets: fakeSecrets{}, Metrics: metrics.New(r.registry), Logger: zerolog.Nop(), Policy: batching.SharedName,
 		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, StopGrace: 5 * time.Second, Engine: "engine", Machine: "machine", Dial: r.backend.Dial,
 	}

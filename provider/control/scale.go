@@ -87,6 +87,7 @@ func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
 
 // look is a function as the engine sees it.
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
+	c.learn(now, fn)
 	stats := fn.dispatcher.Stats()
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: c.queue(fn.Function),
@@ -100,10 +101,11 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	instances := fn.sorted()
 	for _, in := range instances {
 		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State}
+		r.Config.Batch = in.batch
 		if in.retiring {
 			r.State = cluster.Stopping
 		}
-		if in.Revision != fn.Revision {
+		if in.Revision != fn.Revision || in.useless {
 			r.Revision = 0 // Also a higher one, of a deployment that was undone.
 		}
 		r.IdleSince = stats.Instances[in.ID]
@@ -167,13 +169,13 @@ func deal(instances []*instance, f scaling.Function) {
 	for _, in := range instances {
 		if in.serves() {
 			serving = append(serving, in)
-			ranges = append(ranges, scaling.Bounds(len(in.table), in.exec, f.SLO, scaling.Exact))
+			ranges = append(ranges, scaling.Bounds(in.batch, in.exec, f.SLO, scaling.Exact))
 		}
 	}
 	for i, rate := range scaling.Rates(f.Rate, ranges) {
 		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
 			in.rate = rate
-			in.up()
+			in.up(f.Queue)
 		}
 	}
 }

@@ -19,7 +19,7 @@ type Description struct {
 	Cold uint64
 	// Wanted is the number of instances that are kept even without load.
 	Wanted uint64
-	// Measured says that the model's times are known.
+	// Measured says that the model's times are known, measured or predicted.
 	Measured bool
 	// Problem is why the function, or the latest deployment of it, cannot be
 	// served as it should, "" if it can.
@@ -34,7 +34,7 @@ func (c *Controller) Describe(name string) (Description, bool) {
 	if !ok {
 		return Description{}, false
 	}
-	d := Description{Problem: cmp.Or(fn.failed, fn.crash, fn.unplaced), Cold: fn.dispatcher.Stats().Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
+	d := Description{Problem: cmp.Or(fn.failed, fn.crash, fn.unplaced, fn.slow), Cold: fn.dispatcher.Stats().Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
 	for _, in := range fn.sorted() {
 		if in.retiring {
 			continue
@@ -161,6 +161,8 @@ func (fn *function) record() {
 		}
 		if n == 0 {
 			delete(counts, config)
+			delete(fn.ratios, config)
+			fn.metrics.SetExecRatio(config, 0)
 		}
 	}
 	fn.shown = counts

@@ -25,11 +25,11 @@ func (c *Controller) claim(fn *function) {
 		delete(c.known, id)
 		if kept.Model != fn.prepared {
 			// What the image names has changed while no provider ran.
-			kept.Revision = 0
+			kept.Revision, kept.times = 0, nil
 		}
 		c.options.Logger.Info().Str("function", fn.Name).Str("instance", string(id)).Msg("took over a running instance")
 		if kept.State == cluster.Ready {
-			kept.up()
+			kept.up(c.queue(fn.Function))
 		}
 	}
 }

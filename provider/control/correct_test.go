@@ -1,0 +1,268 @@
+package control
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// always is a number of times the model's time, on every config.
+func always(times float64) func(cluster.Config) float64 {
+	return func(cluster.Config) float64 { return times }
+}
+
+func within(slo time.Duration) func(*provider.Function) {
+	return func(f *provider.Function) { f.Inference.SLO = slo }
+}
+
+// known is what the controller knows of a function: its candidates, and the times
+// and largest batches of its instances.
+type known struct {
+	candidates []scaling.Candidate
+	tables     map[cluster.InstanceID][]time.Duration
+	batches    map[cluster.InstanceID]int
+}
+
+func (r *rig) known(name string) known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fn := r.functions[full(name)]
+	k := known{slices.Clone(fn.candidates), map[cluster.InstanceID][]time.Duration{}, map[cluster.InstanceID]int{}}
+	for _, in := range fn.sorted() {
+		k.tables[in.ID], k.batches[in.ID] = slices.Clone(in.table), in.batch
+	}
+	return k
+}
+
+// exec is the time of a candidate, 0 if it is none.
+func (k known) exec(batch, millicores int) time.Duration {
+	for _, x := range k.candidates {
+		if x.Config.Batch == batch && x.Config.CPU == millicores {
+			return x.Exec
+		}
+	}
+	return 0
+}
+
+// ratio is what the metrics say of a function's config, 0 if nothing.
+func (r *rig) ratio(t *testing.T, name string, c cluster.Config) float64 {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "faas_infer_exec_over_predicted_ratio" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["function"] == full(name) && labels["config"] == c.String() {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// A model that turns out 3.5 times as slow as its profile says: candidates, the
+// instances' times and the plan follow, and nothing is restarted for it. The
+// times are those of the profile's own formula, of a loaded instance.
+func TestSlowerModelIsReplanned(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", within(100*time.Millisecond))
+		r.load("f", 5*time.Millisecond, 20*time.Second)
+		before, instances := r.known("f"), r.backend.living()
+		small := instances[0].Config
+		if got := before.tables[instances[0].ID][0]; small.CPU != 250 || got < 19*time.Millisecond || got > 20*time.Millisecond {
+			t.Fatalf("at 250m a request takes 4 + 2·7.5 ms as predicted; %v says %v", small, got)
+		}
+		r.backend.take(always(3.5))
+		r.load("f", 5*time.Millisecond, 10*time.Second) // It takes some seconds to be sure.
+		if failed := r.load("f", 5*time.Millisecond, 10*time.Second); failed > 0 {
+			t.Errorf("%d requests failed although the plan should have followed", failed)
+		}
+		after, living := r.known("f"), r.backend.living()
+		for _, in := range instances {
+			table, ok := after.tables[in.ID]
+			if !ok {
+				t.Errorf("%s was stopped", in.ID)
+			} else if table[0] < 59*time.Millisecond || table[0] > 62*time.Millisecond || after.batches[in.ID] != 1 {
+				t.Errorf("a request takes 14 + 6·7.5 ms; the instance's table says %v, for batches of %d", table, after.batches[in.ID])
+			}
+		}
+		if len(living) <= len(instances) {
+			t.Errorf("%d instances for 3.5 times the work, where there were %d", len(living), len(instances))
+		}
+		for config, want := range map[[2]int]time.Duration{{1, 250}: 59, {1, 1000}: 14, {8, 1000}: 63} {
+			if got, want := after.exec(config[0], config[1]), want*time.Millisecond; got < want || got > want*115/100 {
+				t.Errorf("%v takes %v; the candidate says %v, before %v", config, want, got, before.exec(config[0], config[1]))
+			}
+		}
+		if got := r.ratio(t, "f", small); math.Abs(got-59.0/19) > 0.1 {
+			t.Errorf("the ratio's metric is %.2f", got)
+		}
+		r.backend.take(always(1))
+		r.load("f", 5*time.Millisecond, 90*time.Second)
+		if got := r.known("f").exec(8, 1000); got > 20*time.Millisecond {
+			t.Errorf("as predicted again, the candidate says %v", got)
+		}
+		if problems, err := testutil.GatherAndLint(r.registry); err != nil || len(problems) > 0 {
+			t.Errorf("metrics: %v, %v", problems, err)
+		}
+	})
+}
+
+// With queues of their own, instances fill every batch: none is larger than the
+// corrected times allow.
+func TestSlowerModelGetsSmallerBatches(t *testing.T) {
+	in := &instance{table: []time.Duration{10, 20, 30, 60}, batch: 2, rate: 5}
+	for queue, want := range map[scaling.Queue]int{scaling.PerInstance: 2, scaling.LateBound: 4} {
+		if d := in.describe(queue); d.Config.Batch != want || len(d.Exec) != want || d.Rate != 5 {
+			t.Errorf("described as %+v, want batches of %d", d, want)
+		}
+	}
+	try(t, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", within(400*time.Millisecond), func(f *provider.Function) { f.Inference.Policy = batching.InFlessName })
+		r.load("f", 5*time.Millisecond, 10*time.Second)
+		r.backend.take(always(3))
+		r.load("f", 5*time.Millisecond, 20*time.Second)
+		if failed := r.load("f", 5*time.Millisecond, 10*time.Second); failed > 0 {
+			t.Errorf("%d requests failed", failed)
+		}
+		known := r.known("f")
+		for id, batch := range known.batches {
+			if got := known.tables[id][batch-1]; batch > 1 && got > 200*time.Millisecond {
+				t.Errorf("batches of %d take %v, more than half of the objective", batch, got)
+			}
+		}
+	})
+}
+
+// An instance on which not even one request can be in time any more is replaced
+// by one that has more, without a gap.
+func TestShareThatIsTooSmallIsReplaced(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", within(100*time.Millisecond))
+		r.load("f", 500*time.Millisecond, 10*time.Second)
+		small := r.only()
+		if small.Config.CPU >= 1000 {
+			t.Fatalf("for two requests per second there is %v", small.Config)
+		}
+		r.backend.take(func(c cluster.Config) float64 {
+			if c.CPU < 1000 {
+				return 30
+			}
+			return 1
+		})
+		r.load("f", 500*time.Millisecond, 30*time.Second)
+		if in := r.only(); in.Config.CPU < 1000 {
+			t.Errorf("120 ms for one request of 100 ms, and there still is %v", in.Config)
+		}
+		if failed := r.load("f", 500*time.Millisecond, 10*time.Second); failed > 0 {
+			t.Errorf("%d requests failed", failed)
+		}
+	})
+}
+
+// Where nothing can meet the objective any more, requests go on: the trouble may
+// pass, and nobody would see it.
+func TestHopelesslySlowModelGoesOn(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", within(50*time.Millisecond))
+		r.load("f", 50*time.Millisecond, 5*time.Second)
+		r.backend.take(always(28))
+		r.load("f", 500*time.Millisecond, 30*time.Second)
+		if d := r.describe("f"); !strings.Contains(d.Problem, "slower than was predicted") || d.Ready == 0 {
+			t.Errorf("described as %+v", d)
+		}
+		if failed := r.load("f", 500*time.Millisecond, 5*time.Second); failed > 0 {
+			t.Errorf("%d requests were refused", failed)
+		}
+		r.backend.take(always(1))
+		r.load("f", 50*time.Millisecond, 2*time.Minute)
+		if d := r.describe("f"); d.Problem != "" {
+			t.Errorf("after the trouble: %q", d.Problem)
+		}
+	})
+}
+
+// What was seen outlives a provider, also one that is killed, and goes with the
+// function.
+func TestCorrectionsOutliveTheProvider(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		try(t, func(r *rig) {
+			r.backend.take(always(2))
+			r.measured("f", "m")
+			r.load("f", 10*time.Millisecond, 90*time.Second)
+			if functions, writes := r.corrections.written(); functions != 1 || writes != 1 {
+				t.Errorf("after a minute and a half, %d functions are written in %d writes", functions, writes)
+			}
+			before := r.known("f")
+			if r.mu.Lock(); !differ(before.candidates, r.functions[full("f")].promised) {
+				t.Error("nothing was learnt")
+			}
+			r.mu.Unlock()
+			if !killed {
+				r.close()
+			} else {
+				r.end()
+				r.cancel()
+			}
+			r.open()
+			r.run()
+			r.measured("f", "m")
+			if after := r.known("f"); differ(before.candidates, after.candidates) {
+				t.Errorf("killed: %v: candidates %v, were %v", killed, after.candidates, before.candidates)
+			}
+			if err := r.Remove(t.Context(), full("f")); err != nil {
+				t.Fatal(err)
+			}
+			if functions, _ := r.corrections.written(); functions != 0 {
+				t.Error("the function's corrections outlive it")
+			}
+		})
+	}
+}
+
+// A deployment that changes nothing goes on with what was seen; another model
+// begins anew.
+func TestDeploymentKeepsWhatWasSeen(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(always(2))
+		r.measured("f", "m")
+		r.load("f", 10*time.Millisecond, 10*time.Second)
+		started, before := r.backend.asked(), r.known("f")
+		r.deploy("f", "m", within(250*time.Millisecond))
+		time.Sleep(3 * time.Second)
+		if after := r.known("f"); differ(before.candidates, after.candidates) {
+			t.Errorf("deployed again: candidates %v, were %v", after.candidates, before.candidates)
+		}
+		if r.backend.asked() != started {
+			t.Error("instances were restarted")
+		}
+		r.deploy("f", "other")
+		time.Sleep(3 * time.Second)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if fn := r.functions[full("f")]; differ(fn.candidates, fn.promised) {
+			t.Errorf("of another model: candidates %v, promised %v", fn.candidates, fn.promised)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package control
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler/correction"
+)
+
+// Corrections keeps, by functions' full names, what their instances have shown of
+// their times.
+type Corrections interface {
+	Correction(function string) (correction.State, error)
+	PutCorrections(states map[string]correction.State) error
+	DeleteCorrection(function string) error
+}
+
+// savePeriod is the time between two writings of what was seen: a crash costs no
+// more than that.
+const savePeriod = time.Minute
+
+// save writes in the background what was seen since it was last written, if that
+// is long enough ago.
+func (c *Controller) save(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.saving || now.Sub(c.saved) < savePeriod {
+		return
+	}
+	states := c.unsaved()
+	if len(states) == 0 {
+		return
+	}
+	c.saving, c.saved = true, now
+	c.begin(func() {
+		c.write(states)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.saving = false
+	})
+}
+
+// unsaved takes what is to be written. The lock is held.
+func (c *Controller) unsaved() map[string]correction.State {
+	states := map[string]correction.State{}
+	if c.options.Corrections == nil {
+		return states
+	}
+	for name, fn := range c.functions {
+		if fn.unsaved && fn.times != nil {
+			states[name], fn.unsaved = fn.times.State(), false
+		}
+	}
+	return states
+}
+
+// write writes what was seen. A function that was removed meanwhile leaves
+// nothing behind.
+func (c *Controller) write(states map[string]correction.State) {
+	if len(states) == 0 {
+		return
+	}
+	if err := c.options.Corrections.PutCorrections(states); err != nil {
+		c.options.Logger.Error().Err(err).Msg("keep what instances have shown of their functions' times")
+	}
+	for name := range states {
+		c.mu.Lock()
+		_, ok := c.functions[name]
+		c.mu.Unlock()
+		if !ok {
+			c.unlearn(name)
+		}
+	}
+}
+
+// unlearn deletes what was written of a function.
+func (c *Controller) unlearn(name string) {
+	if c.options.Corrections == nil {
+		return
+	}
+	if err := c.options.Corrections.DeleteCorrection(name); err != nil {
+		c.options.Logger.Error().Str("function", name).Err(err).Msg("forget what instances have shown of the function's times")
+	}
+}

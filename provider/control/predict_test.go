@@ -1,0 +1,128 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// asked counts what the controller wanted of the models.
+func (m *fakeModels) asked() (predicts, measures int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.predicts, m.measures
+}
+
+// predicting is try with a controller that predicts.
+func predicting(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	try(t, func(r *rig) {
+		r.options.Predict, r.Controller.options.Predict = true, true
+		f(r)
+	})
+}
+
+func TestModelIsPredicted(t *testing.T) {
+	predicting(t, func(r *rig) {
+		began := time.Now()
+		r.measured("f", "m")
+		if took := time.Since(began); took > 50*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		r.answered("f", "m")
+		r.measured("g", "m") // It is in the store.
+		if p, m := r.models.asked(); p != 1 || m != 0 {
+			t.Errorf("%d predictions, %d measurements; want one prediction", p, m)
+		}
+		// The margin is the prediction's own, 20 %.
+		if got := r.known("f").exec(1, 1000); got != 4800*time.Microsecond {
+			t.Errorf("a request takes 4 ms; the candidate says %v", got)
+		}
+	})
+}
+
+// What cannot be predicted, and what a prediction says that it cannot meet its
+// objective, is measured.
+func TestModelIsMeasuredInstead(t *testing.T) {
+	for name, fails := range map[string]error{
+		"unpredictable": fmt.Errorf("%w: it has a loop", ErrUnpredictable), "broken": errors.New("killed by signal 11"), "doubtful": nil,
+	} {
+		predicting(t, func(r *rig) {
+			r.models.predictFails = fails
+			for range 2 {
+				r.measured("f", name)
+			}
+			time.Sleep(2 * time.Second)
+			r.answered("f", name)
+			if p, m := r.models.asked(); p != 1 || m != 1 {
+				t.Errorf("%s: %d predictions, %d measurements; want one of each", name, p, m)
+			}
+		})
+	}
+}
+
+// An objective that a stored prediction cannot meet is not refused before the
+// model was measured.
+func TestDoubtfulStoredPredictionIsMeasured(t *testing.T) {
+	predicting(t, func(r *rig) {
+		slow := func(f *provider.Function) { f.Inference.SLO = 10 * time.Second; f.Inference.MaxBatch = 1 }
+		r.measured("f", "doubtful", slow)
+		if p, m := r.models.asked(); p != 1 || m != 0 {
+			t.Fatalf("%d predictions, %d measurements", p, m)
+		}
+		r.deploy("g", "doubtful", func(f *provider.Function) { f.Inference.MaxBatch = 1 })
+		r.until("measured", func() bool { return r.describe("g").Measured })
+		if _, m := r.models.asked(); m != 1 {
+			t.Errorf("%d measurements", m)
+		}
+		r.answered("g", "doubtful")
+	})
+}
+
+// Where models are to be measured, a prediction in the store does not count; where
+// they are to be predicted, a measurement does.
+func TestStoredPredictions(t *testing.T) {
+	try(t, func(r *rig) {
+		put := func(file string, measured bool) {
+			p := predictedProfile(file, 8, 0)
+			if measured {
+				p = fakeProfile(file, 8, 0)
+			}
+			hash, _ := r.models.Hash(file)
+			if err := r.profiles.PutProfile(r.key(hash, r.function("x", file)), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("predicted", false)
+		r.measured("f", "predicted")
+		if p, m := r.models.asked(); p != 0 || m != 1 {
+			t.Errorf("to be measured: %d predictions, %d measurements", p, m)
+		}
+		r.mu.Lock()
+		r.Controller.options.Predict = true
+		r.mu.Unlock()
+		put("measured", true)
+		r.measured("g", "measured")
+		if p, m := r.models.asked(); p != 0 || m != 1 {
+			t.Errorf("to be predicted: %d predictions, %d measurements", p, m)
+		}
+	})
+}
+
+// Giving up a deployment ends its prediction, and does not measure.
+func TestPredictionEndsWithItsDeployment(t *testing.T) {
+	predicting(t, func(r *rig) {
+		r.models.predictFails = errors.New("as if it had been ended")
+		r.deploy("f", "m")
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if _, m := r.models.asked(); m > 1 {
+			t.Errorf("%d measurements", m)
+		}
+	})
+}
