@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// maxSize bounds a file that is read, in bytes: some million rows.
-const maxSize = 1 << 30
+// MaxSize bounds a file that is read, in bytes: some million rows.
+const MaxSize = 1 << 30
 
 // lockWait is how long another process may keep the file to itself; it takes a
 // few milliseconds to append.
@@ -199,8 +199,8 @@ func read(path string) ([]byte, error) {
 }
 
 func readFrom(f *os.File, from, to int64) ([]byte, error) {
-	if to > maxSize {
-		return nil, fmt.Errorf("operator profiles %s: the file has %d MiB, more than %d: it is not one of operator profiles, or holds those of too many machines", f.Name(), to>>20, maxSize>>20)
+	if to > MaxSize {
+		return nil, fmt.Errorf("operator profiles %s: the file has %d MiB, more than %d: it is not one of operator profiles, or holds those of too many machines", f.Name(), to>>20, MaxSize>>20)
 	}
 	data := make([]byte, to-from)
 	if n, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {

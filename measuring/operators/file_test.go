@@ -268,7 +268,7 @@ func TestPathsThatCannotBe(t *testing.T) {
 		}
 	}
 	huge := filepath.Join(dir, "huge")
-	if err := errors.Join(os.WriteFile(huge, nil, 0o600), os.Truncate(huge, maxSize+1)); err != nil {
+	if err := errors.Join(os.WriteFile(huge, nil, 0o600), os.Truncate(huge, MaxSize+1)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := Load(huge); err == nil || !strings.Contains(err.Error(), "1024 MiB") {

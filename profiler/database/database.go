@@ -119,10 +119,10 @@ func (d *Database) Len() int {
 // Machine is what a database holds of one engine on one machine.
 type Machine struct {
 	Engine, Machine string
-	// Rows and Operators are how many there are, Families how many rows each
-	// family has.
-	Rows, Operators int
-	Families        map[string]int
+	// Rows and Operators are how many there are, Noisy how many of the rows are
+	// estimates, Families how many rows each family has.
+	Rows, Noisy, Operators int
+	Families               map[string]int
 	// Oldest and Newest are when the first and the last of the rows was
 	// measured.
 	Oldest, Newest time.Time
@@ -136,6 +136,7 @@ func (d *Database) Machines() []Machine {
 		for _, rows := range s.operators {
 			for _, r := range rows {
 				m.Families[r.Family]++
+				m.Noisy += number(r.Noisy)
 				if m.Oldest.IsZero() || r.MeasuredAt.Before(m.Oldest) {
 					m.Oldest = r.MeasuredAt
 				}

@@ -69,7 +69,7 @@ func same(t *testing.T, d *Database, want ...Row) {
 
 func TestRoundTrip(t *testing.T) {
 	rows := someRows(20)
-	rows[3].GPU, rows[4].Machine, rows[5].Engine = 30, "another", "another 2"
+	rows[3].GPU, rows[4].Machine, rows[5].Engine, rows[6].Noisy = 30, "another", "another 2", true
 	rows[6].Operator = "a\nb\t\"{\\\"crc32c\\\":\\\"\" {\"crc32c\":\" \u2028 ⟨b⟩"
 	d, damage, err := Decode(encodeAll(t, rows...))
 	if err != nil || len(damage) > 0 {
@@ -106,6 +106,7 @@ func TestOthersAreApart(t *testing.T) {
 		t.Error("an empty database is not empty")
 	}
 	mine, theirs, older := aRow(1), aRow(1), aRow(1)
+	older.Noisy = true
 	theirs.Machine, older.Engine = "Intel Xeon × 8", "onnxruntime 1.30.0"
 	theirs.MeasuredAt = mine.MeasuredAt.Add(time.Hour)
 	for _, r := range []Row{mine, theirs, older, aRow(2), aRow(9)} {
@@ -121,9 +122,9 @@ func TestOthersAreApart(t *testing.T) {
 		t.Errorf("asked by name: %+v", got)
 	}
 	want := []Machine{
-		{older.Engine, machine, 1, 1, map[string]int{"Conv general": 1}, older.MeasuredAt, older.MeasuredAt},
-		{engine, machine, 3, 2, map[string]int{"Conv general": 3}, mine.MeasuredAt, aRow(9).MeasuredAt},
-		{engine, theirs.Machine, 1, 1, map[string]int{"Conv general": 1}, theirs.MeasuredAt, theirs.MeasuredAt},
+		{older.Engine, machine, 1, 1, 1, map[string]int{"Conv general": 1}, older.MeasuredAt, older.MeasuredAt},
+		{engine, machine, 3, 0, 2, map[string]int{"Conv general": 3}, mine.MeasuredAt, aRow(9).MeasuredAt},
+		{engine, theirs.Machine, 1, 0, 1, map[string]int{"Conv general": 1}, theirs.MeasuredAt, theirs.MeasuredAt},
 	}
 	if got := d.Machines(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
