@@ -148,6 +148,9 @@ func (c *Controller) table(fn *function, batch, millicores int) []time.Duration 
 // recordRatios shows in the metrics what measured times are of predicted ones,
 // for each config that serves.
 func (fn *function) recordRatios() {
+	if fn.times == nil {
+		return
+	}
 	ratios := map[string]float64{}
 	for _, in := range fn.instances {
 		if !in.serves() || in.times != fn.times {

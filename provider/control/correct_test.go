@@ -54,7 +54,24 @@ func (k known) exec(batch, millicores int) time.Duration {
 }
 
 // ratio is what the metrics say of a function's config, 0 if nothing.
-func (r *rig) ratio(t *testing.T, name string, c cluster.Config) float64 {
+func (r *rig) ratio(t *testing.T, name string, c cluster.Config) (ratio float64) {
+	t.Helper()
+	r.eachRatio(t, name, func(config string, value float64) {
+		if config == c.String() {
+			ratio = value
+		}
+	})
+	return ratio
+}
+
+// ratios counts what the metrics say of a function's configs.
+func (r *rig) ratios(t *testing.T, name string) (n int) {
+	t.Helper()
+	r.eachRatio(t, name, func(string, float64) { n++ })
+	return n
+}
+
+func (r *rig) eachRatio(t *testing.T, name string, each func(config string, value float64)) {
 	t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
@@ -69,12 +86,11 @@ func (r *rig) ratio(t *testing.T, name string, c cluster.Config) float64 {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if labels["function"] == full(name) && labels["config"] == c.String() {
-				return m.GetGauge().GetValue()
+			if labels["function"] == full(name) {
+				each(labels["config"], m.GetGauge().GetValue())
 			}
 		}
 	}
-	return 0
 }
 
 // A model that turns out 3.5 times as slow as its profile says: candidates, the
@@ -231,8 +247,13 @@ func TestCorrectionsOutliveTheProvider(t *testing.T) {
 			if after := r.known("f"); differ(before.candidates, after.candidates) {
 				t.Errorf("killed: %v: candidates %v, were %v", killed, after.candidates, before.candidates)
 			}
+			r.answered("f", "m")
+			r.until("the ratio of before", func() bool { return r.ratios(t, "f") > 0 })
 			if err := r.Remove(t.Context(), full("f")); err != nil {
 				t.Fatal(err)
+			}
+			if n := r.ratios(t, "f"); n != 0 {
+				t.Errorf("%d ratios of a function that was removed", n)
 			}
 			if functions, _ := r.corrections.written(); functions != 0 {
 				t.Error("the function's corrections outlive it")

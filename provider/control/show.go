@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"maps"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -161,9 +162,10 @@ func (fn *function) record() {
 		}
 		if n == 0 {
 			delete(counts, config)
-			delete(fn.ratios, config)
-			fn.metrics.SetExecRatio(config, 0)
 		}
+	}
+	if !maps.Equal(counts, fn.shown) {
+		fn.recordRatios()
 	}
 	fn.shown = counts
 }

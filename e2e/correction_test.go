@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/load"
+)
+
+// ratios are what measured times are of predicted ones, by config.
+func (d *daemon) ratios(t *testing.T, function string) map[string]float64 {
+	t.Helper()
+	ratios := map[string]float64{}
+	for _, m := range d.metrics(t)["faas_infer_exec_over_predicted_ratio"].GetMetric() {
+		if !labelled(m, "function", function+".openfaas-fn") {
+			continue
+		}
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "config" {
+				ratios[l.GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return ratios
+}
+
+// After some hundred requests the provider knows how far a model's times are from
+// what was said of them when it was deployed, and so does the next provider.
+func TestTimesAreCorrected(t *testing.T) {
+	p := newPlace(t)
+	p.slow(t)
+	d := p.provider(t, suite.binary, "--measure")
+	d.deploy(t, scaled(function("slow", "slow:latest", "2s", "infer.max-batch", "8", "slo.percentile", "90"), "1", "1"))
+	d.awaitReady(t, "slow", 1)
+	if got := d.ratios(t, "slow"); len(got) > 0 {
+		t.Errorf("before the first request: %v", got)
+	}
+	result, err := load.RunClosed(t.Context(), identityTarget(d.function("slow"), 0), 4, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAnswered(t, *result, http.StatusServiceUnavailable)
+	d.await(t, 5*time.Second, "a ratio", func() bool { return len(d.ratios(t, "slow")) > 0 })
+	for config, ratio := range d.ratios(t, "slow") {
+		t.Logf("%d requests; on %s the ratio is %.2f", result.Requests, config, ratio)
+		if !strings.HasPrefix(config, "⟨") || ratio < 0.1 || ratio > 20 {
+			t.Errorf("%s takes %.2f times as long as was measured", config, ratio)
+		}
+	}
+	d.stop(t)
+	again := p.provider(t, suite.binary, "--measure")
+	again.awaitReady(t, "slow", 1)
+	again.await(t, 5*time.Second, "the ratio of before", func() bool { return len(again.ratios(t, "slow")) > 0 })
+	again.stop(t)
+}
