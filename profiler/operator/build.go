@@ -16,10 +16,6 @@ import (
 // irVersion is that of the models made here; every engine since 2022 reads it.
 const irVersion = 8
 
-// maxBytes bounds what a model of one operator, or one of its inputs, takes; a
-// protobuf message ends at twice that.
-const maxBytes = 1 << 30
-
 // Model makes a model of the operator alone, to be loaded without optimisation:
 // the graph is the one that runs in the place that it was taken from. Its
 // weights are initialisers of seeded values like those of trained ones;
@@ -56,6 +52,9 @@ func (o *Operator) Model() (*model.Model, error) {
 		name := ""
 		if out.Role != Absent {
 			name = fmt.Sprintf("out%d", i)
+		}
+		if out.Role != Absent && elements[out.Type] == 0 {
+			return nil, fmt.Errorf("output %d of %s has elements that no request can carry", i, o.Type)
 		}
 		if out.Role != Absent && len(out.Shape) > 0 {
 			g.Output = append(g.Output, declare(name, out.Type, out.Shape))
@@ -150,11 +149,9 @@ func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) 
 		}
 		return t, nil
 	}
-	if in.Bytes(0) > maxBytes {
-		return nil, fmt.Errorf("its %d MiB are more than %d", in.Bytes(0)>>20, maxBytes>>20)
-	}
-	t.RawData = o.filling(i, in.At(0)).fill(in.Elements(0), rng)
-	return t, nil
+	data, err := o.filling(i, t.Dims).fill(t.Dims, rng)
+	t.RawData = data
+	return t, err
 }
 
 // declare describes an input or output; dimensions that grow are named by how

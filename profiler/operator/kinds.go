@@ -108,7 +108,7 @@ func (o *Operator) bound(i int) int64 {
 	case "GatherND", "ScatterND":
 		from := o.int("batch_dims", 0)
 		least := size(x, from)
-		for j := int64(1); j < size(o.Inputs[i], -1); j++ {
+		for j := int64(1); j < min(size(o.Inputs[i], -1), int64(len(x.Shape))); j++ {
 			least = min(least, size(x, from+j))
 		}
 		return least

@@ -44,7 +44,7 @@ func (r *reading) add(i int) error {
 	if err != nil {
 		return &Unpredictable{[]string{fmt.Sprintf("%s (%s)", op.Name, op.Type)}, err.Error()}
 	}
-	o.View = o.Domain == "" && views[o.Type] && !r.outputs[op.Node.GetOutput()[0]] && len(o.Outputs) == 1
+	o.View = o.Domain == "" && views[o.Type] && len(op.Inputs) > 0 && len(op.Outputs) == 1 && !r.outputs[op.Outputs[0].Name]
 	o.Unknown = slices.Contains(r.at[0].Unknown, op.Name)
 	o.FLOPs = polynomial(float64(op.FLOPs), float64(r.at[1].Operators[i].FLOPs), float64(r.at[2].Operators[i].FLOPs))
 	r.call(op, o)

@@ -13,6 +13,7 @@ package operator
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -189,5 +190,5 @@ func (o *Operator) name() string {
 	if o.Domain == "" {
 		return o.Type
 	}
-	return o.Type[len(o.Domain)+1:]
+	return strings.TrimPrefix(o.Type, o.Domain+".")
 }

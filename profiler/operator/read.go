@@ -101,7 +101,7 @@ func Read(m *model.Model) (*Graph, error) {
 		}
 	}
 	if flow := r.at[0].ControlFlow; len(flow) > 0 {
-		return nil, &Unpredictable{flow, "control flow decides only while the model runs what is executed"}
+		return nil, &Unpredictable{flow, "control flow decides while the model runs what is executed"}
 	}
 	if err := r.known(); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (r *reading) known() error {
 			slices.ContainsFunc(op.Inputs, func(v model.Value) bool { return !complete(v) }) {
 			continue
 		}
-		if op.FLOPs == 0 && op.Outputs[0].Shape == nil {
+		if d := op.Node.GetDomain(); d != "" && d != "ai.onnx" && op.Outputs[0].Shape == nil {
 			custom = append(custom, fmt.Sprintf("%s (%s)", op.Name, op.Type))
 		} else {
 			open = append(open, fmt.Sprintf("%s (%s)", op.Name, op.Type))
@@ -170,9 +170,9 @@ func (r *reading) known() error {
 	}
 	switch {
 	case len(custom) > 0:
-		return &Unpredictable{custom, "the shapes that these operators give are not known"}
+		return &Unpredictable{custom, "what these operators, of a domain of their own, give and cost is not known"}
 	case len(open) > 0:
-		return &Unpredictable{open, "what shapes these operators give depends on more than the batch"}
+		return &Unpredictable{open, "what shapes these operators give is only known while the model runs"}
 	}
 	return nil
 }

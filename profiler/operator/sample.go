@@ -27,16 +27,13 @@ func (o *Operator) Samples(batch int, seed uint64) ([]tensor.Tensor, error) {
 		if len(t.Shape) == 0 {
 			t.Shape = []int64{1}
 		}
-		n, err := tensor.Elements(t.Shape)
-		if err != nil || n*int64(max(1, in.Type.Size())) > maxBytes {
-			return nil, fmt.Errorf("input %d of %s at a batch of %d: shape %v takes more than %d MiB", i, o.Type, batch, t.Shape, maxBytes>>20)
-		}
+		var err error
 		if in.Role == Contents {
 			for _, d := range in.Contents {
 				t.Data = appendWhole(t.Data, in.Type, d.At(batch))
 			}
-		} else {
-			t.Data = o.filling(i, t.Shape).fill(n, rand.New(rand.NewPCG(seed, uint64(i))))
+		} else if t.Data, err = o.filling(i, t.Shape).fill(t.Shape, rand.New(rand.NewPCG(seed, uint64(i)))); err != nil {
+			return nil, fmt.Errorf("input %d of %s at a batch of %d: %w", i, o.Type, batch, err)
 		}
 		all = append(all, t)
 	}

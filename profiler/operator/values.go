@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -22,9 +23,23 @@ type filling struct {
 	row   int64   // the last dimension, for masks
 }
 
-// fill makes n elements, the same for the same generator.
-func (f filling) fill(n int64, rng *rand.Rand) []byte {
+// maxBytes is the most that one weight or input takes; a protobuf message ends
+// at twice that.
+const maxBytes = 1 << 30
+
+// fill makes a tensor's elements, the same for the same generator.
+func (f filling) fill(shape []int64, rng *rand.Rand) ([]byte, error) {
+	n, err := tensor.Elements(shape)
+	if err != nil {
+		return nil, err
+	}
 	size := int64(f.elem.Size())
+	if size == 0 {
+		return nil, fmt.Errorf("no values can be made for its element type")
+	}
+	if n > maxBytes/size {
+		return nil, fmt.Errorf("%s %v takes more than %d MiB", f.elem, shape, maxBytes>>20)
+	}
 	block := min(n, period)
 	if f.kind == mask && f.row > 1 {
 		block = min(n, max(1, period/f.row)*f.row)
@@ -37,7 +52,7 @@ func (f filling) fill(n int64, rng *rand.Rand) []byte {
 	for have := int64(len(data)); have > 0 && have < n*size; have = int64(len(data)) {
 		data = append(data, data[:min(have, n*size-have)]...)
 	}
-	return data
+	return data, nil
 }
 
 // values is what comes next. Floats are neither zero nor close to it: numbers
