@@ -1,0 +1,261 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/measuring"
+	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// operatorsOptions are the flags of "profile operators".
+type operatorsOptions struct {
+	maxBatch, threads  int
+	patience           time.Duration
+	database, prepared string
+	json, again        bool
+}
+
+func newProfileOperatorsCommand() *cobra.Command {
+	var o operatorsOptions
+	c := &cobra.Command{
+		Use:   "operators [MODEL|FILE…]",
+		Short: "Measure the operators of models, as far as the database lacks them",
+		Long: `operators takes models apart as the engine runs them, after its optimiser has
+fused what it can, and measures each distinct operator alone: at the smallest and
+the largest batch, and between them where time is no straight line, on 1, 2, 4, …
+threads. Parts of a core are not measured: a quota lasts across operators, so its
+effect follows from a model's total (see "profile accuracy").
+
+What the database has is not measured again, so a run that was ended goes on where
+it was. MODEL is one of the zoo's ("model list"); without any, all that are in the
+INFless paper's Table 1.
+
+Leave the machine alone meanwhile. Times that were taken while it was not quiet are
+left out or, if there are no others, corrected by a yardstick, and that is said.`,
+		Example: `  faas-infer profile operators
+  faas-infer profile operators resnet-50 my-model.onnx --max-batch 16`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args, cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to measure")
+	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	f.DurationVar(&o.patience, "patience", 4*time.Minute, "how long to wait in all for the machine to become quiet")
+	f.StringVar(&o.database, "database", "", "file of operators' profiles (default: operators.jsonl in the user's state directory)")
+	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.again, "again", false, "measure anew what the database has")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer) error {
+	if o.maxBatch < 1 || o.threads < 0 {
+		return errors.New("--max-batch must be at least 1, --threads not negative")
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	began := time.Now()
+	graphs, err := o.graphs(ctx, args)
+	if err != nil {
+		return err
+	}
+	file, err := openOperators(o.database)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	m, err := measuring.NewMeasurer(ctx, engineName(), report.Machine(), measuring.KnownPace(file.Database(), engineName(), report.Machine()), measuring.Thorough)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	found, err := o.measure(ctx, m, file, graphs)
+	if err != nil {
+		return err
+	}
+	r := report.New("profile operators", time.Now())
+	r.Add("operators.models", float64(len(graphs)), "", "")
+	r.Add("operators.distinct", float64(found.distinct), "", "operators, of "+fmt.Sprint(found.nodes)+" that the models call")
+	r.Add("operators.rows", float64(found.rows), "", "measured now")
+	r.Add("operators.noisy_rows", float64(found.noisy), "", "for which the machine did not become quiet")
+	r.Add("operators.loud_pct", 100*float64(m.Sampler().Loud)/float64(max(1, m.Sampler().Taken)), "%", "of the executions came while the machine was not quiet")
+	r.Add("operators.yardstick.compute_us", m.Sampler().Yardstick().Compute, "µs", "a 128×128 matrix product on the quiet machine")
+	r.Add("operators.yardstick.memory_us", m.Sampler().Yardstick().Memory, "µs", "a sweep through twice a core's own cache")
+	r.Add("operators.seconds", time.Since(began).Seconds(), "s", "with preparing the models")
+	if o.json {
+		return r.JSON(out)
+	}
+	if err := r.Table(out); err != nil {
+		return err
+	}
+	if found.noisy > 0 {
+		fmt.Fprintf(os.Stderr, "the machine was too noisy for %d rows: they were corrected by the yardstick; run this again when it has less to do, they will be measured anew\n", found.noisy)
+	}
+	return nil
+}
+
+// graphs reads the optimised graphs of the models that args name.
+func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operator.Graph, error) {
+	if len(args) == 0 {
+		args = tableModels()
+	}
+	models, err := newProfiledModels(o.prepared)
+	if err != nil {
+		return nil, err
+	}
+	defer models.close()
+	bar := progressBar(os.Stderr, "preparing models")
+	var graphs []*operator.Graph
+	for i, a := range args {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		bar(i, len(args))
+		s, err := models.get(a)
+		if err != nil {
+			return nil, err
+		}
+		graphs = append(graphs, s.optimised)
+	}
+	bar(len(args), len(args))
+	return graphs, nil
+}
+
+// openOperators opens the database of operators, and tells people if it had to
+// be repaired.
+func openOperators(path string) (*operators.File, error) {
+	if path == "" {
+		var err error
+		if path, err = operators.DefaultPath(); err != nil {
+			return nil, err
+		}
+	}
+	return operators.Open(path, func(r operators.Repair) { fmt.Fprintln(os.Stderr, r) })
+}
+
+// measuredOperators is what a run of measuring found.
+type measuredOperators struct{ nodes, distinct, rows, noisy int }
+
+// measure measures what the database lacks for the graphs.
+func (o *operatorsOptions) measure(ctx context.Context, m *measuring.Measurer, file *operators.File, graphs []*operator.Graph) (measuredOperators, error) {
+	var found measuredOperators
+	seen := map[string]bool{}
+	for _, g := range graphs {
+		found.nodes += len(g.Nodes)
+		for _, op := range g.Operators {
+			seen[op.Key()] = true
+		}
+	}
+	found.distinct = len(seen)
+	threads := o.threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+	}
+	put := func(r database.Row) error {
+		found.rows++
+		return file.Append(r)
+	}
+	if err := m.KeepPace(put); err != nil {
+		return found, err
+	}
+	began := time.Now()
+	fresh := func(r database.Row) bool { return !o.again || !r.MeasuredAt.Before(began) }
+	if err := m.MeasureRun(ctx, func(key string) bool {
+		return slices.ContainsFunc(file.Database().Lookup(engineName(), report.Machine(), key), fresh)
+	}, put); err != nil {
+		return found, err
+	}
+	tasks := measuring.Tasks(graphs, batchesUpTo(o.maxBatch), powersOfTwo(threads), measuring.ReadCaches())
+	bar := progressBar(os.Stderr, "measuring operators")
+	for i, t := range tasks {
+		bar(i, len(tasks))
+		if err := m.Measure(ctx, t, func(batch int) (database.Row, bool) { return lookup(file.Database(), t, batch, fresh) }, put); err != nil {
+			return found, err
+		}
+	}
+	bar(len(tasks), len(tasks))
+	if err := file.Sync(); err != nil {
+		return found, err
+	}
+	noisy, err := o.repeat(ctx, m, file, tasks, put)
+	found.noisy = noisy
+	return found, errors.Join(err, file.Sync())
+}
+
+// repeat measures the noisy rows of tasks anew while the machine is quiet, until
+// there are none or patience is at its end. It returns how many are left.
+func (o *operatorsOptions) repeat(ctx context.Context, m *measuring.Measurer, file *operators.File, tasks []measuring.Task, put func(database.Row) error) (int, error) {
+	end := time.Now().Add(o.patience)
+	left := func(t measuring.Task) (n int) {
+		for _, b := range t.Batches {
+			if r, ok := lookup(file.Database(), t, b, func(r database.Row) bool { return r.Noisy }); ok && r.Noisy {
+				n++
+			}
+		}
+		return n
+	}
+	count := func() (n int) {
+		for _, t := range tasks {
+			n += left(t)
+		}
+		return n
+	}
+	total := count()
+	bar := progressBar(os.Stderr, "waiting for a quiet machine")
+	for n := total; n > 0 && time.Now().Before(end); n = count() {
+		for _, t := range tasks {
+			if left(t) == 0 {
+				continue
+			}
+			if err := m.Sampler().AwaitQuiet(ctx, end); err != nil {
+				return count(), err
+			}
+			if !time.Now().Before(end) {
+				break
+			}
+			bar(total-count(), total)
+			have := func(batch int) (database.Row, bool) {
+				return lookup(file.Database(), t, batch, func(r database.Row) bool { return !r.Noisy })
+			}
+			if err := m.Measure(ctx, t, have, put); err != nil {
+				return count(), err
+			}
+		}
+	}
+	bar(total, max(1, total))
+	return count(), nil
+}
+
+// lookup finds a task's row for a batch.
+func lookup(db *database.Database, t measuring.Task, batch int, have func(database.Row) bool) (database.Row, bool) {
+	for _, r := range db.Lookup(engineName(), report.Machine(), t.Operator.Key()) {
+		if r.Batch == batch && r.Millicores == 1000*t.Threads && r.Cold == t.Cold && r.GPU == 0 && have(r) {
+			return r, true
+		}
+	}
+	return database.Row{}, false
+}
+
+// batchesUpTo are the powers of two up to the largest batch, and that.
+func batchesUpTo(largest int) []int {
+	batches := powersOfTwo(largest)
+	if last := batches[len(batches)-1]; last != largest {
+		batches = append(batches, largest)
+	}
+	return batches
+}

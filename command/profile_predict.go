@@ -1,0 +1,201 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/measuring"
+	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/cop"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/profiler/regression"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// predictor predicts from this machine's rows of a database.
+type predictor struct {
+	times  *regression.Model
+	caches measuring.Caches
+}
+
+func newPredictor(db *database.Database) *predictor {
+	return &predictor{times: regression.New(db.Rows(engineName(), report.Machine()), 0), caches: measuring.ReadCaches()}
+}
+
+// predict is the time of a graph at every batch on every number of threads.
+func (p *predictor) predict(g *operator.Graph, batches, threads []int, change func(*cop.Options)) (*cop.Prediction, error) {
+	o := cop.Options{
+		Batches: batches, Threads: threads, Engine: cop.ONNXRuntime, Run: measuring.Run(g),
+		ColdShare: func(_ *operator.Operator, batch int) float64 {
+			return cop.ColdShare(g.WeightBytes()+g.ActivationBytes(batch), p.caches.Last)
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	return cop.Predict(g, p.times, o)
+}
+
+// predictOptions are the flags of "profile predict".
+type predictOptions struct {
+	maxBatch, threads       int
+	until                   time.Duration
+	database, prepared, out string
+	json                    bool
+}
+
+func newProfilePredictCommand() *cobra.Command {
+	var o predictOptions
+	c := &cobra.Command{
+		Use:   "predict MODEL|FILE",
+		Short: "Predict a model's times from the profiles of its operators",
+		Long: `predict takes the model apart as the engine runs it and adds up the times of its
+operators (INFless §3.3), as the provider does when a function is deployed. The
+model itself is not executed. Operators of a kind that the database knows nothing
+of are measured first, in about a second; those whose kind it knows are regressed
+from the others, with a wider margin.`,
+		Example: `  faas-infer profile predict resnet-50
+  faas-infer profile predict my-model.onnx --max-batch 64 --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to predict")
+	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	f.DurationVar(&o.until, "until", 0, "leave out the batches above one that takes longer than this (0: none)")
+	f.StringVar(&o.database, "database", "", "file of operators' profiles (default: operators.jsonl in the user's state directory)")
+	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	f.StringVar(&o.out, "out", "", "also write the profile to this file")
+	return c
+}
+
+// unpredictable begins the error of a model that only a measurement can tell
+// about.
+const unpredictable = "cannot be predicted: "
+
+func (o *predictOptions) run(ctx context.Context, argument string, out io.Writer) error {
+	if o.maxBatch < 1 || o.threads < 0 || o.until < 0 {
+		return errors.New("--max-batch must be at least 1, --threads and --until not negative")
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	models, err := newProfiledModels(o.prepared)
+	if err != nil {
+		return err
+	}
+	defer models.close()
+	s, err := models.get(argument)
+	if err != nil {
+		return err
+	}
+	prediction, err := o.predict(ctx, s)
+	if err != nil {
+		return err
+	}
+	profile, err := o.profile(s, prediction)
+	if err != nil {
+		return err
+	}
+	if o.out != "" {
+		text, err := json.MarshalIndent(measuredModel{Prepared: s.prepared.Dir, Profile: profile}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.out, append(text, '\n'), 0o644); err != nil {
+			return fmt.Errorf("write profile: %w", err)
+		}
+	}
+	return o.report(s, prediction, out)
+}
+
+// predict predicts, after measuring what nothing is known of.
+func (o *predictOptions) predict(ctx context.Context, s *profiled) (*cop.Prediction, error) {
+	file, err := openOperators(o.database)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	threads := o.threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+	}
+	batches, counts := batchesUpTo(o.maxBatch), powersOfTwo(threads)
+	prediction, err := newPredictor(file.Database()).predict(s.optimised, batches, counts, nil)
+	if err != nil {
+		return nil, err
+	}
+	if doubtful := prediction.Lacking; len(doubtful) > 0 {
+		if err := fill(ctx, file, []*operator.Graph{s.optimised}, batches, counts); err != nil {
+			return nil, err
+		}
+		return newPredictor(file.Database()).predict(s.optimised, batches, counts, nil)
+	}
+	return prediction, nil
+}
+
+// fill measures what the database lacks for graphs, quickly.
+func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, batches, threads []int) error {
+	m, err := measuring.NewMeasurer(ctx, engineName(), report.Machine(), measuring.KnownPace(file.Database(), engineName(), report.Machine()), measuring.Quick)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	put := func(r database.Row) error { return file.Append(r) }
+	if err := m.MeasureRun(ctx, func(key string) bool {
+		return len(file.Database().Lookup(engineName(), report.Machine(), key)) > 0
+	}, put); err != nil {
+		return err
+	}
+	tasks := measuring.Tasks(graphs, batches, threads, measuring.ReadCaches())
+	bar := progressBar(os.Stderr, "measuring operators")
+	for i, t := range tasks {
+		bar(i, len(tasks))
+		have := func(batch int) (database.Row, bool) {
+			return lookup(file.Database(), t, batch, func(database.Row) bool { return true })
+		}
+		if err := m.Measure(ctx, t, have, put); err != nil {
+			return err
+		}
+	}
+	bar(len(tasks), len(tasks))
+	return nil
+}
+
+// profile is the prediction as the provider keeps it.
+func (o *predictOptions) profile(s *profiled, p *cop.Prediction) (*profiler.Profile, error) {
+	hash, err := model.ContentHash(s.file)
+	if err != nil {
+		return nil, err
+	}
+	return p.Profile(hash, engineName(), report.Machine(), residentPeak(), time.Now())
+}
+
+func (o *predictOptions) report(s *profiled, p *cop.Prediction, out io.Writer) error {
+	r := report.New("profile predict "+filepath.Base(s.name), time.Now())
+	for _, c := range p.Configs {
+		name := fmt.Sprintf("t%d.b%d.", c.Threads, c.Batch)
+		r.Add(name+"median_ms", c.Median/1000, "ms", "")
+		r.Add(name+"p95_ms", c.P95/1000, "ms", "")
+	}
+	if o.json {
+		return r.JSON(out)
+	}
+	return r.Table(out)
+}

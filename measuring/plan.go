@@ -1,0 +1,76 @@
+package measuring
+
+import (
+	"slices"
+
+	"github.com/faas-infer/faas-infer/profiler/cop"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+)
+
+// coldFrom is the size of weights in bytes from which it matters whether they
+// come from the last-level cache or from memory.
+const coldFrom = 256 << 10
+
+// Tasks lists what is to be measured for a set of graphs: each distinct
+// operator once per number of threads, and those with weights a second time,
+// cold, if a model has them that does not fit into the caches.
+func Tasks(graphs []*operator.Graph, batches, threads []int, caches Caches) []Task {
+	var tasks []Task
+	seen := map[string]int{} // 1: warm, 2: cold as well
+	for _, g := range graphs {
+		large := slices.ContainsFunc(batches, func(b int) bool { return cop.ColdShare(g.WeightBytes()+g.ActivationBytes(b), caches.Last) > 0 })
+		for _, op := range g.Operators {
+			if op.Unknown {
+				continue
+			}
+			key := op.Key()
+			if seen[key] == 0 {
+				seen[key] = 1
+				for _, n := range threads {
+					tasks = append(tasks, Task{Operator: op, Threads: n, Batches: batches})
+				}
+			}
+			if large && seen[key] == 1 && op.Features(1).WeightBytes >= coldFrom {
+				seen[key] = 2
+				for _, n := range threads {
+					tasks = append(tasks, Task{Operator: op, Threads: n, Batches: batches, Cold: true})
+				}
+			}
+		}
+	}
+	return tasks
+}
+
+// Lacks reports whether the database has not got all that Measure would put
+// there for the task.
+func Lacks(t Task, have func(batch int) (database.Row, bool)) bool {
+	return lacks(t.Batches, have)
+}
+
+func lacks(batches []int, have func(int) (database.Row, bool)) bool {
+	last := len(batches) - 1
+	low, okLow := have(batches[0])
+	high, okHigh := have(batches[last])
+	if !okLow || !okHigh {
+		return true
+	}
+	if last < 2 {
+		return false
+	}
+	middle, ok := have(batches[last/2])
+	if !ok {
+		return true
+	}
+	if onLine(low, middle, high) {
+		return false
+	}
+	return lacks(batches[:last/2+1], have) || lacks(batches[last/2:], have)
+}
+
+// onLine reports whether the middle one of three rows is where its neighbours
+// would have it.
+func onLine(low, middle, high database.Row) bool {
+	line := low.Median + (high.Median-low.Median)*float64(middle.Batch-low.Batch)/float64(high.Batch-low.Batch)
+	return middle.Median >= line*(1-straight) && middle.Median <= line*(1+straight)
+}

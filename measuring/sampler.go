@@ -1,0 +1,209 @@
+package measuring
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stretch is how long samples are taken between two looks at the
+	// yardsticks; stretches are so many at least.
+	stretch   = 3 * time.Millisecond
+	stretches = 5
+	// representative is the quantile that stands for an undisturbed run: below
+	// the median, since what disturbs only ever adds.
+	representative = 0.4
+	// noisy is the spread, after the pace is allowed for, beyond which a figure
+	// is doubtful, and quiet the pace up to which there is no doubt.
+	noisy = 0.12
+	quiet = 1.15
+	// look is the time between two looks while waiting for quiet.
+	look = 20 * time.Millisecond
+)
+
+// Budget is how much is spent on one figure.
+type Budget struct {
+	// Runs are samples to have at least, MinTime the least time to take.
+	Runs    int
+	MinTime time.Duration
+	// MaxTime ends it early, but for Runs of at most 3.
+	MaxTime time.Duration
+}
+
+// Sample is what a number of executions took, in µs.
+type Sample struct {
+	// Typical is the time at the quiet machine's pace; Median and P95 are as
+	// taken; CPU is processor time at the quiet machine's pace.
+	Typical, Median, P95, CPU float64
+	// Memory is the part of the time that goes with the memory's pace, as far
+	// as could be seen.
+	Memory float64
+	// Spread is the interquartile range of the samples, at the quiet machine's
+	// pace, over Typical.
+	Spread float64
+	Runs   int
+	// Noisy: the spread stayed wide although the pace was allowed for.
+	Noisy bool
+	// Pace is the mean of the yardsticks meanwhile.
+	Pace Pace
+}
+
+// Sampler takes times. Not safe for concurrent use.
+type Sampler struct {
+	yard *yardstick
+	// Taken and Loud count all samples and those at more than the quiet pace.
+	Taken, Loud int
+}
+
+// NewSampler makes a sampler; known is the [Sampler.Yardstick] of an earlier one
+// on this machine, or zero. onnxruntime.Load must have succeeded before.
+func NewSampler(known Pace) (*Sampler, error) {
+	y, err := newYardstick(ReadCaches(), known)
+	if err != nil {
+		return nil, err
+	}
+	return &Sampler{yard: y}, nil
+}
+
+// Yardstick is what the yardsticks take on the quiet machine, in µs. Figures
+// are for the machine at that pace.
+func (s *Sampler) Yardstick() Pace { return s.yard.base }
+
+// Close frees the yardstick.
+func (s *Sampler) Close() error { return s.yard.close() }
+
+// taken are the samples of one stretch, in µs, and the pace around them.
+type taken struct {
+	wall, cpu []float64
+	pace      Pace
+}
+
+// Take runs until the budget is met. before, which may be nil, prepares each
+// run and is not timed.
+func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() error) (Sample, error) {
+	if err := run(); err != nil { // Allocates and faults pages in.
+		return Sample{}, err
+	}
+	var all []taken
+	runs := 0
+	began := time.Now()
+	pace, err := s.yard.read()
+	if err != nil {
+		return Sample{}, err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return Sample{}, err
+		}
+		t, err := stretchOf(before, run)
+		if err != nil {
+			return Sample{}, err
+		}
+		after, err := s.yard.read()
+		if err != nil {
+			return Sample{}, err
+		}
+		t.pace = Pace{Compute: (pace.Compute + after.Compute) / 2, Memory: (pace.Memory + after.Memory) / 2}
+		pace = after
+		all = append(all, t)
+		runs += len(t.wall)
+		if s.Taken += len(t.wall); max(t.pace.Compute, t.pace.Memory) > quiet {
+			s.Loud += len(t.wall)
+		}
+		elapsed := time.Since(began)
+		if runs >= b.Runs && len(all) >= min(b.Runs, stretches) && elapsed >= b.MinTime || elapsed >= b.MaxTime && runs >= min(b.Runs, 3) {
+			return summarise(all), nil
+		}
+	}
+}
+
+// stretchOf runs for the length of a stretch. A run during which the thread lost
+// its core counts only if there is no other.
+func stretchOf(before func(), run func() error) (taken, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var good, bad taken
+	for began := time.Now(); ; {
+		if before != nil {
+			before()
+		}
+		lost, used := switches(), processorTime()
+		start := time.Now()
+		if err := run(); err != nil {
+			return good, err
+		}
+		wall, cpu := micros(time.Since(start)), micros(processorTime()-used)
+		to := &good
+		if switches() != lost {
+			to = &bad
+		}
+		to.wall, to.cpu = append(to.wall, wall), append(to.cpu, cpu)
+		if time.Since(began) < stretch {
+			continue
+		}
+		if len(good.wall) == 0 {
+			return bad, nil
+		}
+		return good, nil
+	}
+}
+
+// AwaitQuiet returns when the machine is quiet, or at the end of the wait.
+func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
+	for time.Now().Before(end) {
+		pace, err := s.yard.read()
+		if err != nil || max(pace.Compute, pace.Memory) < quiet {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+		}
+	}
+	return ctx.Err()
+}
+
+// switches counts how often the calling thread has lost its core to others.
+func switches() int64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		return 0
+	}
+	return u.Nivcsw
+}
+
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// quantile is the smallest value that at least the part q of the values does
+// not exceed.
+func quantile(values []float64, q float64) float64 {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+// floats are n random numbers in [-1, 1), as bytes of float32.
+func floats(n int) []byte {
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	out := make([]byte, 0, 4*n)
+	for range n {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(2*rng.Float32()-1))
+	}
+	return out
+}

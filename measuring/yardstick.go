@@ -1,0 +1,128 @@
+package measuring
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// side is the yardstick's: a 128×128 matrix product of some 35 µs, which stays
+// in the core's own caches.
+const side = 128
+
+// Pace is how much slower than on the quiet machine something runs, 1 there:
+// Compute what stays in the core, Memory what streams from beyond its own cache.
+// They vary by themselves, the one with the clock and with who shares the core,
+// the other with who shares the last-level cache.
+type Pace struct{ Compute, Memory float64 }
+
+// yardstick is two pieces of work that take equally long on a quiet machine: a
+// matrix product, and a sweep through twice the core's own cache.
+type yardstick struct {
+	single *onnxruntime.Single
+	sweep  *sweeper
+	size   int64
+	// base is what they take in µs on the quiet machine, as far as is known.
+	base Pace
+}
+
+// newYardstick makes one; known is the base of an earlier one on this machine,
+// zero if there was none.
+func newYardstick(c Caches, known Pace) (*yardstick, error) {
+	m, err := model.FromProto(product(side))
+	if err != nil {
+		return nil, err
+	}
+	s, err := onnxruntime.OpenSingle(m, 0, 1)
+	if err != nil {
+		return nil, fmt.Errorf("yardstick: %w", err)
+	}
+	y := &yardstick{single: s, sweep: newSweeper(ownSweep * c.Own), size: ownSweep * c.Own, base: Pace{1, 1}}
+	in := floats(side * side)
+	err = s.Bind([]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}, Data: in}},
+		[]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}}})
+	if err == nil {
+		err = y.calibrate(known)
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("yardstick: %w", err)
+	}
+	return y, nil
+}
+
+const (
+	// calibrations are so many readings, with pauses, over a second: long
+	// enough to see the machine quiet for a moment.
+	calibrations = 100
+	// undisturbed is the quantile of them that counts as quiet.
+	undisturbed = 0.1
+)
+
+func (y *yardstick) calibrate(known Pace) error {
+	var compute, memory []float64
+	for range calibrations {
+		r, err := y.read()
+		if err != nil {
+			return err
+		}
+		compute, memory = append(compute, r.Compute), append(memory, r.Memory)
+		time.Sleep(time.Second / calibrations)
+	}
+	y.base = Pace{Compute: quantile(compute, undisturbed), Memory: quantile(memory, undisturbed)}
+	if known.Compute > 0 && known.Memory > 0 {
+		y.base = Pace{Compute: min(y.base.Compute, known.Compute), Memory: min(y.base.Memory, known.Memory)}
+	}
+	return nil
+}
+
+// read is the pace now: the least of a few times, of which the first fetch what
+// they work on into the caches.
+func (y *yardstick) read() (Pace, error) {
+	var least Pace
+	for i := range 5 {
+		start := time.Now()
+		if err := y.single.Run(); err != nil {
+			return Pace{}, err
+		}
+		if took := micros(time.Since(start)); i == 0 || took < least.Compute {
+			least.Compute = took
+		}
+	}
+	for i := range 3 {
+		start := time.Now()
+		y.sweep.sweep(y.size)
+		if took := micros(time.Since(start)); i <= 1 || took < least.Memory {
+			least.Memory = took
+		}
+	}
+	return Pace{Compute: least.Compute / y.base.Compute, Memory: least.Memory / y.base.Memory}, nil
+}
+
+func (y *yardstick) close() error { return y.single.Close() }
+
+// product is a model of one matrix product with a constant.
+func product(n int64) *onnxpb.ModelProto {
+	value := func(name string) *onnxpb.ValueInfoProto {
+		dim := &onnxpb.TensorShapeProto_Dimension{Value: &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: n}}
+		return &onnxpb.ValueInfoProto{Name: &name, Type: &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{TensorType: &onnxpb.TypeProto_Tensor{
+			ElemType: proto.Int32(int32(onnxpb.TensorProto_FLOAT)), Shape: &onnxpb.TensorShapeProto{Dim: []*onnxpb.TensorShapeProto_Dimension{dim, dim}},
+		}}}}
+	}
+	return &onnxpb.ModelProto{
+		IrVersion: proto.Int64(8), OpsetImport: []*onnxpb.OperatorSetIdProto{{Domain: proto.String(""), Version: proto.Int64(17)}},
+		Graph: &onnxpb.GraphProto{
+			Name: proto.String("yardstick"), Input: []*onnxpb.ValueInfoProto{value("x")}, Output: []*onnxpb.ValueInfoProto{value("y")},
+			Node: []*onnxpb.NodeProto{{OpType: proto.String("MatMul"), Input: []string{"x", "w"}, Output: []string{"y"}}},
+			Initializer: []*onnxpb.TensorProto{{
+				Name: proto.String("w"), Dims: []int64{n, n}, DataType: proto.Int32(int32(onnxpb.TensorProto_FLOAT)), RawData: floats(int(n * n)),
+			}},
+		},
+	}
+}
