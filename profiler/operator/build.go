@@ -49,41 +49,78 @@ func (o *Operator) Model() (*model.Model, error) {
 	}
 	g.Node = append(g.Node, node)
 	for i, out := range o.Outputs {
-		name := ""
-		if out.Role != Absent {
-			name = fmt.Sprintf("out%d", i)
+		if out.Role == Absent {
+			node.Output = append(node.Output, "")
+			continue
 		}
-		if out.Role != Absent && elements[out.Type] == 0 {
+		if elements[out.Type] == 0 {
 			return nil, fmt.Errorf("output %d of %s has elements that no request can carry", i, o.Type)
 		}
-		if out.Role != Absent && len(out.Shape) > 0 {
-			g.Output = append(g.Output, declare(name, out.Type, out.Shape))
-		}
-		node.Output = append(node.Output, name)
+		node.Output = append(node.Output, outputName(i))
 	}
 	o.finish(g)
+	for _, r := range o.results() {
+		g.Output = append(g.Output, declare(r.name, r.Type, r.Shape))
+	}
 	return model.FromProto(&onnxpb.ModelProto{
 		IrVersion: proto.Int64(irVersion), ProducerName: proto.String("faas-infer"), Graph: g, OpsetImport: o.imports(),
 	})
 }
 
-// finish adds what comes after a view and after an operator that gives scalars
+func outputName(i int) string { return fmt.Sprintf("out%d", i) }
+
+// result is an output of the operator's model.
+type result struct {
+	name string
+	Operand
+}
+
+// results are the outputs of the operator's model: its own but for scalars, or
+// what comes after it.
+func (o *Operator) results() (all []result) {
+	only := Operand{}
+	for i, out := range o.Outputs {
+		switch {
+		case out.Role == Absent:
+		case len(out.Shape) == 0:
+			only = out
+		case o.View:
+			return []result{{"shape", Operand{Type: tensor.Int64, Shape: []Dim{{Fixed: int64(len(out.Shape))}}}}}
+		default:
+			all = append(all, result{outputName(i), out})
+		}
+	}
+	if all == nil {
+		return []result{{"vector", Operand{Type: only.Type, Shape: one}}}
+	}
+	return all
+}
+
+// finish adds what comes after a view, and after an operator that gives scalars
 // only.
 func (o *Operator) finish(g *onnxpb.GraphProto) {
 	at := slices.IndexFunc(o.Outputs, func(out Operand) bool { return out.Role != Absent })
-	if at < 0 || !o.View && len(g.Output) > 0 {
-		return
+	after := o.results()[0].name
+	switch {
+	case at < 0:
+	case after == "shape":
+		g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Shape"), Input: []string{outputName(at)}, Output: []string{after}})
+	case after == "vector":
+		shape := &onnxpb.TensorProto{Name: proto.String("one"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{1}, Int64Data: []int64{1}}
+		g.Initializer = append(g.Initializer, shape)
+		g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Reshape"), Input: []string{outputName(at), "one"}, Output: []string{after}})
 	}
-	out, name := o.Outputs[at], fmt.Sprintf("out%d", at)
-	if o.View && len(out.Shape) > 0 {
-		g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Shape"), Input: []string{name}, Output: []string{"shape"}})
-		g.Output = []*onnxpb.ValueInfoProto{declare("shape", tensor.Int64, []Dim{{Fixed: int64(len(out.Shape))}})}
-		return
+}
+
+// Results are the outputs of the operator's [Operator.Model] at a batch size, in
+// its order: their names, types and shapes, without data. They are not always
+// the operator's own.
+func (o *Operator) Results(batch int) []tensor.Tensor {
+	var all []tensor.Tensor
+	for _, r := range o.results() {
+		all = append(all, tensor.Tensor{Name: r.name, Type: r.Type, Shape: r.At(batch)})
 	}
-	shape := &onnxpb.TensorProto{Name: proto.String("one"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{1}, Int64Data: []int64{1}}
-	g.Initializer = append(g.Initializer, shape)
-	g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Reshape"), Input: []string{name, "one"}, Output: []string{"vector"}})
-	g.Output = []*onnxpb.ValueInfoProto{declare("vector", out.Type, one)}
+	return all
 }
 
 // imports are the operator's domain and the standard one.

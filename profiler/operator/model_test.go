@@ -35,7 +35,7 @@ func samples(t testing.TB, o *operator.Operator, batch int) []tensor.Tensor {
 	return in
 }
 
-// An operator's samples are what its model takes.
+// An operator's samples are what its model takes, its results what that gives.
 func TestSamplesFitModels(t *testing.T) {
 	models := []*model.Model{ofZoo(t, "mnist"), ofZoo(t, "textcnn"), ofZoo(t, "lstm"), ofZoo(t, "dssm")}
 	for _, c := range cases(t) {
@@ -43,7 +43,8 @@ func TestSamplesFitModels(t *testing.T) {
 	}
 	for _, m := range models {
 		for _, o := range read(t, m).Operators {
-			inputs := alone(t, o).Inputs()
+			m := alone(t, o)
+			inputs, outputs := m.Inputs(), m.Outputs()
 			for _, b := range []int{1, 3} {
 				in := samples(t, o, b)
 				if len(in) != len(inputs) {
@@ -51,6 +52,17 @@ func TestSamplesFitModels(t *testing.T) {
 				}
 				for i, x := range in {
 					if err := fits(x, inputs[i]); err != nil {
+						t.Errorf("%s at a batch of %d: %v", o.Key(), b, err)
+					}
+				}
+				results := o.Results(b)
+				if len(results) != len(outputs) {
+					t.Fatalf("%s: %d results, %d outputs", o.Key(), len(results), len(outputs))
+				}
+				for i, x := range results {
+					n, _ := tensor.Elements(x.Shape)
+					x.Data = make([]byte, n*int64(x.Type.Size()))
+					if err := fits(x, outputs[i]); err != nil {
 						t.Errorf("%s at a batch of %d: %v", o.Key(), b, err)
 					}
 				}
