@@ -45,7 +45,7 @@ func (r *reading) add(i int) error {
 		return &Unpredictable{[]string{fmt.Sprintf("%s (%s)", op.Name, op.Type)}, err.Error()}
 	}
 	o.View = o.Domain == "" && views[o.Type] && len(op.Inputs) > 0 && len(op.Outputs) == 1 && !r.outputs[op.Outputs[0].Name]
-	o.Unknown = slices.Contains(r.at[0].Unknown, op.Name)
+	o.Unknown = op.FLOPs == 0 && slices.Contains(r.at[0].Unknown, op.Name)
 	o.FLOPs = polynomial(float64(op.FLOPs), float64(r.at[1].Operators[i].FLOPs), float64(r.at[2].Operators[i].FLOPs))
 	r.call(op, o)
 	return nil

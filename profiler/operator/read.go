@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func Read(m *model.Model) (*Graph, error) {
 	r.graph.Assumed = assumed
 	for i, b := range batches {
 		r.at[i], err = settled.Graph(b)
-		if err != nil && assumed != nil {
+		if err != nil && assumed != nil && !errors.Is(err, model.ErrNoBatch) {
 			return nil, fmt.Errorf("%w (%s)", err, strings.Join(assumed, ", "))
 		}
 		if err != nil {

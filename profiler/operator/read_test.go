@@ -223,7 +223,7 @@ func TestReadAssumesWhatSamplesHave(t *testing.T) {
 			t.Errorf("input %s is taken to be %v, its sample is %v", s.Name, got, s.Shape)
 		}
 	}
-	if len(g.Assumed) != 4 || g.Assumed[3] != `dimension 1 of input "words", which is dynamic, is 128` {
+	if len(g.Assumed) != 4 || g.Assumed[3] != `dimension 1 of input "words", which is dynamic, is taken to be 128` {
 		t.Errorf("assumed %q", g.Assumed)
 	}
 }

@@ -37,7 +37,7 @@ func settle(m *model.Model) (*model.Model, []string, error) {
 				size = map[bool]int64{true: assumedChannels, false: assumedSide}[j == 1]
 			}
 			inputs[i].GetType().GetTensorType().GetShape().Dim[j].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: size}
-			assumed = append(assumed, fmt.Sprintf("dimension %d of input %q, which is dynamic, is %d", j, in.GetName(), size))
+			assumed = append(assumed, fmt.Sprintf("dimension %d of input %q, which is dynamic, is taken to be %d", j, in.GetName(), size))
 		}
 	}
 	if assumed == nil {
