@@ -72,7 +72,8 @@ type Prediction struct {
 	// of Options.Batches.
 	Configs []Config
 	// Lacking are the operators without any time of their own: what was said
-	// of them comes from other operators.
+	// of them, if anything, comes from other operators. Of Options.Run that is
+	// as it should be; it is here only if nothing could be said.
 	Lacking []*operator.Operator
 	// Missing are the operators, and Options.Run, of which nothing could be
 	// said at some config; they count 0 there.
@@ -245,7 +246,7 @@ func (c *combination) time(i int, op *operator.Operator, config *Config, share f
 		c.found[i] |= missing
 		return e
 	}
-	if e.Source != Regressed {
+	if e.Source != Regressed || op == c.options.Run { // Run is always regressed.
 		c.found[i] |= own
 	}
 	return e

@@ -131,6 +131,13 @@ func TestColdShare(t *testing.T) {
 
 func TestProfile(t *testing.T) {
 	g := graph("a b c", "a-b")
+	o := Options{Batches: []int{1, 2}, Threads: []int{1}, Run: &operator.Operator{Type: "regressed run"}}
+	if p := predict(t, g, table{"a": 1, "b": 1, "c": 1}, o); len(p.Lacking) != 1 || p.Lacking[0] != o.Run || len(p.Missing) != 1 {
+		t.Errorf("without Run: lacking %v, missing %v", p.Lacking, p.Missing)
+	}
+	if p := predict(t, g, table{"a": 1, "b": 1, "c": 1, "regressed run": 1}, o); len(p.Lacking) != 0 {
+		t.Errorf("Run is lacking: %v", p.Lacking)
+	}
 	at := time.Unix(1e9, 0)
 	p := predict(t, g, table{"a": 1}, Options{Batches: []int{1, 2}, Threads: []int{1}})
 	if _, err := p.Profile("abc", "engine", "machine", 5, at); err == nil || !strings.Contains(err.Error(), "how long b, c takes") {

@@ -62,15 +62,17 @@ func (s system) plus(t *system) system {
 	return s
 }
 
-// fit is a law and what it errs by at operators that it was made without.
+// fit is a law and what it errs by, as log(measured/fitted).
 type fit struct {
 	law
-	// residuals are log(measured/fitted) by operator, each without it.
+	// off is the median error at each operator, residuals are all errors at an
+	// operator of the law that was made without it.
+	off       map[*evidence]float64
 	residuals map[*evidence][]float64
 }
 
 func newFit(members []*evidence, threads float64) *fit {
-	f := &fit{residuals: map[*evidence][]float64{}}
+	f := &fit{off: map[*evidence]float64{}, residuals: map[*evidence][]float64{}}
 	// before[k] and after[k] are the sums over the first k members and over
 	// those from k on: a sum without one member needs no subtraction, which
 	// would leave nothing but rounding.
@@ -89,6 +91,7 @@ func newFit(members []*evidence, threads float64) *fit {
 	for k, e := range members {
 		without := before[k].plus(&after[k+1])
 		f.residuals[e] = e.residuals(without.solve())
+		f.off[e] = quantile(e.residuals(f.wall), 0.5)
 	}
 	return f
 }
@@ -99,7 +102,7 @@ func newFit(members []*evidence, threads float64) *fit {
 func (f *fit) scaledTo(members []*evidence) (*law, float64) {
 	var offs []float64
 	for _, e := range members {
-		offs = append(offs, quantile(f.residuals[e], 0.5))
+		offs = append(offs, f.off[e])
 	}
 	off := finiteOr(quantile(offs, 0.5), 0)
 	l := f.law

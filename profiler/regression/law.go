@@ -2,6 +2,7 @@ package regression
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/profiler/cop"
@@ -21,15 +22,16 @@ const (
 	levels
 )
 
-// Families that are no kernels: views only rename what is there, whatever their
-// type, and running a model is no operator.
-const (
-	viewed  = "/view"
-	running = "Run"
-)
+// viewed ends the families of views, which only rename what is there, whatever
+// their type.
+const viewed = "/view"
 
-// labels are the kinds that an operator belongs to, the narrowest first. What
-// it costs to run a model says nothing of operators, nor they of it.
+// apart are families that are no operators: what it costs to run a model, and
+// what the machine's pace is measured by. They say nothing of operators, nor
+// operators of them.
+var apart = []string{"Run", "Yardstick"}
+
+// labels are the kinds that an operator belongs to, the narrowest first.
 func labels(family string) [levels]label {
 	kind := family
 	if i := strings.IndexByte(family, '/'); i > 0 {
@@ -39,8 +41,8 @@ func labels(family string) [levels]label {
 		kind = viewed
 	}
 	all := label{level: ofAll}
-	if family == running {
-		all.name = running
+	if slices.Contains(apart, family) {
+		all.name = family
 	}
 	return [levels]label{{ofFamily, family}, {ofType, kind}, all}
 }

@@ -52,6 +52,11 @@ func New(rows iter.Seq[database.Row], gpu int) *Model {
 		m.add(r)
 	}
 	ordered := m.ordered()
+	for _, s := range ordered {
+		for _, c := range s.measured {
+			c.calm()
+		}
+	}
 	fill(m.settings, ordered)
 	for i, s := range m.settings {
 		m.laws = append(m.laws, sync.OnceValue(func() laws { return newLaws(ordered, i, float64(s.millicores)/1000) }))
@@ -78,8 +83,10 @@ func (m *Model) add(r database.Row) {
 	}
 	s.features[r.Batch] = r.Features
 	e := cop.Estimate{Median: r.Median, P95: max(r.P95, r.Median), CPU: r.CPU, Margin: profiler.Margin, Source: cop.Measured}
-	if e.CPU == 0 { // It was not taken: at most all threads computed throughout.
-		e.CPU = e.Median * max(1, float64(r.Millicores)/1000)
+	// At most all threads computed throughout: what is above that was used by
+	// others in the process.
+	if most := e.Median * float64((r.Millicores+999)/1000); e.CPU == 0 || e.CPU > most {
+		e.CPU = most
 	}
 	at := setting{r.Millicores, r.Cold}
 	i := slices.Index(m.settings, at)

@@ -67,6 +67,20 @@ func TestInterpolation(t *testing.T) {
 	wantTime(t, m, conv, 4, 1000, true, 250, cop.Measured)
 }
 
+// A smaller batch that took longer than a larger one was disturbed.
+func TestDisturbed(t *testing.T) {
+	m := model(row(conv, 1, 1000, false, 280), row(conv, 4, 1000, false, 566), row(conv, 8, 1000, false, 396))
+	wantTime(t, m, conv, 1, 1000, false, 280, cop.Measured)
+	wantTime(t, m, conv, 4, 1000, false, 396, cop.Measured)
+	wantTime(t, m, conv, 8, 1000, false, 396, cop.Measured)
+	// Nor can one thread use more than one core.
+	busy := row(conv, 1, 1000, false, 4)
+	busy.CPU = 5
+	if e, _ := model(busy).time(conv, 1, 1000, false); e.CPU != 4 {
+		t.Errorf("CPU time %v of 4", e.CPU)
+	}
+}
+
 // Below a core the mean under the quota, unless it was measured.
 func TestParts(t *testing.T) {
 	m := model(row(conv, 1, 1000, false, 100), row(conv, 4, 1000, false, 300), row(conv, 4, 500, false, 640))
@@ -138,4 +152,31 @@ func TestRegressedExactly(t *testing.T) {
 	if own.Margin < 0.1 || own.Margin > 0.11 || typed.Margin <= own.Margin || any.Margin <= typed.Margin {
 		t.Errorf("margins %v, %v, %v", own.Margin, typed.Margin, any.Margin)
 	}
+}
+
+// Rows of another GPU share, and rows that cannot be, say nothing.
+func TestOtherRows(t *testing.T) {
+	gpu, bad := row(conv, 1, 1000, false, 7), row(conv, 1, 1000, false, 100)
+	gpu.GPU, bad.Median = 50, math.NaN()
+	rows := slices.Values([]database.Row{gpu, bad})
+	if e, ok := New(rows, 0).time(conv, 1, 1000, false); ok {
+		t.Errorf("without a GPU: %+v", e)
+	}
+	wantTime(t, New(rows, 50), conv, 1, 1000, false, 7, cop.Measured)
+	for _, c := range []struct{ batch, millicores int }{{0, 1000}, {-1, 1000}, {1, 0}, {1, -1000}, {1, 3000}} {
+		if e, ok := New(rows, 50).time(conv, c.batch, c.millicores, false); ok {
+			t.Errorf("b = %d at %dm: %+v", c.batch, c.millicores, e)
+		}
+	}
+}
+
+// What it costs to run a model says nothing of operators.
+func TestRunIsApart(t *testing.T) {
+	run := made{key: "Run 1", family: "Run", in: 4000}
+	m := model(row(run, 1, 1000, false, 50), row(made{key: "Run 2", family: "Run", in: 40000}, 1, 1000, false, 95))
+	if e, ok := m.time(conv, 1, 1000, false); ok {
+		t.Errorf("a convolution from two runs: %+v", e)
+	}
+	// On the line through the two.
+	wantTime(t, m, made{key: "Run 3", family: "Run", in: 13000}, 1, 1000, false, 61.25, cop.Regressed)
 }
