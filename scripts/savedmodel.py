@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Makes the SavedModels that the tests of model/savedmodel read.
+
+    python3 -m venv /tmp/tensorflow && /tmp/tensorflow/bin/pip install tensorflow-cpu
+    /tmp/tensorflow/bin/python scripts/savedmodel.py [NAME...]
+
+Beside each model, NAME.tar.gz, lies NAME.json: for every tensor that TensorFlow
+computes when the model is served, its type and its shapes at batches of 1 and 4,
+taken from the arrays themselves. Names are those that TensorFlow gives nodes when it
+puts functions in the place of their calls: CALL/NODE:OUTPUT.
+"""
+
+import gzip
+import io
+import json
+import os
+import pathlib
+import sys
+import tarfile
+import tempfile
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+from tensorflow.python.framework.convert_to_constants import (
+    convert_variables_to_constants_v2,
+)
+
+v1 = tf.compat.v1
+OUT = pathlib.Path(__file__).parent.parent / "model" / "savedmodel" / "testdata"
+BATCHES = (1, 4)
+
+
+def dense(path):
+    x = keras.Input((6,), name="features")
+    y = layers.Dense(3, activation="softmax")(layers.Dense(8, activation="relu")(x))
+    keras.Model(x, y).export(path, verbose=False)
+
+
+def cnn(path):
+    image = keras.Input((17, 16, 3), name="image")
+    x = layers.Conv2D(4, 3, padding="same", use_bias=False)(image)
+    x = layers.ReLU(6.0)(layers.BatchNormalization()(x))
+    x = layers.MaxPooling2D()(x)
+    y = layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(x))
+    x = layers.Activation("relu")(layers.Add()([x, y]))
+    x = layers.ZeroPadding2D(((1, 0), (2, 1)))(x)
+    x = layers.DepthwiseConv2D(3, strides=2, depth_multiplier=2, padding="same")(x)
+    x = layers.LeakyReLU()(layers.Conv2D(6, 3, dilation_rate=2, padding="same")(x))
+    x = layers.UpSampling2D(2, interpolation="bilinear")(x)
+    x = layers.Conv2DTranspose(5, 3, strides=2, padding="same")(x)
+    x = layers.Conv2D(4, (2, 3), strides=(2, 1), activation="swish")(x)
+    pooled = layers.AveragePooling2D(3, strides=2, padding="same")(x)
+    flat = layers.Flatten()(pooled)
+    x = layers.Concatenate()([flat, layers.GlobalAveragePooling2D()(x)])
+    x = layers.Dropout(0.5)(x)
+    keras.Model(image, layers.Dense(5, activation="softmax")(x)).export(path, verbose=False)
+
+
+def lstm(path):
+    steps = keras.Input((5, 4), name="steps")
+    x = layers.LSTM(6, return_sequences=True)(steps)
+    x = layers.Bidirectional(layers.GRU(3))(x)
+    keras.Model(steps, layers.Dense(2)(x)).export(path, verbose=False)
+
+
+def textcnn(path):
+    words = keras.Input((12,), dtype="int32", name="words")
+    x = layers.Embedding(50, 8)(words)
+    branches = [
+        layers.GlobalMaxPooling1D()(layers.Conv1D(4, size, activation="relu")(x))
+        for size in (2, 3, 4)
+    ]
+    x = layers.Dense(1, activation="sigmoid")(layers.Concatenate()(branches))
+    keras.Model(words, x).export(path, verbose=False)
+
+
+def attention(path):
+    words = keras.Input((7,), dtype="int32", name="words")
+    x = layers.Embedding(30, 8, mask_zero=True)(words)
+    y = layers.MultiHeadAttention(2, 4)(x, x)
+    x = layers.LayerNormalization()(layers.Add()([x, y]))
+    y = layers.Dense(8)(layers.Dense(16, activation="gelu")(x))
+    x = layers.LayerNormalization()(layers.Add()([x, y]))
+    keras.Model(words, layers.Dense(2)(x[:, 0])).export(path, verbose=False)
+
+
+class Two(tf.Module):
+    """Two signatures that share a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = tf.Variable(tf.random.stateless_normal((6, 4), (1, 2)), name="kernel")
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 6))])
+    def hidden(self, x):
+        return tf.tanh(x @ self.kernel)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 6), name="x")])
+    def embed(self, x):
+        return {"embedding": tf.math.l2_normalize(self.hidden(x), axis=1)}
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 6), name="x")])
+    def classify(self, x):
+        values, classes = tf.math.top_k(self.hidden(x), k=2)
+        return {"scores": values, "classes": classes}
+
+
+def signatures(path):
+    two = Two()
+    tf.saved_model.save(two, path, {"embed": two.embed, "classify": two.classify})
+
+
+class Branching(tf.Module):
+    """Control flow that depends on what is sent, and shapes computed by nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = tf.Variable(tf.random.stateless_normal((3, 3), (1, 2)), name="kernel")
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 4, 3), name="x")])
+    def serve(self, x):
+        shape = tf.shape(x)
+        y = tf.reshape(x, (shape[0] * shape[1], 3)) @ self.kernel
+        y = tf.cond(tf.reduce_sum(y) > 0, lambda: tf.nn.relu(y), lambda: y - 1)
+        enough = lambda z: tf.reduce_max(tf.abs(z)) > 1
+        y = tf.while_loop(enough, lambda z: (tf.matmul(z, self.kernel) / 9,), (y,))[0]
+        a, b = tf.split(tf.reshape(y, tf.stack((shape[0], 2, -1))), 2, axis=2)
+        both = tf.stack((a, tf.reverse(b, (1,))), axis=1)
+        return {"y": tf.tile(tf.transpose(both, (0, 2, 3, 1)), (1, 1, 2, 1))[:, ::-1, 1:, tf.newaxis]}
+
+
+def branching(path):
+    module = Branching()
+    tf.saved_model.save(module, path, module.serve)
+
+
+def tf1(path):
+    """A graph of TensorFlow 1: its loss, gradients and optimiser lie beside what is
+    served, its variables are references, and a condition is of Switch and Merge."""
+    v1.disable_control_flow_v2()
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(1)
+        image = v1.placeholder(tf.float32, (None, 8, 8, 1), "image")
+        label = v1.placeholder(tf.int32, (None,), "label")
+        training = v1.placeholder_with_default(False, (), "training")
+        kernel = v1.get_variable("kernel", (3, 3, 1, 4), use_resource=False)
+        x = tf.nn.relu(v1.nn.conv2d(image, kernel, strides=(1, 2, 2, 1), padding="SAME"))
+        x = v1.cond(training, lambda: v1.nn.dropout(x, rate=0.5), lambda: tf.identity(x))
+        x = tf.reshape(x, (-1, 4 * 4 * 4), "flat")
+        weights = v1.get_variable("weights", (64, 3), use_resource=True)
+        bias = v1.get_variable("bias", (3,), use_resource=False)
+        logits = v1.nn.xw_plus_b(x, weights, bias, "logits")
+        scores = tf.nn.softmax(logits, name="scores")
+        loss = tf.reduce_mean(v1.nn.sparse_softmax_cross_entropy_with_logits(labels=label, logits=logits))
+        v1.train.AdamOptimizer().minimize(loss)
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(path)
+        info = v1.saved_model.build_tensor_info
+        predict = v1.saved_model.build_signature_def(
+            {"image": info(image)}, {"scores": info(scores)}, "tensorflow/serving/predict"
+        )
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": predict})
+        builder.save()
+    v1.enable_control_flow_v2()
+
+
+MODELS = (dense, cnn, lstm, textcnn, attention, signatures, branching, tf1)
+
+
+def sample(spec, batch):
+    """Random values for an input; whole numbers are words of a small table."""
+    shape = [batch] + list(spec.shape)[1:]
+    rng = np.random.default_rng(batch)
+    kind = spec.dtype.as_numpy_dtype
+    return rng.integers(0, 30, shape, kind) if spec.dtype.is_integer else rng.random(shape, kind)
+
+
+def readable(tensor):
+    return tensor.dtype not in (tf.resource, tf.variant) and not tensor.dtype._is_ref_dtype
+
+
+def functions(path, shapes):
+    """The shapes of a model of TensorFlow 2, by signature."""
+    loaded = tf.saved_model.load(path)
+    for name, function in loaded.signatures.items():
+        if name == "serve":
+            continue  # Keras writes every endpoint a second time.
+        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+        fetches = [t for o in frozen.graph.get_operations() for t in o.outputs if readable(t)]
+        all_of_it = frozen.prune(frozen.inputs, fetches)
+        for batch in BATCHES:
+            values = all_of_it(*[tf.constant(sample(i, batch)) for i in frozen.inputs])
+            note(shapes.setdefault(name, {}), fetches, values)
+
+
+def graph(path, shapes):
+    """The same of a graph of TensorFlow 1."""
+    with tf.Graph().as_default() as g, v1.Session() as session:
+        meta = v1.saved_model.load(session, ["serve"], path)
+        for name, signature in meta.signature_def.items():
+            inputs = [g.get_tensor_by_name(i.name) for i in signature.inputs.values()]
+            fetches = reached([g.get_tensor_by_name(o.name) for o in signature.outputs.values()])
+            for batch in BATCHES:
+                values = session.run(fetches, {i: sample(i, batch) for i in inputs})
+                note(shapes.setdefault(name, {}), fetches, values)
+
+
+def reached(tensors):
+    """What the tensors are computed from, but for the branch that is not taken."""
+    seen, todo = {}, list(tensors)
+    while todo:
+        t = todo.pop()
+        if t.name not in seen and not t.op.name.startswith("cond/dropout") and not t.op.name.startswith("cond/Switch"):
+            seen[t.name] = t
+            todo.extend(t.op.inputs)
+    return [t for t in seen.values() if readable(t) and t.op.type != "Switch"]
+
+
+def note(shapes, fetches, values):
+    for tensor, value in zip(fetches, values):
+        entry = shapes.setdefault(tensor.name, [tensor.dtype.name])
+        entry.append(list(np.shape(value)))
+
+
+def pack(path, target):
+    """A tar.gz that is the same for the same files."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for file in sorted(pathlib.Path(path).rglob("*")):
+            if file.is_file() and file.name != "fingerprint.pb":
+                entry = tarfile.TarInfo(str(file.relative_to(path)))
+                entry.size = file.stat().st_size
+                tar.addfile(entry, io.BytesIO(file.read_bytes()))
+    target.write_bytes(gzip.compress(plain.getvalue(), 9, mtime=0))
+
+
+def main(names):
+    OUT.mkdir(parents=True, exist_ok=True)
+    for make in MODELS:
+        name = make.__name__
+        if names and name not in names:
+            continue
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(1)
+        with tempfile.TemporaryDirectory() as path:
+            path = os.path.join(path, name)
+            make(path)
+            shapes = {}
+            (graph if make is tf1 else functions)(path, shapes)
+            pack(path, OUT / f"{name}.tar.gz")
+        lines = ",\n".join(
+            f"{json.dumps(signature)}: {{\n"
+            + ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in sorted(all.items()))
+            + "\n}"
+            for signature, all in sorted(shapes.items())
+        )
+        (OUT / f"{name}.json").write_text(f"{{\n{lines}\n}}\n")
+        print(f"{name}: {sum(map(len, shapes.values()))} tensors")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
