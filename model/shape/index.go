@@ -18,7 +18,7 @@ func gather(c *call) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := x.of(slices.Concat([]int64{}, x.Shape[:at], index.Shape, x.Shape[at+1:]))
+	out := x.of(join(x.Shape[:at], index.Shape, x.Shape[at+1:]))
 	if x.Ints == nil || len(x.Shape) != 1 || index.Ints == nil {
 		return []Value{out}, nil
 	}
@@ -52,7 +52,7 @@ func gatherND(c *call) ([]Value, error) {
 	if batch < 0 || from < 0 || from > int64(len(x.Shape)) {
 		return nil, fmt.Errorf("indices %v into input %v", index, x.Shape)
 	}
-	return []Value{x.of(slices.Concat([]int64{}, index[:len(index)-1], x.Shape[from:]))}, nil
+	return []Value{x.of(join(index[:len(index)-1], x.Shape[from:]))}, nil
 }
 
 // slice takes starts, ends, axes and steps as inputs 1 to 4, or before opset 10
@@ -268,3 +268,7 @@ func constantFloats(t *onnxpb.TensorProto) []float32 {
 	}
 	return out
 }
+
+// join is the shape that is its parts one after another: that of a scalar, which
+// is not nil, if all are empty.
+func join(parts ...[]int64) []int64 { return append([]int64{}, slices.Concat(parts...)...) }

@@ -146,7 +146,7 @@ func gatherBlocks(c *call) ([]Value, error) {
 	if bits := c.int("bits", 4); x.Elem == onnxpb.TensorProto_UINT8 && bits > 0 && bits < 8 {
 		whole[len(whole)-1] = times(whole[len(whole)-1], 8/bits)
 	}
-	out.Shape = slices.Concat([]int64{}, whole[:from], index, whole[from+1:])
+	out.Shape = join(whole[:from], index, whole[from+1:])
 	return []Value{out}, nil
 }
 
