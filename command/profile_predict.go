@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,8 +88,12 @@ from the others, with a wider margin.`,
 }
 
 // unpredictable begins the error of a model that only a measurement can tell
-// about.
-const unpredictable = "cannot be predicted: "
+// about; doubtful is the margin above which what the database lacks is measured
+// before anything is predicted from other operators.
+const (
+	unpredictable = "cannot be predicted: "
+	doubtful      = 0.25
+)
 
 func (o *predictOptions) run(ctx context.Context, argument string, out io.Writer) error {
 	if o.maxBatch < 1 || o.threads < 0 || o.until < 0 {
@@ -125,8 +131,12 @@ func (o *predictOptions) run(ctx context.Context, argument string, out io.Writer
 	return o.report(s, prediction, out)
 }
 
-// predict predicts, after measuring what nothing is known of.
+// predict predicts, after measuring the operators of which too little is known.
 func (o *predictOptions) predict(ctx context.Context, s *profiled) (*cop.Prediction, error) {
+	if len(s.optimised.Unknown) > 0 {
+		return nil, fmt.Errorf("%s%s: what its operators %s do is not known here; measure the model as a whole (`faas-infer profile model`)",
+			unpredictable, s.name, strings.Join(s.optimised.Unknown, ", "))
+	}
 	file, err := openOperators(o.database)
 	if err != nil {
 		return nil, err
@@ -138,16 +148,18 @@ func (o *predictOptions) predict(ctx context.Context, s *profiled) (*cop.Predict
 	}
 	batches, counts := batchesUpTo(o.maxBatch), powersOfTwo(threads)
 	prediction, err := newPredictor(file.Database()).predict(s.optimised, batches, counts, nil)
-	if err != nil {
+	if err != nil || !unsure(prediction) {
+		return prediction, err
+	}
+	if err := fill(ctx, file, []*operator.Graph{s.optimised}, batches, counts); err != nil {
 		return nil, err
 	}
-	if doubtful := prediction.Lacking; len(doubtful) > 0 {
-		if err := fill(ctx, file, []*operator.Graph{s.optimised}, batches, counts); err != nil {
-			return nil, err
-		}
-		return newPredictor(file.Database()).predict(s.optimised, batches, counts, nil)
-	}
-	return prediction, nil
+	return newPredictor(file.Database()).predict(s.optimised, batches, counts, nil)
+}
+
+// unsure reports whether something is missing, or the margin is wide.
+func unsure(p *cop.Prediction) bool {
+	return len(p.Missing) > 0 || len(p.Lacking) > 0 && slices.ContainsFunc(p.Configs, func(c cop.Config) bool { return c.Margin > doubtful })
 }
 
 // fill measures what the database lacks for graphs, quickly.
@@ -178,24 +190,61 @@ func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, b
 	return nil
 }
 
-// profile is the prediction as the provider keeps it.
+// profile is the prediction as the provider keeps it. On each number of threads
+// it ends with the first batch that takes longer than until.
 func (o *predictOptions) profile(s *profiled, p *cop.Prediction) (*profiler.Profile, error) {
 	hash, err := model.ContentHash(s.file)
 	if err != nil {
 		return nil, err
 	}
-	return p.Profile(hash, engineName(), report.Machine(), residentPeak(), time.Now())
+	var kept []cop.Config
+	for i, c := range p.Configs {
+		within := i == 0 || p.Configs[i-1].Threads != c.Threads || len(kept) > 0 && kept[len(kept)-1].Threads == c.Threads && o.within(kept[len(kept)-1])
+		if within && (i == 0 || c.Batch > 1 || p.Configs[i-1].Threads != c.Threads) {
+			kept = append(kept, c)
+		}
+	}
+	p.Configs = kept
+	largest := 0
+	for _, c := range kept {
+		largest = max(largest, c.Batch)
+	}
+	return p.Profile(hash, engineName(), report.Machine(), residentOf(s.optimised, largest), time.Now())
+}
+
+func (o *predictOptions) within(c cop.Config) bool {
+	return o.until == 0 || c.Median <= float64(o.until.Microseconds())
+}
+
+// residentOf is about what measuring a model would find resident, in bytes: the
+// process with the engine takes 64 MiB, the weights are mapped and partly packed a
+// second time, and the engine's arena holds about twice the activations. Zoo
+// models were between 0.7 and 1.3 of this.
+func residentOf(g *operator.Graph, batch int) int64 {
+	return 64<<20 + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
 }
 
 func (o *predictOptions) report(s *profiled, p *cop.Prediction, out io.Writer) error {
 	r := report.New("profile predict "+filepath.Base(s.name), time.Now())
 	for _, c := range p.Configs {
 		name := fmt.Sprintf("t%d.b%d.", c.Threads, c.Batch)
-		r.Add(name+"median_ms", c.Median/1000, "ms", "")
+		r.Add(name+"median_ms", c.Median/1000, "ms", sources(c))
 		r.Add(name+"p95_ms", c.P95/1000, "ms", "")
+		r.Add(name+"margin_pct", 100*max(profiler.Margin, c.Margin), "%", "")
 	}
 	if o.json {
 		return r.JSON(out)
 	}
 	return r.Table(out)
+}
+
+// sources says what a prediction rests on.
+func sources(c cop.Config) string {
+	var parts []string
+	for source, share := range c.Shares {
+		if share >= 0.005 {
+			parts = append(parts, fmt.Sprintf("%.0f %% %s", 100*share, cop.Source(source)))
+		}
+	}
+	return strings.Join(parts, ", ")
 }

@@ -81,8 +81,11 @@ func (p *profiledModels) get(argument string) (*profiled, error) {
 	if s.prepared, err = onnxruntime.Prepare(s.file, p.prepared); err != nil {
 		return nil, err
 	}
+	if s.prepared.GraphFile() == "" {
+		return nil, fmt.Errorf("%s%s: the engine does not tell its optimised graph: %s", unpredictable, argument, s.prepared.GraphError)
+	}
 	if s.optimised, err = readOperators(s.prepared.GraphFile()); err != nil {
-		return nil, fmt.Errorf("%s: %w", argument, err)
+		return nil, fmt.Errorf("%s%s: %w", unpredictable, argument, err)
 	}
 	return s, nil
 }

@@ -18,8 +18,9 @@ import (
 // it once and not n times. Times in µs.
 type Calls struct {
 	// Base is that of a call with one input and one output, Tensor what each
-	// further pair adds.
-	Base, Tensor float64
+	// further pair adds. Node is what an operator costs for being one; it is
+	// the operator's own, and not taken off.
+	Base, Tensor, Node float64
 }
 
 // Of is the cost of a call with so many inputs and outputs.
@@ -52,7 +53,7 @@ func (s *Sampler) calls(ctx context.Context) (Calls, error) {
 	}
 	each := max(0, (chain-one)/(chained-1))
 	base := max(0, one-each)
-	return Calls{Base: base, Tensor: max(0, (wide-base-pairs*each)/(pairs-1))}, nil
+	return Calls{Base: base, Node: each, Tensor: max(0, (wide-base-pairs*each)/(pairs-1))}, nil
 }
 
 // identities times a model of so many chains of so many Identity operators.

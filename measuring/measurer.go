@@ -75,9 +75,9 @@ type subject struct {
 	threads int
 	single  *onnxruntime.Single
 	// batch is what is bound, inputs its data.
-	batch  int
-	inputs []tensor.Tensor
-	count  int // of inputs and outputs
+	batch   int
+	inputs  []tensor.Tensor
+	outputs int
 }
 
 func (m *Measurer) open(op *operator.Operator, threads int) (*subject, error) {
@@ -102,21 +102,11 @@ func (s *subject) bind(batch int) error {
 	if err != nil {
 		return err
 	}
-	var outputs []tensor.Tensor
-	for _, o := range s.op.Outputs {
-		switch {
-		case o.Role == operator.Absent:
-			continue
-		case s.op.View:
-			outputs = append(outputs, tensor.Tensor{Type: tensor.Int64, Shape: []int64{int64(len(o.Shape))}})
-		default:
-			outputs = append(outputs, tensor.Tensor{Type: o.Type, Shape: o.At(batch)})
-		}
-	}
+	outputs := s.op.Results(batch)
 	if err := s.single.Bind(inputs, outputs); err != nil {
 		return err
 	}
-	s.batch, s.inputs = batch, inputs
+	s.batch, s.inputs, s.outputs = batch, inputs, len(outputs)
 	return nil
 }
 
@@ -129,7 +119,10 @@ func (s *subject) row(ctx context.Context, batch int, cold bool) (database.Row, 
 	if err != nil {
 		return database.Row{}, err
 	}
-	call := s.calls.Of(len(s.inputs), len(s.op.Outputs))
+	call := s.calls.Of(len(s.inputs), s.outputs)
+	if s.op.View {
+		call += s.calls.Node // The one that follows it.
+	}
 	return database.Row{
 		Operator: s.op.Key(), Family: s.op.Family(), Features: s.op.Features(batch),
 		Batch: batch, Millicores: 1000 * s.threads, Cold: cold,
