@@ -15,18 +15,19 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/savedmodel"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
 // NewModelCommand is `faas-infer model`: make a model of the zoo, look into an
-// ONNX file, put either into a bundle.
+// ONNX file or a SavedModel, put a model into a bundle.
 func NewModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
 		Short: "Make, show and bundle ONNX models",
 		Long: `A function's image names a bundle: a directory with an ONNX model and a small
 manifest. These commands make models to try things out with, show what is in an
-ONNX file, and write bundles.`,
+ONNX file or a TensorFlow SavedModel, and write bundles.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
@@ -100,20 +101,23 @@ func listZoo(w io.Writer) error {
 
 func newModelShowCommand() *cobra.Command {
 	var (
-		batch  int
-		asJSON bool
+		batch     int
+		signature string
+		asJSON    bool
 	)
 	c := &cobra.Command{
-		Use:   "show FILE",
+		Use:   "show FILE|DIR",
 		Short: "Print a model's operators, shapes, parameters and GFLOPs",
-		Long: `Prints the operators of an ONNX model in the order in which they run, with the
-shapes that they compute at a batch size, their parameters and their GFLOPs. A
-multiply-add counts once, as in INFless Table 1 for ResNet-50.`,
+		Long: `Prints the operators of an ONNX model or of a TensorFlow SavedModel, which is a
+directory, in the order in which they run, with the shapes that they compute at a
+batch size, their parameters and their GFLOPs. A multiply-add counts once, as in
+INFless Table 1 for ResNet-50. Of a SavedModel it is what one signature reaches.`,
 		Example: `  faas-infer model show mnist.onnx
-  faas-infer model show mnist.onnx --batch 32 --json`,
+  faas-infer model show mnist.onnx --batch 32 --json
+  faas-infer model show exported/1 --signature serving_default`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := readModel(args[0])
+			m, err := readGraph(args[0], signature)
 			if err != nil {
 				return err
 			}
@@ -130,8 +134,30 @@ multiply-add counts once, as in INFless Table 1 for ResNet-50.`,
 		},
 	}
 	c.Flags().IntVarP(&batch, "batch", "b", 1, "batch size to infer the shapes for")
+	c.Flags().StringVar(&signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the graph as one JSON object")
 	return c
+}
+
+// graphed is a model of any kind.
+type graphed interface {
+	Name() string
+	Graph(batch int) (*model.Graph, error)
+}
+
+// readGraph reads an ONNX file, or the SavedModel in a directory.
+func readGraph(path, signature string) (graphed, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		m, err := savedmodel.Read(path, signature)
+		if errors.Is(err, savedmodel.ErrSignature) {
+			return nil, fmt.Errorf("%w (--signature)", err)
+		}
+		return m, err
+	}
+	if signature != "" {
+		return nil, fmt.Errorf("--signature is for a SavedModel, which is a directory; %s is none", path)
+	}
+	return readModel(path)
 }
 
 func readModel(path string) (*model.Model, error) {
@@ -142,7 +168,7 @@ func readModel(path string) (*model.Model, error) {
 	return m, err
 }
 
-func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
+func showGraph(w io.Writer, m graphed, g *model.Graph) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "OPERATOR\tTYPE\tOUTPUT\tPARAMETERS\tMFLOPS")
 	for _, op := range g.Operators {
@@ -164,11 +190,15 @@ func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
 	}
 	fmt.Fprintf(w, "parameters  %d, %s\n", g.Parameters, mebibytes(g.ParameterBytes))
 	fmt.Fprintf(w, "GFLOPs      %s, %s an item (a multiply-add counted once)\n", giga(g.FLOPs), giga(g.FLOPs/int64(g.Batch)))
-	if a, ok := zoo.Find(m.Name()); ok && a.TableSize != "" {
+	_, onnx := m.(*model.Model)
+	if a, ok := zoo.Find(m.Name()); ok && onnx && a.TableSize != "" {
 		fmt.Fprintf(w, "Table 1     %s, %s GFLOPs (INFless). %s\n", a.TableSize, tableGFLOPs(a), a.Note)
 	}
 	if len(g.Unknown) > 0 {
 		fmt.Fprintf(w, "not known   the shapes or GFLOPs of %s\n", strings.Join(g.Unknown, ", "))
+	}
+	if len(g.ControlFlow) > 0 {
+		fmt.Fprintf(w, "decided     while it runs, what is executed inside %s\n", strings.Join(g.ControlFlow, ", "))
 	}
 	return nil
 }

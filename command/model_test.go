@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/savedmodel/tensorflowpb"
 )
 
 // runModel is `faas-infer model` with the given arguments.
@@ -71,10 +74,70 @@ func TestModelShowJSON(t *testing.T) {
 	}
 }
 
+// saved writes a SavedModel of one Relu and no variables, with signatures of
+// these names.
+func saved(t *testing.T, dir string, signatures ...string) {
+	t.Helper()
+	info := func(tensor string) *tensorflowpb.TensorInfo {
+		dims := []*tensorflowpb.TensorShapeProto_Dim{{Size: -1}, {Size: 3}}
+		return &tensorflowpb.TensorInfo{
+			Encoding: &tensorflowpb.TensorInfo_Name{Name: tensor}, Dtype: tensorflowpb.DataType_DT_FLOAT,
+			TensorShape: &tensorflowpb.TensorShapeProto{Dim: dims},
+		}
+	}
+	graph := &tensorflowpb.MetaGraphDef{
+		MetaInfoDef: &tensorflowpb.MetaGraphDef_MetaInfoDef{Tags: []string{"serve"}},
+		GraphDef: &tensorflowpb.GraphDef{Node: []*tensorflowpb.NodeDef{
+			{Name: "in", Op: "Placeholder"}, {Name: "rectify", Op: "Relu", Input: []string{"in"}},
+		}},
+		SignatureDef: map[string]*tensorflowpb.SignatureDef{},
+	}
+	for _, name := range signatures {
+		graph.SignatureDef[name] = &tensorflowpb.SignatureDef{
+			Inputs:  map[string]*tensorflowpb.TensorInfo{"x": info("in:0")},
+			Outputs: map[string]*tensorflowpb.TensorInfo{"y": info("rectify:0")},
+		}
+	}
+	b, err := proto.Marshal(&tensorflowpb.SavedModel{MetaGraphs: []*tensorflowpb.MetaGraphDef{graph}})
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "saved_model.pb"), b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModelShowSavedModel(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lstm", "3")
+	saved(t, dir, "serving_default", "other")
+	out, err := runModel("show", dir, "-b", "8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"rectify", "tensorflow.Relu", "lstm: 1 operators", "input       x FP32 8×3", "output      y FP32 8×3"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("%q is not in\n%s", words, out)
+		}
+	}
+	if strings.Contains(out, "Table 1") {
+		t.Errorf("a model of somebody's own is taken for the zoo's:\n%s", out)
+	}
+	if out, err := runModel("show", dir, "--signature", "other", "--json"); err != nil || !strings.Contains(out, `"type": "tensorflow.Relu"`) {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
 func TestModelErrorsSayWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	if err := os.WriteFile("text.onnx", []byte("hello"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	saved(t, "two", "a", "b")
+	if err := os.Mkdir("empty", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ args, words string }{
@@ -83,6 +146,11 @@ func TestModelErrorsSayWhatToDo(t *testing.T) {
 		{"show mnist", "faas-infer model make mnist"},
 		{"show text.onnx", "not an ONNX model"},
 		{"show absent.onnx", "absent.onnx"},
+		{"show .", "give that directory"},
+		{"show empty", "tf.saved_model.save"},
+		{"show two", "say which one is meant (--signature)"},
+		{"show two --signature c", `there is no "c"; the model has a, b (--signature)`},
+		{"show text.onnx --signature a", "which is a directory"},
 		{"bundle mnist", "image"},
 		{"bundle nothing --image a", "neither a file nor a model of the zoo"},
 		{"bundle identity --image ../a", "invalid image name"},
