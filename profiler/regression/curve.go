@@ -24,16 +24,6 @@ func (c curve) find(batch int) (int, bool) {
 	return slices.BinarySearchFunc(c, batch, func(p point, b int) int { return cmp.Compare(p.batch, b) })
 }
 
-// calm lowers a time that is above that of a larger batch: it was disturbed,
-// since what disturbs a measurement makes it longer and never shorter.
-func (c curve) calm() {
-	for i := len(c) - 2; i >= 0; i-- {
-		if above := c[i+1].estimate; c[i].estimate.Median > above.Median {
-			c[i].estimate = scaled(c[i].estimate, above.Median)
-		}
-	}
-}
-
 // at is the estimate at a batch: what is in the curve, between two of its
 // points on the line through them, and beyond them on the line through the last
 // two, but with a time that neither falls as the batch grows nor grows faster

@@ -25,7 +25,8 @@ type Model struct {
 	settings []setting
 	subjects map[string]*subject
 	// laws are in the order of settings, each made when it is first asked for.
-	laws []func() laws
+	laws      []func() laws
+	disturbed []Disturbed
 }
 
 // New learns from the rows of one engine on one machine that were measured with
@@ -53,9 +54,7 @@ func New(rows iter.Seq[database.Row], gpu int) *Model {
 	}
 	ordered := m.ordered()
 	for _, s := range ordered {
-		for _, c := range s.measured {
-			c.calm()
-		}
+		m.disturbed = append(m.disturbed, s.calm(m.settings)...)
 	}
 	fill(m.settings, ordered)
 	for i, s := range m.settings {

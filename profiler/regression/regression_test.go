@@ -73,6 +73,15 @@ func TestDisturbed(t *testing.T) {
 	wantTime(t, m, conv, 1, 1000, false, 280, cop.Measured)
 	wantTime(t, m, conv, 4, 1000, false, 396, cop.Measured)
 	wantTime(t, m, conv, 8, 1000, false, 396, cop.Measured)
+	if d := m.Disturbed(0.05); len(d) != 1 || d[0].Batch != 4 || d[0].Measured != 566 || d[0].Plausible != 396 {
+		t.Errorf("disturbed: %+v", d)
+	}
+	if d := m.Disturbed(0.5); len(d) != 0 {
+		t.Errorf("disturbed by more than half: %+v", d)
+	}
+	// Weights that come from the cache do not come later than from memory.
+	m = model(row(conv, 1, 1000, false, 100), row(conv, 1, 1000, true, 90))
+	wantTime(t, m, conv, 1, 1000, false, 90, cop.Measured)
 	// Nor can one thread use more than one core.
 	busy := row(conv, 1, 1000, false, 4)
 	busy.CPU = 5
