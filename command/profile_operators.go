@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/measuring"
 	"github.com/faas-infer/faas-infer/measuring/operators"
-	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 	"github.com/faas-infer/faas-infer/report"
 )
@@ -94,8 +92,9 @@ func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer
 	r.Add("operators.rows", float64(found.rows), "", "measured now")
 	r.Add("operators.noisy_rows", float64(found.noisy), "", "for which the machine did not become quiet")
 	r.Add("operators.loud_pct", 100*float64(m.Sampler().Loud)/float64(max(1, m.Sampler().Taken)), "%", "of the executions came while the machine was not quiet")
-	r.Add("operators.yardstick.compute_us", m.Sampler().Yardstick().Compute, "µs", "a 128×128 matrix product on the quiet machine")
-	r.Add("operators.yardstick.memory_us", m.Sampler().Yardstick().Memory, "µs", "a sweep through twice a core's own cache")
+	pace, _ := m.Sampler().Yardstick()
+	r.Add("operators.yardstick.compute_us", pace.Compute, "µs", "a 128×128 matrix product on the quiet machine")
+	r.Add("operators.yardstick.memory_us", pace.Memory, "µs", "a sweep through twice a core's own cache")
 	r.Add("operators.seconds", time.Since(began).Seconds(), "s", "with preparing the models")
 	if o.json {
 		return r.JSON(out)
@@ -166,89 +165,13 @@ func (o *operatorsOptions) measure(ctx context.Context, m *measuring.Measurer, f
 	if threads == 0 {
 		threads = runtime.NumCPU()
 	}
-	put := func(r database.Row) error {
-		found.rows++
-		return file.Append(r)
+	w := &work{
+		Measurer: m, file: file, began: time.Now(), again: o.again, patience: o.patience,
+		tasks: measuring.Tasks(graphs, batchesUpTo(o.maxBatch), powersOfTwo(threads), measuring.ReadCaches()),
 	}
-	if err := m.KeepPace(put); err != nil {
-		return found, err
-	}
-	began := time.Now()
-	fresh := func(r database.Row) bool { return !o.again || !r.MeasuredAt.Before(began) }
-	if err := m.MeasureRun(ctx, func(key string) bool {
-		return slices.ContainsFunc(file.Database().Lookup(engineName(), report.Machine(), key), fresh)
-	}, put); err != nil {
-		return found, err
-	}
-	tasks := measuring.Tasks(graphs, batchesUpTo(o.maxBatch), powersOfTwo(threads), measuring.ReadCaches())
-	bar := progressBar(os.Stderr, "measuring operators")
-	for i, t := range tasks {
-		bar(i, len(tasks))
-		if err := m.Measure(ctx, t, func(batch int) (database.Row, bool) { return lookup(file.Database(), t, batch, fresh) }, put); err != nil {
-			return found, err
-		}
-	}
-	bar(len(tasks), len(tasks))
-	if err := file.Sync(); err != nil {
-		return found, err
-	}
-	noisy, err := o.repeat(ctx, m, file, tasks, put)
-	found.noisy = noisy
+	err := w.do(ctx)
+	found.rows, found.noisy = w.rows, w.count(w.doubtful())
 	return found, errors.Join(err, file.Sync())
-}
-
-// repeat measures the noisy rows of tasks anew while the machine is quiet, until
-// there are none or patience is at its end. It returns how many are left.
-func (o *operatorsOptions) repeat(ctx context.Context, m *measuring.Measurer, file *operators.File, tasks []measuring.Task, put func(database.Row) error) (int, error) {
-	end := time.Now().Add(o.patience)
-	left := func(t measuring.Task) (n int) {
-		for _, b := range t.Batches {
-			if r, ok := lookup(file.Database(), t, b, func(r database.Row) bool { return r.Noisy }); ok && r.Noisy {
-				n++
-			}
-		}
-		return n
-	}
-	count := func() (n int) {
-		for _, t := range tasks {
-			n += left(t)
-		}
-		return n
-	}
-	total := count()
-	bar := progressBar(os.Stderr, "waiting for a quiet machine")
-	for n := total; n > 0 && time.Now().Before(end); n = count() {
-		for _, t := range tasks {
-			if left(t) == 0 {
-				continue
-			}
-			if err := m.Sampler().AwaitQuiet(ctx, end); err != nil {
-				return count(), err
-			}
-			if !time.Now().Before(end) {
-				break
-			}
-			bar(total-count(), total)
-			have := func(batch int) (database.Row, bool) {
-				return lookup(file.Database(), t, batch, func(r database.Row) bool { return !r.Noisy })
-			}
-			if err := m.Measure(ctx, t, have, put); err != nil {
-				return count(), err
-			}
-		}
-	}
-	bar(total, max(1, total))
-	return count(), nil
-}
-
-// lookup finds a task's row for a batch.
-func lookup(db *database.Database, t measuring.Task, batch int, have func(database.Row) bool) (database.Row, bool) {
-	for _, r := range db.Lookup(engineName(), report.Machine(), t.Operator.Key()) {
-		if r.Batch == batch && r.Millicores == 1000*t.Threads && r.Cold == t.Cold && r.GPU == 0 && have(r) {
-			return r, true
-		}
-	}
-	return database.Row{}, false
 }
 
 // batchesUpTo are the powers of two up to the largest batch, and that.

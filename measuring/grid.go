@@ -10,7 +10,7 @@ import (
 
 // straight is how far, relative to it, a time may be from the line through its
 // neighbours to be on it: then nothing between them is measured.
-const straight = 0.03
+const straight = 0.05
 
 // Task is one operator to measure on a number of threads.
 type Task struct {

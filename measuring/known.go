@@ -27,13 +27,27 @@ func KnownPace(db *database.Database, engine, machine string) Pace {
 	return Pace{Compute: of(computeKey), Memory: of(memoryKey)}
 }
 
-// KeepPace puts the yardsticks' base into a database.
+// KnownSince is when the base was found that a database has for an engine on a
+// machine: rows from before it were measured on a machine that was not quiet.
+func KnownSince(db *database.Database, engine, machine string) time.Time {
+	rows := db.Lookup(engine, machine, computeKey)
+	if len(rows) == 0 {
+		return time.Time{}
+	}
+	return rows[0].MeasuredAt
+}
+
+// KeepPace puts the yardsticks' base into a database if it was found by this
+// measurer.
 func (m *Measurer) KeepPace(put func(database.Row) error) error {
-	base := m.sampler.Yardstick()
+	base, since := m.sampler.Yardstick()
+	if since.IsZero() {
+		return nil
+	}
 	for key, t := range map[string]float64{computeKey: base.Compute, memoryKey: base.Memory} {
 		if err := put(database.Row{
 			Operator: key, Family: yardstickFamily, Batch: 1, Millicores: 1000, Median: t, P95: t, CPU: t, Runs: calibrations,
-			Engine: m.engine, Machine: m.machine, MeasuredAt: time.Now().UTC(),
+			Engine: m.engine, Machine: m.machine, MeasuredAt: since.UTC(),
 		}); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ type Measurer struct {
 // Thorough is the budget of one figure by `profile operators`, which comes back
 // to noisy ones; Quick that of a deployment which waits for it.
 var (
-	Thorough = Budget{Runs: 9, MinTime: 40 * time.Millisecond, MaxTime: 400 * time.Millisecond}
+	Thorough = Budget{Runs: 9, MinTime: 30 * time.Millisecond, MaxTime: 150 * time.Millisecond}
 	Quick    = Budget{Runs: 5, MinTime: 10 * time.Millisecond, MaxTime: 60 * time.Millisecond}
 )
 
@@ -115,7 +115,9 @@ func (s *subject) row(ctx context.Context, batch int, cold bool) (database.Row, 
 	if err := s.bind(batch); err != nil {
 		return database.Row{}, err
 	}
-	t, err := s.sampler.Take(ctx, s.budget, func() { s.place(cold) }, s.single.Run)
+	budget := s.budget
+	budget.Threads = s.threads
+	t, err := s.sampler.Take(ctx, budget, func() { s.place(cold) }, s.single.Run)
 	if err != nil {
 		return database.Row{}, err
 	}

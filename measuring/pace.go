@@ -17,13 +17,27 @@ const evident = 0.9
 // together. For example a sum over 4 MB takes 300 µs at paces 1 and 1, 390 µs at
 // 1 and 1.3, 300 µs at 1.4 and 1: only μ = 1 makes all three 300 µs. Where the
 // paces do not tell, they are near each other or near 1, and μ matters little.
-func summarise(all []taken) Sample {
+//
+// If there are enough samples from the quiet machine, the others count for P95
+// only.
+func summarise(all []taken, enough int) Sample {
 	var r Sample
 	var walls []float64
 	for _, t := range all {
 		walls = append(walls, t.wall...)
 		r.Pace.Compute += t.pace.Compute / float64(len(all))
 		r.Pace.Memory += t.pace.Memory / float64(len(all))
+	}
+	var calm []taken
+	runs := 0
+	for _, t := range all {
+		if t.calm() {
+			calm = append(calm, t)
+			runs += len(t.wall)
+		}
+	}
+	if r.Noisy = runs < enough; !r.Noisy {
+		all = calm
 	}
 	best := -1.0
 	for _, memory := range order() {
@@ -36,7 +50,6 @@ func summarise(all []taken) Sample {
 	}
 	r.Runs, r.Median, r.P95 = len(walls), quantile(walls, 0.5), max(quantile(walls, 0.95), r.Typical)
 	r.CPU = quantile(atPace(all, r.Memory, func(t taken) []float64 { return t.cpu }), representative)
-	r.Noisy = r.Spread > noisy && max(r.Pace.Compute, r.Pace.Memory) > quiet
 	return r
 }
 

@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +23,12 @@ const (
 	// representative is the quantile that stands for an undisturbed run: below
 	// the median, since what disturbs only ever adds.
 	representative = 0.4
-	// noisy is the spread, after the pace is allowed for, beyond which a figure
-	// is doubtful, and quiet the pace up to which there is no doubt.
-	noisy = 0.12
-	quiet = 1.15
+	// quiet is the pace of a quiet machine, at most; the memory's varies more.
+	quiet       = 1.13
+	quietMemory = 1.25
+	// crowded is the part of one core that other processes may use while
+	// several threads are measured.
+	crowded = 0.1
 	// look is the time between two looks while waiting for quiet.
 	look = 20 * time.Millisecond
 )
@@ -33,8 +38,11 @@ type Budget struct {
 	// Runs are samples to have at least, MinTime the least time to take.
 	Runs    int
 	MinTime time.Duration
-	// MaxTime ends it early, but for Runs of at most 3.
+	// MaxTime is how long to wait for Runs on the quiet machine; then others
+	// have to do, at least 3.
 	MaxTime time.Duration
+	// Threads are those that the runs compute on, 0 for 1.
+	Threads int
 }
 
 // Sample is what a number of executions took, in µs.
@@ -49,7 +57,7 @@ type Sample struct {
 	// pace, over Typical.
 	Spread float64
 	Runs   int
-	// Noisy: the spread stayed wide although the pace was allowed for.
+	// Noisy: the machine did not become quiet, or others used the cores.
 	Noisy bool
 	// Pace is the mean of the yardsticks meanwhile.
 	Pace Pace
@@ -73,8 +81,9 @@ func NewSampler(known Pace) (*Sampler, error) {
 }
 
 // Yardstick is what the yardsticks take on the quiet machine, in µs. Figures
-// are for the machine at that pace.
-func (s *Sampler) Yardstick() Pace { return s.yard.base }
+// are for the machine at that pace. since is when that became known in this
+// process, zero if it was known before: figures from before it are doubtful.
+func (s *Sampler) Yardstick() (base Pace, since time.Time) { return s.yard.base, s.yard.since }
 
 // Close frees the yardstick.
 func (s *Sampler) Close() error { return s.yard.close() }
@@ -85,6 +94,10 @@ type taken struct {
 	pace      Pace
 }
 
+func (t taken) calm() bool { return t.pace.quiet() }
+
+func (p Pace) quiet() bool { return p.Compute < quiet && p.Memory < quietMemory }
+
 // Take runs until the budget is met. before, which may be nil, prepares each
 // run and is not timed.
 func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() error) (Sample, error) {
@@ -92,8 +105,8 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 		return Sample{}, err
 	}
 	var all []taken
-	runs := 0
-	began := time.Now()
+	calm, runs := 0, 0
+	began, others := time.Now(), newOthers()
 	pace, err := s.yard.read()
 	if err != nil {
 		return Sample{}, err
@@ -114,12 +127,15 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 		pace = after
 		all = append(all, t)
 		runs += len(t.wall)
-		if s.Taken += len(t.wall); max(t.pace.Compute, t.pace.Memory) > quiet {
-			s.Loud += len(t.wall)
+		if t.calm() {
+			calm += len(t.wall)
 		}
 		elapsed := time.Since(began)
-		if runs >= b.Runs && len(all) >= min(b.Runs, stretches) && elapsed >= b.MinTime || elapsed >= b.MaxTime && runs >= min(b.Runs, 3) {
-			return summarise(all), nil
+		if calm >= b.Runs && len(all) >= min(b.Runs, stretches) && elapsed >= b.MinTime || elapsed >= b.MaxTime && runs >= min(b.Runs, 3) {
+			s.Taken, s.Loud = s.Taken+runs, s.Loud+runs-calm
+			r := summarise(all, min(b.Runs, 3))
+			r.Noisy = r.Noisy || others.share() > crowded && b.Threads > 1
+			return r, nil
 		}
 	}
 }
@@ -159,7 +175,7 @@ func stretchOf(before func(), run func() error) (taken, error) {
 func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		pace, err := s.yard.read()
-		if err != nil || max(pace.Compute, pace.Memory) < quiet {
+		if err != nil || pace.quiet() {
 			return err
 		}
 		select {
@@ -169,6 +185,39 @@ func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// others knows what other processes use of the machine.
+type others struct {
+	began     time.Time
+	all, self time.Duration
+}
+
+func newOthers() others { return others{time.Now(), busyTime(), processorTime()} }
+
+// share is what they have used since, in cores.
+func (o others) share() float64 {
+	elapsed := time.Since(o.began)
+	return max(0, float64(busyTime()-o.all-(processorTime()-o.self))/float64(elapsed))
+}
+
+// busyTime is what all processes have used so far, in steps of a hundredth of a
+// second; 0 if the kernel does not say.
+func busyTime() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	busy := 0
+	for i, field := range strings.Fields(first) {
+		n, err := strconv.Atoi(field)
+		// user nice system idle iowait irq softirq steal guest …
+		if i >= 1 && i != 4 && i != 5 && i <= 8 && err == nil {
+			busy += n
+		}
+	}
+	return time.Duration(busy) * time.Second / 100
 }
 
 // switches counts how often the calling thread has lost its core to others.

@@ -48,7 +48,7 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 		})
 		pace = after
 		if elapsed := time.Since(began); len(all) >= blocks && elapsed >= b.MinTime || len(all) >= 2 && elapsed >= b.MaxTime {
-			return summarise(all), nil
+			return summarise(all, 2), nil
 		}
 	}
 }

@@ -28,12 +28,17 @@ type yardstick struct {
 	single *onnxruntime.Single
 	sweep  *sweeper
 	size   int64
-	// base is what they take in µs on the quiet machine, as far as is known.
-	base Pace
+	// base is what they take in µs on the quiet machine, as far as is known, and
+	// since when that is known.
+	base  Pace
+	since time.Time
+	// recent are the last readings in µs, next the place of the next one.
+	recent []Pace
+	next   int
 }
 
 // newYardstick makes one; known is the base of an earlier one on this machine,
-// zero if there was none.
+// zero if there was none: then the machine is watched for two seconds.
 func newYardstick(c Caches, known Pace) (*yardstick, error) {
 	m, err := model.FromProto(product(side))
 	if err != nil {
@@ -43,7 +48,7 @@ func newYardstick(c Caches, known Pace) (*yardstick, error) {
 	if err != nil {
 		return nil, fmt.Errorf("yardstick: %w", err)
 	}
-	y := &yardstick{single: s, sweep: newSweeper(ownSweep * c.Own), size: ownSweep * c.Own, base: Pace{1, 1}}
+	y := &yardstick{single: s, sweep: newSweeper(ownSweep * c.Own), size: ownSweep * c.Own}
 	in := floats(side * side)
 	err = s.Bind([]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}, Data: in}},
 		[]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}}})
@@ -58,32 +63,45 @@ func newYardstick(c Caches, known Pace) (*yardstick, error) {
 }
 
 const (
-	// calibrations are so many readings, with pauses, over a second: long
-	// enough to see the machine quiet for a moment.
-	calibrations = 100
-	// undisturbed is the quantile of them that counts as quiet.
-	undisturbed = 0.1
+	// calibrations are so many readings, with pauses of a hundredth of a
+	// second: long enough to see the machine quiet for a moment.
+	calibrations = 150
+	// undisturbed is the quantile of readings that counts as quiet.
+	undisturbed = 0.15
+	// remembered is how many readings are kept, and faster how much faster
+	// than its base the machine has to be for the base to have been wrong.
+	remembered = 60
+	faster     = 0.88
 )
 
 func (y *yardstick) calibrate(known Pace) error {
-	var compute, memory []float64
+	if known.Compute > 0 && known.Memory > 0 {
+		y.base = known
+		return nil
+	}
 	for range calibrations {
-		r, err := y.read()
-		if err != nil {
+		if _, err := y.read(); err != nil {
 			return err
 		}
-		compute, memory = append(compute, r.Compute), append(memory, r.Memory)
-		time.Sleep(time.Second / calibrations)
+		time.Sleep(10 * time.Millisecond)
 	}
-	y.base = Pace{Compute: quantile(compute, undisturbed), Memory: quantile(memory, undisturbed)}
-	if known.Compute > 0 && known.Memory > 0 {
-		y.base = Pace{Compute: min(y.base.Compute, known.Compute), Memory: min(y.base.Memory, known.Memory)}
-	}
+	y.base, y.since = y.typical(), time.Now()
 	return nil
 }
 
+// typical is the quiet one of the recent readings.
+func (y *yardstick) typical() Pace {
+	var compute, memory []float64
+	for _, r := range y.recent {
+		compute, memory = append(compute, r.Compute), append(memory, r.Memory)
+	}
+	return Pace{Compute: quantile(compute, undisturbed), Memory: quantile(memory, undisturbed)}
+}
+
 // read is the pace now: the least of a few times, of which the first fetch what
-// they work on into the caches.
+// they work on into the caches. Where the machine has become much faster than the
+// base, it was not quiet when that was taken, and the base is replaced: what was
+// measured before since is to be measured again.
 func (y *yardstick) read() (Pace, error) {
 	var least Pace
 	for i := range 5 {
@@ -102,7 +120,27 @@ func (y *yardstick) read() (Pace, error) {
 			least.Memory = took
 		}
 	}
+	if len(y.recent) < max(remembered, calibrations) {
+		y.recent = append(y.recent, least)
+	} else {
+		y.recent[y.next] = least
+		y.next = (y.next + 1) % len(y.recent)
+	}
+	if y.base.Compute > 0 && len(y.recent) >= remembered {
+		y.lower()
+	}
+	if y.base.Compute == 0 {
+		return Pace{1, 1}, nil
+	}
 	return Pace{Compute: least.Compute / y.base.Compute, Memory: least.Memory / y.base.Memory}, nil
+}
+
+func (y *yardstick) lower() {
+	now := y.typical()
+	if now.Compute < faster*y.base.Compute || now.Memory < faster*faster*y.base.Memory {
+		y.base = Pace{Compute: min(now.Compute, y.base.Compute), Memory: min(now.Memory, y.base.Memory)}
+		y.since = time.Now()
+	}
 }
 
 func (y *yardstick) close() error { return y.single.Close() }
