@@ -26,11 +26,11 @@ func variable(n *flow.Node) known {
 	attributes := n.Def.GetAttr()
 	elem := rules.Element(attributes["dtype"].GetType())
 	v := known{Value: rules.Value{Value: shape.Value{Elem: elem, Shape: rules.Shape(attributes["shape"].GetShape())}}}
+	v.Constant = &onnxpb.TensorProto{
+		Name: &n.Def.Name, DataType: proto.Int32(int32(elem)), DataLocation: onnxpb.TensorProto_EXTERNAL.Enum(),
+	}
 	if v.Elements() >= 0 {
-		v.Constant = &onnxpb.TensorProto{
-			Name: &n.Def.Name, Dims: v.Shape, DataType: proto.Int32(int32(elem)),
-			DataLocation: onnxpb.TensorProto_EXTERNAL.Enum(),
-		}
+		v.Constant.Dims = v.Shape
 	}
 	return v
 }

@@ -37,9 +37,7 @@ func init() {
 // pass gives the first input on, some times.
 func pass(times int) func(*evaluation, *flow.Node, []known) ([]known, int64, error) {
 	return func(_ *evaluation, _ *flow.Node, inputs []known) ([]known, int64, error) {
-		v := pick(inputs, 0)
-		v.Constant = nil
-		return slices.Repeat([]known{v}, times), -1, nil
+		return unnamed(slices.Repeat([]known{pick(inputs, 0)}, times)), -1, nil
 	}
 }
 

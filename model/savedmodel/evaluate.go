@@ -20,7 +20,7 @@ type known struct {
 // maxSteps is the most nodes that one look at a graph goes through in loops and
 // branches. The passes of loops may take all but the reserve of them.
 const (
-	maxSteps = 1 << 18
+	maxSteps = 1 << 17
 	reserve  = maxSteps / 4
 )
 

@@ -136,11 +136,11 @@ func (b *builder) output(n *flow.Node, i int) string {
 	return b.unique(fmt.Sprintf("%s:%d", n.Name, i))
 }
 
-// count adds a weight to an operator, and to the graph if it is new. Integer
-// tensors of one dimension are shapes, axes and indices, not weights.
+// count adds a weight to an operator, and to the graph if it is new. Integers
+// whose contents are followed are shapes, axes and paddings, not weights.
 func (b *builder) count(op *model.Operator, v known) {
 	n := v.Elements()
-	if v.Constant == nil || n <= 0 || v.Ints != nil && len(v.Shape) < 2 {
+	if v.Constant == nil || n <= 0 || v.Ints != nil {
 		return
 	}
 	bytes := int64(math.MaxInt64)

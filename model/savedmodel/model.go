@@ -24,7 +24,7 @@ type Model struct {
 
 	// mu guards what is looked up only when it is needed: the library's
 	// functions and the constants.
-	mu sync.Mutex
+	mu *sync.Mutex
 	// constants are those of the graph that were decoded, as ONNX has them.
 	constants map[*pb.NodeDef]*onnxpb.TensorProto
 }
@@ -34,7 +34,10 @@ func fromProto(saved *pb.SavedModel, name, signature string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{name: name, all: signatures(meta), library: flow.NewLibrary(meta), constants: make(map[*pb.NodeDef]*onnxpb.TensorProto)}
+	m := &Model{
+		name: name, all: signatures(meta), library: flow.NewLibrary(meta), mu: new(sync.Mutex),
+		constants: make(map[*pb.NodeDef]*onnxpb.TensorProto),
+	}
 	if m.signature, err = choose(meta, signature); err != nil {
 		return nil, err
 	}

@@ -78,6 +78,9 @@ func name(dir string) string {
 }
 
 func readFile(dir string) (*pb.SavedModel, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w: it is a file; give the directory that holds %s", ErrNotSavedModel, binaryFile)
+	}
 	b, err := os.ReadFile(filepath.Join(dir, binaryFile))
 	if err == nil {
 		return decode(b)
@@ -97,12 +100,8 @@ func readFile(dir string) (*pb.SavedModel, error) {
 
 // missing says why there is no file to read, and what to do.
 func missing(dir string, err error) error {
-	info, statErr := os.Stat(dir)
-	switch {
-	case statErr != nil:
-		return statErr
-	case !info.IsDir():
-		return fmt.Errorf("%w: it is a file; give the directory that holds %s", ErrNotSavedModel, binaryFile)
+	if _, err := os.Stat(dir); err != nil {
+		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, splitFile)); err == nil {
 		return fmt.Errorf("%w: it is split into chunks (%s), which cannot be read; save a model of less than 2 GiB, with its weights as variables", ErrNotSavedModel, splitFile)

@@ -8,8 +8,8 @@ import (
 
 // Node is one call of an operator, or something that is given.
 type Node struct {
-	// Name is the node's own, with the calls that led to it before it where
-	// another of the graph has that name, too.
+	// Name is the node's own, with the last calls that led to it before it where
+	// another one of the graph has that name, too.
 	Name string
 	// Def is the node in the file; nil for what is given.
 	Def *pb.NodeDef
@@ -95,7 +95,6 @@ type reach struct {
 	fed     map[feed]*Node
 	known   map[place]Ref
 	nodes   map[occurrence]*Node
-	names   map[string]bool
 	frames  int
 	// later are the nodes at the end of a loop's body.
 	later []*Node
@@ -110,8 +109,8 @@ type occurrence struct {
 func newReach(l *Library, f *function, given int) *reach {
 	r := &reach{
 		library: l, graph: new(Graph), fed: make(map[feed]*Node), known: make(map[place]Ref),
-		nodes: make(map[occurrence]*Node), names: make(map[string]bool),
-		root: &frame{function: f, inner: make(map[*pb.NodeDef]*frame)},
+		nodes: make(map[occurrence]*Node),
+		root:  &frame{function: f, inner: make(map[*pb.NodeDef]*frame)},
 	}
 	for i := range given {
 		r.graph.Args = append(r.graph.Args, &Node{Given: i, state: done})
@@ -152,6 +151,7 @@ func (r *reach) fetch(tensors []string) error {
 			return err
 		}
 	}
+	r.name()
 	return nil
 }
 
@@ -187,7 +187,6 @@ func (r *reach) visit(n *Node) error {
 			stack = stack[:len(stack)-1]
 			if n.state != done {
 				n.state = done
-				r.name(n)
 				r.graph.Nodes = append(r.graph.Nodes, n)
 			}
 		case n.Inputs[n.next].Node.state == open:
@@ -224,14 +223,39 @@ func (n *Node) read(output int) {
 	n.Read[output] = true
 }
 
-// name gives a node its own name, or a longer one if that is taken.
-func (r *reach) name(n *Node) {
-	n.Name = n.Def.GetName()
-	if r.names[n.Name] {
-		n.Name = n.frame.path + n.Name
+// name gives every node its own name, and where several have the same one as
+// many of the calls before it that led there as tell them apart.
+func (r *reach) name() {
+	taken := make(map[string]bool, len(r.graph.Nodes))
+	left := r.graph.Nodes
+	for calls := 0; len(left) > 0; calls++ {
+		same := make(map[string]int, len(left))
+		for _, n := range left {
+			n.Name = n.frame.last(calls) + n.Def.GetName()
+			same[n.Name]++
+		}
+		var again []*Node
+		for _, n := range left {
+			switch {
+			case same[n.Name] == 1 && !taken[n.Name]:
+				taken[n.Name] = true
+			case calls <= maxDepth:
+				again = append(again, n)
+			default:
+				for long, i := n.Name, 1; taken[n.Name]; i++ {
+					n.Name = fmt.Sprintf("%s_%d", long, i)
+				}
+				taken[n.Name] = true
+			}
+		}
+		left = again
 	}
-	for long, i := n.Name, 1; r.names[n.Name]; i++ {
-		n.Name = fmt.Sprintf("%s_%d", long, i)
+}
+
+// last are the last calls that led to a frame.
+func (f *frame) last(calls int) string {
+	if calls == 0 || f.caller == nil {
+		return ""
 	}
-	r.names[n.Name] = true
+	return f.caller.last(calls-1) + f.call.GetName() + "/"
 }

@@ -11,8 +11,6 @@ import (
 // frame is one call of a function, or the graph itself.
 type frame struct {
 	*function
-	// path is the calls that led here, as TensorFlow names them.
-	path   string
 	caller *frame
 	call   *pb.NodeDef
 	depth  int
@@ -101,8 +99,7 @@ func (r *reach) enter(f *frame, call *pb.NodeDef, called *function, output int) 
 			return place{}, Ref{}, fmt.Errorf("node %q calls functions that call others more than %d deep or %d times", call.GetName(), maxDepth, maxFrames)
 		}
 		inside = &frame{
-			function: called, path: f.path + call.GetName() + "/", caller: f, call: call, depth: f.depth + 1,
-			inner: make(map[*pb.NodeDef]*frame),
+			function: called, caller: f, call: call, depth: f.depth + 1, inner: make(map[*pb.NodeDef]*frame),
 		}
 		f.inner[call] = inside
 	}

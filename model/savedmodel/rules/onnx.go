@@ -278,10 +278,10 @@ func cast(c *Call) (*twin, error) {
 // -(-n // k).
 func floorDiv(c *Call) ([]Value, error) {
 	_, out, err := twinOutputs(c, sameOf("Div", 2))
-	if err != nil || len(out) == 0 || out[0].Ints == nil {
+	a, b := c.in(0).Ints, c.in(1).Ints
+	if err != nil || len(out) == 0 || len(a) == 0 || len(b) == 0 {
 		return out, err
 	}
-	a, b := c.in(0).Ints, c.in(1).Ints
 	for i, q := range out[0].Ints {
 		x, y := a[i%len(a)], b[i%len(b)]
 		if q != shape.Unknown && x%y != 0 && (x < 0) != (y < 0) {

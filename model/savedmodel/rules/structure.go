@@ -73,6 +73,27 @@ func rank(c *Call) ([]Value, error) {
 	return []Value{out}, nil
 }
 
+func sizeOf(c *Call) ([]Value, error) {
+	out := whole([]int64{}, nil)
+	if n := product(c.in(0).Shape); n >= 0 {
+		out.Ints = []int64{n}
+	}
+	return []Value{out}, nil
+}
+
+// bincount counts, in each row, how often there is each number below the second
+// input.
+func bincount(c *Call) ([]Value, error) {
+	x, n := c.in(0), int64(-1)
+	if size, ok := c.scalar(1); ok {
+		n = size
+	}
+	if x.Shape == nil {
+		return of(c.in(2), nil), nil
+	}
+	return of(c.in(2), append(slices.Clone(x.Shape[:max(len(x.Shape)-1, 0)]), n)), nil
+}
+
 // pack stacks tensors of one shape along a new axis.
 func pack(c *Call) ([]Value, error) {
 	var each []int64

@@ -175,28 +175,30 @@ func blocks(op string) translation {
 }
 
 // convBack is a convolution's gradient for its input, which is what a transposed
-// convolution is: (sizes, kernel [h, w, out, in], x).
-func convBack(c *Call) ([]Value, error) {
-	x := c.in(2)
-	if x.Shape != nil && len(x.Shape) != 4 {
-		return nil, fmt.Errorf("input %v does not have 4 dimensions", x.Shape)
+// convolution is: (sizes, kernel [sizes..., out, in], x).
+func convBack(spatial int) func(*Call) ([]Value, error) {
+	return func(c *Call) ([]Value, error) {
+		x, rank := c.in(2), spatial+2
+		if x.Shape != nil && len(x.Shape) != rank {
+			return nil, fmt.Errorf("input %v does not have %d dimensions", x.Shape, rank)
+		}
+		dims := dimensions(c.in(0))
+		if dims == nil {
+			dims = unknown(rank)
+		}
+		if len(dims) != rank {
+			return nil, fmt.Errorf("sizes %v are not %d", dims, rank)
+		}
+		return of(x, dims), nil
 	}
-	dims := dimensions(c.in(0))
-	if dims == nil {
-		dims = unknown(4)
-	}
-	if len(dims) != 4 {
-		return nil, fmt.Errorf("sizes %v are not 4", dims)
-	}
-	return of(x, dims), nil
 }
 
 func convBackCost(c *Call, _ []Value) int64 {
 	w := c.in(1).Shape
-	if len(w) != 4 {
+	if len(w) == 0 {
 		return -1
 	}
-	return times(product(c.in(2).Shape), product(w[:3]))
+	return times(product(c.in(2).Shape), product(w[:len(w)-1]))
 }
 
 // resize makes images of the size in the second input.
