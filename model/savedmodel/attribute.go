@@ -14,12 +14,13 @@ import (
 
 // attributes are a node's as ONNX has them, sorted by name: booleans are 0 and
 // 1, element types ONNX's, functions their names, shapes lists with -1 for what
-// is not known. Those that begin with an underscore are notes for TensorFlow's
-// own passes.
-func attributes(all map[string]*pb.AttrValue) []*onnxpb.AttributeProto {
+// is not known. Left out are those that have the operator's default, as newer
+// files do it, and those that begin with an underscore: they are notes for
+// TensorFlow's own passes.
+func attributes(all, defaults map[string]*pb.AttrValue) []*onnxpb.AttributeProto {
 	var out []*onnxpb.AttributeProto
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if strings.HasPrefix(name, "_") {
+		if strings.HasPrefix(name, "_") || proto.Equal(all[name], defaults[name]) {
 			continue
 		}
 		if a := attribute(all[name]); a != nil {

@@ -97,7 +97,7 @@ func (b *builder) weight(n *flow.Node) string { return b.unique(n.Name) }
 func (b *builder) operator(c *call) []string {
 	op := model.Operator{Name: c.node.Name, Type: Domain + "." + c.node.Def.GetOp(), FLOPs: max(c.flops, 0)}
 	op.Node = &onnxpb.NodeProto{
-		Name: &op.Name, OpType: &c.node.Def.Op, Domain: proto.String(Domain), Attribute: attributes(c.node.Def.GetAttr()),
+		Name: &op.Name, OpType: &c.node.Def.Op, Domain: proto.String(Domain), Attribute: attributes(c.node.Def.GetAttr(), c.node.Defaults),
 	}
 	for _, v := range c.inputs {
 		if v.name == "" {

@@ -182,6 +182,18 @@ func TestAttributes(t *testing.T) {
 	t.Error("there is no such operator")
 }
 
+// A graph of TensorFlow 1 says of every attribute what it is, newer ones only of
+// those that are not the default: the same operator has the same attributes.
+func TestDefaultsAreLeftOut(t *testing.T) {
+	var got []string
+	for _, a := range graph(t, read(t, "tf1", ""), 1).Operators[0].Node.GetAttribute() {
+		got = append(got, a.GetName())
+	}
+	if want := []string{"T", "padding", "strides"}; !slices.Equal(got, want) {
+		t.Errorf("attributes %v, want %v", got, want)
+	}
+}
+
 func TestSignatures(t *testing.T) {
 	m := read(t, "signatures", "classify")
 	if !slices.Equal(m.Signatures(), []string{"classify", "embed"}) || m.Signature() != "classify" || m.Name() != "signatures" {

@@ -20,6 +20,9 @@ type Node struct {
 	Loops bool
 	// Types are those of the outputs, where the file tells them.
 	Types []pb.DataType
+	// Defaults are the attributes that its operator takes where a node leaves
+	// them out, as far as the file tells them.
+	Defaults map[string]*pb.AttrValue
 	// Read says which outputs something reads.
 	Read []bool
 
@@ -126,7 +129,7 @@ func (r *reach) node(f *frame, def *pb.NodeDef) (*Node, error) {
 		if len(r.nodes) >= maxNodes {
 			return nil, fmt.Errorf("the graph has more than %d nodes", maxNodes)
 		}
-		n = &Node{Def: def, Types: r.library.types(def), frame: f}
+		n = &Node{Def: def, Types: r.library.types(def), Defaults: r.library.defaults[def.GetOp()], frame: f}
 		r.nodes[key] = n
 	}
 	return n, nil

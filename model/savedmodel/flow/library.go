@@ -7,6 +7,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 
 	pb "github.com/faas-infer/faas-infer/model/savedmodel/tensorflowpb"
 )
@@ -25,7 +26,9 @@ const (
 type Library struct {
 	functions map[string]*function
 	ops       map[string]*pb.OpDef
-	graphs    map[string]*Graph
+	// defaults are what operators take for attributes that a node leaves out.
+	defaults map[string]map[string]*pb.AttrValue
+	graphs   map[string]*Graph
 }
 
 // function is a body that nodes can call: one of the library, or the graph
@@ -40,9 +43,17 @@ type function struct {
 func NewLibrary(meta *pb.MetaGraphDef) *Library {
 	l := &Library{
 		functions: make(map[string]*function), ops: make(map[string]*pb.OpDef), graphs: make(map[string]*Graph),
+		defaults: make(map[string]map[string]*pb.AttrValue),
 	}
 	for _, op := range meta.GetMetaInfoDef().GetStrippedOpList().GetOp() {
 		l.ops[op.GetName()] = op
+		defaults := make(map[string]*pb.AttrValue, len(op.GetAttr()))
+		for _, a := range op.GetAttr() {
+			if a.GetDefaultValue() != nil {
+				defaults[a.GetName()] = a.GetDefaultValue()
+			}
+		}
+		l.defaults[op.GetName()] = defaults
 	}
 	for _, def := range meta.GetGraphDef().GetLibrary().GetFunction() {
 		f := body(def.GetNodeDef())
@@ -99,7 +110,7 @@ func (l *Library) output(n *pb.NodeDef, name string, i int) (int, error) {
 		if arg.GetName() == name {
 			return at + i, nil
 		}
-		at += len(argTypes(n, arg))
+		at += len(l.argTypes(n, arg))
 	}
 	if all == nil {
 		return i, nil // Nearly all operators have one output.
@@ -111,7 +122,7 @@ func (l *Library) output(n *pb.NodeDef, name string, i int) (int, error) {
 func (l *Library) types(n *pb.NodeDef) []pb.DataType {
 	var all []pb.DataType
 	for _, arg := range l.results(n) {
-		all = append(all, argTypes(n, arg)...)
+		all = append(all, l.argTypes(n, arg)...)
 		if len(all) > maxOutputs {
 			break
 		}
@@ -119,20 +130,22 @@ func (l *Library) types(n *pb.NodeDef) []pb.DataType {
 	return all
 }
 
-func argTypes(n *pb.NodeDef, arg *pb.OpDef_ArgDef) []pb.DataType {
+func (l *Library) argTypes(n *pb.NodeDef, arg *pb.OpDef_ArgDef) []pb.DataType {
+	attribute := func(name string) *pb.AttrValue {
+		if a, ok := n.GetAttr()[name]; ok {
+			return a
+		}
+		return l.defaults[n.GetOp()][name]
+	}
 	if list := arg.GetTypeListAttr(); list != "" {
-		return n.GetAttr()[list].GetList().GetType()
+		return attribute(list).GetList().GetType()
 	}
 	kind, count := arg.GetType(), int64(1)
 	if of := arg.GetTypeAttr(); of != "" {
-		kind = n.GetAttr()[of].GetType()
+		kind = attribute(of).GetType()
 	}
 	if of := arg.GetNumberAttr(); of != "" {
-		count = min(max(n.GetAttr()[of].GetI(), 0), maxOutputs)
+		count = min(max(attribute(of).GetI(), 0), maxOutputs)
 	}
-	kinds := make([]pb.DataType, count)
-	for i := range kinds {
-		kinds[i] = kind
-	}
-	return kinds
+	return slices.Repeat([]pb.DataType{kind}, int(count))
 }

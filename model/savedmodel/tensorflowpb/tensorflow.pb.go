@@ -929,6 +929,7 @@ type OpDef struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	InputArg      []*OpDef_ArgDef        `protobuf:"bytes,2,rep,name=input_arg,json=inputArg,proto3" json:"input_arg,omitempty"`
 	OutputArg     []*OpDef_ArgDef        `protobuf:"bytes,3,rep,name=output_arg,json=outputArg,proto3" json:"output_arg,omitempty"`
+	Attr          []*OpDef_AttrDef       `protobuf:"bytes,4,rep,name=attr,proto3" json:"attr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -980,6 +981,13 @@ func (x *OpDef) GetInputArg() []*OpDef_ArgDef {
 func (x *OpDef) GetOutputArg() []*OpDef_ArgDef {
 	if x != nil {
 		return x.OutputArg
+	}
+	return nil
+}
+
+func (x *OpDef) GetAttr() []*OpDef_AttrDef {
+	if x != nil {
+		return x.Attr
 	}
 	return nil
 }
@@ -1536,6 +1544,58 @@ func (x *OpDef_ArgDef) GetTypeListAttr() string {
 	return ""
 }
 
+type OpDef_AttrDef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	DefaultValue  *AttrValue             `protobuf:"bytes,3,opt,name=default_value,json=defaultValue,proto3" json:"default_value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpDef_AttrDef) Reset() {
+	*x = OpDef_AttrDef{}
+	mi := &file_tensorflow_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpDef_AttrDef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpDef_AttrDef) ProtoMessage() {}
+
+func (x *OpDef_AttrDef) ProtoReflect() protoreflect.Message {
+	mi := &file_tensorflow_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpDef_AttrDef.ProtoReflect.Descriptor instead.
+func (*OpDef_AttrDef) Descriptor() ([]byte, []int) {
+	return file_tensorflow_proto_rawDescGZIP(), []int{10, 1}
+}
+
+func (x *OpDef_AttrDef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OpDef_AttrDef) GetDefaultValue() *AttrValue {
+	if x != nil {
+		return x.DefaultValue
+	}
+	return nil
+}
+
 type TensorShapeProto_Dim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
@@ -1545,7 +1605,7 @@ type TensorShapeProto_Dim struct {
 
 func (x *TensorShapeProto_Dim) Reset() {
 	*x = TensorShapeProto_Dim{}
-	mi := &file_tensorflow_proto_msgTypes[25]
+	mi := &file_tensorflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1617,7 @@ func (x *TensorShapeProto_Dim) String() string {
 func (*TensorShapeProto_Dim) ProtoMessage() {}
 
 func (x *TensorShapeProto_Dim) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[25]
+	mi := &file_tensorflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,19 +1736,23 @@ const file_tensorflow_proto_rawDesc = "" +
 	"\x03ret\x18\x04 \x03(\v2+.faas_infer.tensorflow.FunctionDef.RetEntryR\x03ret\x1a6\n" +
 	"\bRetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x03\n" +
 	"\x05OpDef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
 	"\tinput_arg\x18\x02 \x03(\v2#.faas_infer.tensorflow.OpDef.ArgDefR\binputArg\x12B\n" +
 	"\n" +
-	"output_arg\x18\x03 \x03(\v2#.faas_infer.tensorflow.OpDef.ArgDefR\toutputArg\x1a\xb5\x01\n" +
+	"output_arg\x18\x03 \x03(\v2#.faas_infer.tensorflow.OpDef.ArgDefR\toutputArg\x128\n" +
+	"\x04attr\x18\x04 \x03(\v2$.faas_infer.tensorflow.OpDef.AttrDefR\x04attr\x1a\xb5\x01\n" +
 	"\x06ArgDef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\x04type\x18\x03 \x01(\x0e2\x1f.faas_infer.tensorflow.DataTypeR\x04type\x12\x1b\n" +
 	"\ttype_attr\x18\x04 \x01(\tR\btypeAttr\x12\x1f\n" +
 	"\vnumber_attr\x18\x05 \x01(\tR\n" +
 	"numberAttr\x12$\n" +
-	"\x0etype_list_attr\x18\x06 \x01(\tR\ftypeListAttr\"6\n" +
+	"\x0etype_list_attr\x18\x06 \x01(\tR\ftypeListAttr\x1ad\n" +
+	"\aAttrDef\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
+	"\rdefault_value\x18\x03 \x01(\v2 .faas_infer.tensorflow.AttrValueR\fdefaultValue\"6\n" +
 	"\x06OpList\x12,\n" +
 	"\x02op\x18\x01 \x03(\v2\x1c.faas_infer.tensorflow.OpDefR\x02op\"\xbc\x03\n" +
 	"\vTensorProto\x125\n" +
@@ -1757,7 +1821,7 @@ func file_tensorflow_proto_rawDescGZIP() []byte {
 }
 
 var file_tensorflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tensorflow_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_tensorflow_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_tensorflow_proto_goTypes = []any{
 	(DataType)(0),                      // 0: faas_infer.tensorflow.DataType
 	(*SavedModel)(nil),                 // 1: faas_infer.tensorflow.SavedModel
@@ -1785,7 +1849,8 @@ var file_tensorflow_proto_goTypes = []any{
 	nil,                                // 23: faas_infer.tensorflow.NameAttrList.AttrEntry
 	nil,                                // 24: faas_infer.tensorflow.FunctionDef.RetEntry
 	(*OpDef_ArgDef)(nil),               // 25: faas_infer.tensorflow.OpDef.ArgDef
-	(*TensorShapeProto_Dim)(nil),       // 26: faas_infer.tensorflow.TensorShapeProto.Dim
+	(*OpDef_AttrDef)(nil),              // 26: faas_infer.tensorflow.OpDef.AttrDef
+	(*TensorShapeProto_Dim)(nil),       // 27: faas_infer.tensorflow.TensorShapeProto.Dim
 }
 var file_tensorflow_proto_depIdxs = []int32{
 	2,  // 0: faas_infer.tensorflow.SavedModel.meta_graphs:type_name -> faas_infer.tensorflow.MetaGraphDef
@@ -1813,27 +1878,29 @@ var file_tensorflow_proto_depIdxs = []int32{
 	24, // 22: faas_infer.tensorflow.FunctionDef.ret:type_name -> faas_infer.tensorflow.FunctionDef.RetEntry
 	25, // 23: faas_infer.tensorflow.OpDef.input_arg:type_name -> faas_infer.tensorflow.OpDef.ArgDef
 	25, // 24: faas_infer.tensorflow.OpDef.output_arg:type_name -> faas_infer.tensorflow.OpDef.ArgDef
-	11, // 25: faas_infer.tensorflow.OpList.op:type_name -> faas_infer.tensorflow.OpDef
-	0,  // 26: faas_infer.tensorflow.TensorProto.dtype:type_name -> faas_infer.tensorflow.DataType
-	14, // 27: faas_infer.tensorflow.TensorProto.tensor_shape:type_name -> faas_infer.tensorflow.TensorShapeProto
-	26, // 28: faas_infer.tensorflow.TensorShapeProto.dim:type_name -> faas_infer.tensorflow.TensorShapeProto.Dim
-	12, // 29: faas_infer.tensorflow.MetaGraphDef.MetaInfoDef.stripped_op_list:type_name -> faas_infer.tensorflow.OpList
-	3,  // 30: faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry.value:type_name -> faas_infer.tensorflow.SignatureDef
-	4,  // 31: faas_infer.tensorflow.SignatureDef.InputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
-	4,  // 32: faas_infer.tensorflow.SignatureDef.OutputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
-	4,  // 33: faas_infer.tensorflow.TensorInfo.CompositeTensor.components:type_name -> faas_infer.tensorflow.TensorInfo
-	7,  // 34: faas_infer.tensorflow.NodeDef.AttrEntry.value:type_name -> faas_infer.tensorflow.AttrValue
-	0,  // 35: faas_infer.tensorflow.AttrValue.ListValue.type:type_name -> faas_infer.tensorflow.DataType
-	14, // 36: faas_infer.tensorflow.AttrValue.ListValue.shape:type_name -> faas_infer.tensorflow.TensorShapeProto
-	13, // 37: faas_infer.tensorflow.AttrValue.ListValue.tensor:type_name -> faas_infer.tensorflow.TensorProto
-	8,  // 38: faas_infer.tensorflow.AttrValue.ListValue.func:type_name -> faas_infer.tensorflow.NameAttrList
-	7,  // 39: faas_infer.tensorflow.NameAttrList.AttrEntry.value:type_name -> faas_infer.tensorflow.AttrValue
-	0,  // 40: faas_infer.tensorflow.OpDef.ArgDef.type:type_name -> faas_infer.tensorflow.DataType
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	26, // 25: faas_infer.tensorflow.OpDef.attr:type_name -> faas_infer.tensorflow.OpDef.AttrDef
+	11, // 26: faas_infer.tensorflow.OpList.op:type_name -> faas_infer.tensorflow.OpDef
+	0,  // 27: faas_infer.tensorflow.TensorProto.dtype:type_name -> faas_infer.tensorflow.DataType
+	14, // 28: faas_infer.tensorflow.TensorProto.tensor_shape:type_name -> faas_infer.tensorflow.TensorShapeProto
+	27, // 29: faas_infer.tensorflow.TensorShapeProto.dim:type_name -> faas_infer.tensorflow.TensorShapeProto.Dim
+	12, // 30: faas_infer.tensorflow.MetaGraphDef.MetaInfoDef.stripped_op_list:type_name -> faas_infer.tensorflow.OpList
+	3,  // 31: faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry.value:type_name -> faas_infer.tensorflow.SignatureDef
+	4,  // 32: faas_infer.tensorflow.SignatureDef.InputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
+	4,  // 33: faas_infer.tensorflow.SignatureDef.OutputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
+	4,  // 34: faas_infer.tensorflow.TensorInfo.CompositeTensor.components:type_name -> faas_infer.tensorflow.TensorInfo
+	7,  // 35: faas_infer.tensorflow.NodeDef.AttrEntry.value:type_name -> faas_infer.tensorflow.AttrValue
+	0,  // 36: faas_infer.tensorflow.AttrValue.ListValue.type:type_name -> faas_infer.tensorflow.DataType
+	14, // 37: faas_infer.tensorflow.AttrValue.ListValue.shape:type_name -> faas_infer.tensorflow.TensorShapeProto
+	13, // 38: faas_infer.tensorflow.AttrValue.ListValue.tensor:type_name -> faas_infer.tensorflow.TensorProto
+	8,  // 39: faas_infer.tensorflow.AttrValue.ListValue.func:type_name -> faas_infer.tensorflow.NameAttrList
+	7,  // 40: faas_infer.tensorflow.NameAttrList.AttrEntry.value:type_name -> faas_infer.tensorflow.AttrValue
+	0,  // 41: faas_infer.tensorflow.OpDef.ArgDef.type:type_name -> faas_infer.tensorflow.DataType
+	7,  // 42: faas_infer.tensorflow.OpDef.AttrDef.default_value:type_name -> faas_infer.tensorflow.AttrValue
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_tensorflow_proto_init() }
@@ -1864,7 +1931,7 @@ func file_tensorflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tensorflow_proto_rawDesc), len(file_tensorflow_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
