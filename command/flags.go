@@ -19,10 +19,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/build"
 )
 
-// predictAtDeploy says that models' times are predicted from their operators when
-// they are deployed, unless --measure is given.
-const predictAtDeploy = false
-
 // providerFlags are the flags of everything that runs a provider.
 type providerFlags struct {
 	listen, state, bundles, prepared, secrets string

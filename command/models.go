@@ -29,8 +29,9 @@ import (
 // makes the engine crash takes no provider with it, and the memory that a look
 // needs is given back.
 type childModels struct {
-	// prepared is the directory of prepared models.
-	prepared string
+	// prepared is the directory of prepared models, database the file of
+	// operators' profiles, "" for the user's.
+	prepared, database string
 
 	mu sync.Mutex
 	// seen are the model files that were looked at, by path.
@@ -164,8 +165,12 @@ func (m *childModels) profile(ctx context.Context, command, file string, maxBatc
 	}
 	out := os.NewFile(uintptr(fd), "profile")
 	defer out.Close()
-	if _, err := m.run(ctx, out, "profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
-		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()); err != nil {
+	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
+		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()}
+	if command == "predict" {
+		arguments = append(arguments, "--database", m.database)
+	}
+	if _, err := m.run(ctx, out, arguments...); err != nil {
 		return "", nil, err
 	}
 	text, err := io.ReadAll(out)

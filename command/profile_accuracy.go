@@ -15,7 +15,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/measuring"
 	"github.com/faas-infer/faas-infer/measuring/operators"
-	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/accuracy"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/operator"
@@ -60,7 +59,7 @@ and no correction for weights that come from memory.`,
 	f := c.Flags()
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch")
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
-	f.StringVar(&o.database, "database", "", "file of operators' profiles (default: operators.jsonl in the user's state directory)")
+	databaseFlag(c, &o.database)
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.ablation, "ablation", true, "also say what each step of the prediction is worth")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long to go on in all with models that a noisy machine has disturbed")
@@ -81,6 +80,7 @@ type accuracyRun struct {
 	batches, threads, shares []int
 	ways                     []way
 	times                    *modelTimes
+	under                    underQuota
 	rows                     []accuracyRow
 	bar                      func(done, total int)
 	total                    int
@@ -163,7 +163,11 @@ func (o *accuracyOptions) prepare(ctx context.Context, file *operators.File, arg
 			return nil, nil, err
 		}
 	}
-	r.plan(newPredictor(file.Database()))
+	p := newPredictor(file.Database())
+	r.under = func(prediction *cop.Prediction, c cop.Config, millicores int) float64 {
+		return p.underQuota(prediction.Graph, c, millicores)
+	}
+	r.plan(p)
 	return r, models, nil
 }
 
@@ -219,7 +223,7 @@ func (r *accuracyRun) model(ctx context.Context, s *profiled) error {
 	from := len(r.rows)
 	for _, share := range r.shares {
 		for _, b := range r.batches {
-			row, err := rowOf(s.name, predictions, b, share)
+			row, err := rowOf(s.name, predictions, r.under, b, share)
 			if err != nil {
 				return err
 			}
@@ -272,18 +276,18 @@ func (r *accuracyRun) again(ctx context.Context, s *profiled, rows []accuracyRow
 	return nil
 }
 
+// underQuota is the mean time in µs of a prediction's config on a CPU share.
+type underQuota func(p *cop.Prediction, c cop.Config, millicores int) float64
+
 // rowOf puts the predictions for a batch on a share into a row.
-func rowOf(name string, predictions []*cop.Prediction, batch, share int) (accuracyRow, error) {
+func rowOf(name string, predictions []*cop.Prediction, under underQuota, batch, share int) (accuracyRow, error) {
 	row := accuracyRow{Row: accuracy.Row{Model: name, Batch: batch, Millicores: share}}
 	for i, p := range predictions {
 		c, ok := p.At(batch, (share+999)/1000)
 		if !ok {
 			return row, fmt.Errorf("%s: no prediction at a batch of %d on %dm", name, batch, share)
 		}
-		t := c.Median
-		if share%1000 != 0 {
-			t = profiler.MeanUnderQuota(c.Median, c.CPU, share)
-		}
+		t := under(p, *c, share)
 		if i == 0 {
 			row.Predicted, row.regressed = t, c.Shares[cop.Regressed]
 			continue

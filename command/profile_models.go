@@ -31,7 +31,7 @@ type timesOptions struct {
 	model, prepared  string
 	batches          string
 	threads          int
-	quota            bool
+	quota, sweep     bool
 	compute, memory  float64
 	minTime, maxTime time.Duration
 }
@@ -53,6 +53,7 @@ func newProfileTimesCommand() *cobra.Command {
 	f.StringVar(&o.batches, "batches", "1", "batch sizes, with commas")
 	f.IntVar(&o.threads, "threads", 1, "threads")
 	f.BoolVar(&o.quota, "quota", false, "this process has a CPU quota: take the mean of batches one after another")
+	f.BoolVar(&o.sweep, "sweep", false, "no model: the memory yardstick under the quota")
 	f.Float64Var(&o.compute, "compute", 0, "the compute yardstick in µs")
 	f.Float64Var(&o.memory, "memory", 0, "the memory yardstick in µs")
 	f.DurationVar(&o.minTime, "min-time", modelBudget.MinTime, "least time for one batch size")
@@ -76,15 +77,22 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}
-	m, err := model.ReadFile(o.model)
-	if err != nil {
-		return err
-	}
 	sampler, err := measuring.NewSampler(measuring.Pace{Compute: o.compute, Memory: o.memory})
 	if err != nil {
 		return err
 	}
 	defer sampler.Close()
+	if o.sweep {
+		t, err := sampler.Sweep(ctx, modelBudget)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(timeOf{1, t})
+	}
+	m, err := model.ReadFile(o.model)
+	if err != nil {
+		return err
+	}
 	e, err := onnxruntime.Open(onnxruntime.Options{Prepared: o.prepared, Threads: o.threads})
 	if err != nil {
 		return err
@@ -145,17 +153,33 @@ func (t *modelTimes) close() error {
 
 // measure times a model at the batches on a CPU share; each is told as it comes.
 func (t *modelTimes) measure(ctx context.Context, s *profiled, batches []int, millicores int, tell func(timeOf)) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	var list []string
 	for _, b := range batches {
 		list = append(list, strconv.Itoa(b))
 	}
-	arguments := []string{"profile", "times", "--model", s.file, "--prepared", s.prepared.Dir, "--batches", strings.Join(list, ","),
-		"--threads", strconv.Itoa((millicores + 999) / 1000),
-		"--compute", strconv.FormatFloat(t.known.Compute, 'g', -1, 64), "--memory", strconv.FormatFloat(t.known.Memory, 'g', -1, 64)}
+	err := t.child(ctx, millicores, tell, "--model", s.file, "--prepared", s.prepared.Dir, "--batches", strings.Join(list, ","),
+		"--threads", strconv.Itoa((millicores+999)/1000))
+	if err != nil {
+		return fmt.Errorf("measuring %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// sweep times the memory yardstick on a CPU share.
+func (t *modelTimes) sweep(ctx context.Context, millicores int) (measuring.Sample, error) {
+	var found measuring.Sample
+	err := t.child(ctx, millicores, func(line timeOf) { found = line.Sample }, "--sweep")
+	return found, err
+}
+
+// child runs "profile times" on a CPU share.
+func (t *modelTimes) child(ctx context.Context, millicores int, tell func(timeOf), arguments ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	arguments = append([]string{"profile", "times",
+		"--compute", strconv.FormatFloat(t.known.Compute, 'g', -1, 64), "--memory", strconv.FormatFloat(t.known.Memory, 'g', -1, 64)}, arguments...)
 	if millicores%1000 != 0 {
 		arguments = append(arguments, "--quota")
 	}
@@ -177,7 +201,7 @@ func (t *modelTimes) measure(ctx context.Context, s *profiled, batches []int, mi
 	}
 	err = told(out, tell)
 	if waitErr := c.Wait(); waitErr != nil {
-		err = fmt.Errorf("measuring %s: %w: %s", s.name, waitErr, lastLine(complaint.String()))
+		err = fmt.Errorf("%w: %s", waitErr, lastLine(complaint.String()))
 	}
 	return errors.Join(err, leave())
 }

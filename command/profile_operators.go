@@ -53,7 +53,7 @@ left out or, if there are no others, corrected by a yardstick, and that is said.
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to measure")
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
 	f.DurationVar(&o.patience, "patience", 4*time.Minute, "how long to wait in all for the machine to become quiet")
-	f.StringVar(&o.database, "database", "", "file of operators' profiles (default: operators.jsonl in the user's state directory)")
+	databaseFlag(c, &o.database)
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.again, "again", false, "measure anew what the database has")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
@@ -138,11 +138,9 @@ func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operat
 // openOperators opens the database of operators, and tells people if it had to
 // be repaired.
 func openOperators(path string) (*operators.File, error) {
-	if path == "" {
-		var err error
-		if path, err = operators.DefaultPath(); err != nil {
-			return nil, err
-		}
+	path, err := operatorsPath(path)
+	if err != nil {
+		return nil, err
 	}
 	return operators.Open(path, func(r operators.Repair) { fmt.Fprintln(os.Stderr, r) })
 }

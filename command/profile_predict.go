@@ -31,24 +31,37 @@ import (
 type predictor struct {
 	times  *regression.Model
 	caches measuring.Caches
+	reuse  cop.Reuse
+	refill cop.Refill
 }
 
 func newPredictor(db *database.Database) *predictor {
-	return &predictor{times: regression.New(db.Rows(engineName(), report.Machine()), 0), caches: measuring.ReadCaches()}
+	refill, _ := measuring.KnownRefill(db, engineName(), report.Machine())
+	return &predictor{
+		times:  regression.New(db.Rows(engineName(), report.Machine()), 0),
+		caches: measuring.ReadCaches(), reuse: measuring.KnownReuse(db, engineName(), report.Machine()),
+		refill: refill,
+	}
 }
 
 // predict is the time of a graph at every batch on every number of threads.
 func (p *predictor) predict(g *operator.Graph, batches, threads []int, change func(*cop.Options)) (*cop.Prediction, error) {
 	o := cop.Options{
 		Batches: batches, Threads: threads, Engine: cop.ONNXRuntime, Run: measuring.Run(g),
-		ColdShare: func(_ *operator.Operator, batch int) float64 {
-			return cop.ColdShare(g.WeightBytes()+g.ActivationBytes(batch), p.caches.Last)
+		ColdShare: func(op *operator.Operator, batch int) float64 {
+			return p.reuse.ColdShare(measuring.Working(g, batch), measuring.Alone(op, batch, p.caches))
 		},
 	}
 	if change != nil {
 		change(&o)
 	}
 	return cop.Predict(g, p.times, o)
+}
+
+// underQuota is a config's mean time in µs on a part of a core.
+func (p *predictor) underQuota(g *operator.Graph, c cop.Config, millicores int) float64 {
+	working := measuring.Working(g, c.Batch)
+	return p.refill.UnderQuota(c, int64((1-p.reuse.Cold(working))*float64(working)), millicores)
 }
 
 // predictOptions are the flags of "profile predict".
@@ -80,7 +93,7 @@ from the others, with a wider margin.`,
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to predict")
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
 	f.DurationVar(&o.until, "until", 0, "leave out the batches above one that takes longer than this (0: none)")
-	f.StringVar(&o.database, "database", "", "file of operators' profiles (default: operators.jsonl in the user's state directory)")
+	databaseFlag(c, &o.database)
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	f.StringVar(&o.out, "out", "", "also write the profile to this file")
@@ -170,7 +183,15 @@ func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, b
 	}
 	defer m.Close()
 	put := func(r database.Row) error { return file.Append(r) }
+	if err := m.KeepPace(put); err != nil {
+		return err
+	}
 	if err := m.MeasureRun(ctx, func(key string) bool {
+		return len(file.Database().Lookup(engineName(), report.Machine(), key)) > 0
+	}, put); err != nil {
+		return err
+	}
+	if err := m.MeasureReuse(ctx, func(key string) bool {
 		return len(file.Database().Lookup(engineName(), report.Machine(), key)) > 0
 	}, put); err != nil {
 		return err

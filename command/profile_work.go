@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -34,9 +36,20 @@ const disturbance = 0.05
 // do measures what the database lacks, and then, while there is patience, what
 // was measured on a machine that was not quiet.
 func (w *work) do(ctx context.Context) error {
-	if err := w.MeasureRun(ctx, func(key string) bool {
+	have := func(key string) bool {
 		return slices.ContainsFunc(w.file.Database().Lookup(engineName(), report.Machine(), key), w.fresh)
-	}, w.put); err != nil {
+	}
+	if err := w.KeepPace(w.put); err != nil {
+		return err
+	}
+	_, w.kept = w.Sampler().Yardstick()
+	if err := w.MeasureReuse(ctx, have, w.put); err != nil {
+		return err
+	}
+	if err := w.MeasureRun(ctx, have, w.put); err != nil {
+		return err
+	}
+	if err := w.quota(ctx); err != nil {
 		return err
 	}
 	bar := progressBar(os.Stderr, "measuring operators")
@@ -51,6 +64,32 @@ func (w *work) do(ctx context.Context) error {
 		return err
 	}
 	return w.repeat(ctx)
+}
+
+// quota measures what pauses for want of a CPU quota do to the caches, if this
+// process may make cgroups.
+func (w *work) quota(ctx context.Context) error {
+	_, known := measuring.KnownRefill(w.file.Database(), engineName(), report.Machine())
+	if known && !w.again {
+		return nil
+	}
+	var err error
+	base, _ := w.Sampler().Yardstick()
+	times := newModelTimes(base)
+	if times.why != nil {
+		fmt.Fprintf(os.Stderr, "what a part of a core does to the caches was not measured: %v\n", times.why)
+		return nil
+	}
+	for _, share := range []int{1000, measuring.QuotaShare} {
+		var t measuring.Sample
+		if t, err = times.sweep(ctx, share); err == nil {
+			err = w.put(w.SweepRow(t, share))
+		}
+		if err != nil {
+			break
+		}
+	}
+	return errors.Join(err, times.close())
 }
 
 // fresh reports whether a row counts: under --again, one of this run; and none

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -78,7 +80,8 @@ func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds
 	models, processes := kinds.Split(s.backend)
 	m, err := control.New(ctx, control.Options{
 		Backend: models, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
-		Models: &childModels{prepared: f.prepared}, Predict: predictAtDeploy && !f.measure, Profiles: s.store, Corrections: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
+		Models: &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}, Predict: !f.measure,
+		Profiles: s.store, Corrections: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
 		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
 	})
@@ -143,7 +146,7 @@ func (f *providerFlags) builder(s *runningProvider) (http.Handler, error) {
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	models := &childModels{prepared: f.prepared}
+	models := &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}
 	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: s.log,
 		CheckModel: func(ctx context.Context, file string) error { return models.Check(ctx, file) }})
 }

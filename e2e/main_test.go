@@ -17,6 +17,8 @@ import (
 // a browser are, and the directory of prepared models.
 var suite struct {
 	dir, binary, prepared string
+	// operators are the profiles that each place begins with.
+	operators string
 	// library is libonnxruntime.so, gateway and chromium are executables.
 	library, gateway, chromium string
 }
@@ -55,6 +57,20 @@ func prepare() (err error) {
 	}
 	if suite.chromium, err = script("chromium.sh"); err != nil {
 		return fmt.Errorf("%w; run `make chromium`", err)
+	}
+	return profile("identity", "mnist")
+}
+
+// profile measures the operators of the models that are deployed again and
+// again, once for all places.
+func profile(models ...string) error {
+	suite.operators = filepath.Join(suite.dir, "operators.jsonl")
+	for _, m := range models {
+		c := exec.Command(suite.binary, "profile", "predict", m, "--database", suite.operators, "--prepared", suite.prepared)
+		c.Env = append(os.Environ(), "FAAS_INFER_ONNXRUNTIME="+suite.library)
+		if text, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("profile predict %s: %w: %s", m, err, text)
+		}
 	}
 	return nil
 }

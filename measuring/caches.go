@@ -1,15 +1,24 @@
 package measuring
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Caches are the sizes in bytes of a core's own (second-level) cache and of the
 // last-level one.
 type Caches struct{ Own, Last int64 }
+
+// sample is the size of the sweep by which the last-level cache's state is told.
+func (c Caches) sample() int64 { return min(c.Last/4, 24<<20) }
 
 // ReadCaches asks the kernel; where it does not say, they are 1 MiB and 32 MiB.
 func ReadCaches() Caches {
@@ -60,7 +69,9 @@ func bytesIn(text string) int64 {
 // else out of the caches that are smaller.
 type sweeper struct {
 	memory []uint64
-	sum    uint64
+	bytes  []byte
+	// sum and others keep the compiler from leaving the reading out.
+	sum, others uint64
 }
 
 const (
@@ -68,21 +79,48 @@ const (
 	word64 = 8
 )
 
-// newSweeper can sweep caches of up to size bytes.
-func newSweeper(size int64) *sweeper {
-	s := &sweeper{memory: make([]uint64, size/word64)}
+// newSweeper can sweep caches of up to size bytes. Its memory is in pages of 4 KiB,
+// as a mapped model's weights are, and not, by luck, in large ones here and small
+// ones there: a sweep would differ by half between two processes.
+func newSweeper(size int64) (*sweeper, error) {
+	bytes, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("%d MiB to sweep caches with: %w", size>>20, err)
+	}
+	// A kernel without large pages refuses, and has no need of it.
+	_ = unix.Madvise(bytes, unix.MADV_NOHUGEPAGE)
+	s := &sweeper{bytes: bytes, memory: unsafe.Slice((*uint64)(unsafe.Pointer(&bytes[0])), len(bytes)/word64)}
 	for i := range s.memory { // Pages that were never written are all one.
 		s.memory[i] = uint64(i)
 	}
-	return s
+	return s, nil
 }
+
+func (s *sweeper) close() error { return unix.Munmap(s.bytes) }
 
 // sweep reads size bytes.
 func (s *sweeper) sweep(size int64) {
-	n := min(int(size/word64), len(s.memory))
-	for i := 0; i < n; i += line / word64 {
-		s.sum += s.memory[i]
+	s.sum += read(s.memory[:min(int(size/word64), len(s.memory))])
+}
+
+// sweepOn reads size bytes on each of so many threads at once, on every one
+// others. So all their cores' own caches are emptied, and none has slept long
+// when the engine needs it, as between two operators of a model.
+func (s *sweeper) sweepOn(threads int, size int64) {
+	n := min(int(size/word64), len(s.memory)/threads)
+	var done sync.WaitGroup
+	for t := 1; t < threads; t++ {
+		done.Go(func() { atomic.AddUint64(&s.others, read(s.memory[t*n:(t+1)*n])) })
 	}
+	s.sum += read(s.memory[:n])
+	done.Wait()
+}
+
+func read(memory []uint64) (sum uint64) {
+	for i := 0; i < len(memory); i += line / word64 {
+		sum += memory[i]
+	}
+	return sum
 }
 
 // touch brings data, which an operator before would just have written, back.

@@ -1,8 +1,10 @@
 package measuring
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
@@ -12,17 +14,20 @@ const (
 	yardstickFamily = "Yardstick"
 	computeKey      = "Yardstick compute"
 	memoryKey       = "Yardstick memory"
+	againKey        = "Yardstick sweep again and again"
+	sweepKey        = "Yardstick sweep of %d MiB"
 )
 
 // KnownPace is the yardsticks' base that a database has for an engine on a
 // machine, zero if it has none.
 func KnownPace(db *database.Database, engine, machine string) Pace {
 	of := func(key string) float64 {
-		rows := db.Lookup(engine, machine, key)
-		if len(rows) == 0 {
-			return 0
+		for _, r := range db.Lookup(engine, machine, key) {
+			if r.Millicores == 1000 {
+				return r.Median
+			}
 		}
-		return rows[0].Median
+		return 0
 	}
 	return Pace{Compute: of(computeKey), Memory: of(memoryKey)}
 }
@@ -53,4 +58,48 @@ func (m *Measurer) KeepPace(put func(database.Row) error) error {
 		}
 	}
 	return nil
+}
+
+// QuotaShare is the part of a core in millicores under which the effect of a quota
+// is measured.
+const QuotaShare = 500
+
+// KnownRefill is what [Sampler.Sweep] on a whole core and under a quota have
+// shown; not ok if a database does not have both.
+func KnownRefill(db *database.Database, engine, machine string) (refill cop.Refill, ok bool) {
+	var alone, mean float64
+	for _, r := range db.Lookup(engine, machine, againKey) {
+		switch r.Millicores {
+		case 1000:
+			alone = r.Median
+		case QuotaShare:
+			mean = r.Median
+		}
+	}
+	if alone == 0 || mean == 0 {
+		return 0, false
+	}
+	return cop.NewRefill(alone, mean, ReadCaches().sample(), QuotaShare), true
+}
+
+// SweepRow is the row of a sample of [Sampler.Sweep] on a CPU share.
+func (m *Measurer) SweepRow(t Sample, millicores int) database.Row {
+	return database.Row{
+		Operator: againKey, Family: yardstickFamily, Batch: 1, Millicores: millicores,
+		Median: t.Typical, P95: t.P95, CPU: t.CPU, Spread: t.Spread, Runs: max(1, t.Runs), Noisy: t.Noisy,
+		Engine: m.engine, Machine: m.machine, MeasuredAt: time.Now().UTC(),
+	}
+}
+
+// KnownReuse is the curve of [Measurer.MeasureReuse] that a database has; an
+// empty one if it has none.
+func KnownReuse(db *database.Database, engine, machine string) cop.Reuse {
+	var curve cop.Reuse
+	for size := smallestSweep; size <= largestSweep; size *= 2 {
+		rows := db.Lookup(engine, machine, fmt.Sprintf(sweepKey, size>>20))
+		if len(rows) > 0 {
+			curve = append(curve, cop.ReusePoint{Working: size, Time: rows[0].Median / float64(size>>20)})
+		}
+	}
+	return curve
 }

@@ -3,7 +3,6 @@ package measuring
 import (
 	"slices"
 
-	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
@@ -14,12 +13,12 @@ const coldFrom = 256 << 10
 
 // Tasks lists what is to be measured for a set of graphs: each distinct
 // operator once per number of threads, and those with weights a second time,
-// cold, if a model has them that does not fit into the caches.
+// cold, if a model has them that does not fit into a core's own cache.
 func Tasks(graphs []*operator.Graph, batches, threads []int, caches Caches) []Task {
 	var tasks []Task
 	seen := map[string]int{} // 1: warm, 2: cold as well
 	for _, g := range graphs {
-		large := slices.ContainsFunc(batches, func(b int) bool { return cop.ColdShare(g.WeightBytes()+g.ActivationBytes(b), caches.Last) > 0 })
+		large := g.WeightBytes()+g.ActivationBytes(slices.Max(batches)) > ownSweep*caches.Own
 		for _, op := range g.Operators {
 			if op.Unknown {
 				continue
@@ -74,3 +73,14 @@ func onLine(low, middle, high database.Row) bool {
 	line := low.Median + (high.Median-low.Median)*float64(middle.Batch-low.Batch)/float64(high.Batch-low.Batch)
 	return middle.Median >= line*(1-straight) && middle.Median <= line*(1+straight)
 }
+
+// Alone is how many bytes lie between two executions of an operator while its
+// warm time is taken: those of its copies, or what empties the core's own cache.
+func Alone(op *operator.Operator, batch int, caches Caches) int64 {
+	w := op.Features(batch).WeightBytes
+	return max(w+ownSweep*caches.Own, min(maxCopied, w*int64(copiesUpTo[0].copies))/2)
+}
+
+// Working is how many bytes a graph's run reads: its weights once, and the
+// activations, whose memory is used again and again.
+func Working(g *operator.Graph, batch int) int64 { return g.WeightBytes() + g.ActivationBytes(batch) }

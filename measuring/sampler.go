@@ -18,8 +18,11 @@ import (
 const (
 	// stretch is how long samples are taken between two looks at the
 	// yardsticks; stretches are so many at least.
-	stretch   = 3 * time.Millisecond
-	stretches = 5
+	stretch   = 15 * time.Millisecond
+	stretches = 3
+	// swept is what an execution takes at most to notice what the yardsticks
+	// have pushed out of the caches; after them it is run once untimed.
+	swept = 60 * time.Millisecond
 	// representative is the quantile that stands for an undisturbed run: below
 	// the median, since what disturbs only ever adds.
 	representative = 0.4
@@ -101,9 +104,11 @@ func (p Pace) quiet() bool { return p.Compute < quiet && p.Memory < quietMemory 
 // Take runs until the budget is met. before, which may be nil, prepares each
 // run and is not timed.
 func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() error) (Sample, error) {
+	started := time.Now()
 	if err := run(); err != nil { // Allocates and faults pages in.
 		return Sample{}, err
 	}
+	last := time.Since(started)
 	var all []taken
 	calm, runs := 0, 0
 	began, others := time.Now(), newOthers()
@@ -115,7 +120,7 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 		if err := ctx.Err(); err != nil {
 			return Sample{}, err
 		}
-		t, err := stretchOf(before, run)
+		t, err := stretchOf(before, run, last)
 		if err != nil {
 			return Sample{}, err
 		}
@@ -141,11 +146,20 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 }
 
 // stretchOf runs for the length of a stretch. A run during which the thread lost
-// its core counts only if there is no other.
-func stretchOf(before func(), run func() error) (taken, error) {
+// its core counts only if there is no other. last is how long one took before.
+func stretchOf(before func(), run func() error, last time.Duration) (taken, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var good, bad taken
+	if start := time.Now(); last < swept {
+		if before != nil {
+			before()
+		}
+		if err := run(); err != nil {
+			return good, err
+		}
+		last = time.Since(start)
+	}
 	for began := time.Now(); ; {
 		if before != nil {
 			before()

@@ -2,15 +2,21 @@ package measuring
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
 const (
 	// block is how long executions follow each other before their mean is
-	// taken: twenty periods of a quota, so that it does not matter when in one
+	// taken: forty periods of a quota, so that it does not matter when in one
 	// it begins and ends, or that the yardsticks use some of it.
-	block  = 200 * time.Millisecond
-	blocks = 4
+	block  = 400 * time.Millisecond
+	blocks = 3
+	// refill is a pause after the yardsticks, in which the quota comes back
+	// that they have used.
+	refill = 20 * time.Millisecond
+	// settle is how often the pace is read: right after a pause it is slower.
+	settle = 3
 )
 
 // TakeMean is [Sampler.Take] for a process under a CPU quota. There an execution
@@ -22,7 +28,7 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 	}
 	var all []taken
 	began := time.Now()
-	pace, err := s.yard.read()
+	pace, err := s.unthrottled()
 	if err != nil {
 		return Sample{}, err
 	}
@@ -38,7 +44,7 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 			n++
 		}
 		wall, cpu := micros(time.Since(start))/float64(n), micros(processorTime()-used)/float64(n)
-		after, err := s.yard.read()
+		after, err := s.unthrottled()
 		if err != nil {
 			return Sample{}, err
 		}
@@ -51,4 +57,28 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 			return summarise(all, 2), nil
 		}
 	}
+}
+
+// unthrottled is the pace of computing as it is between two pauses for want of
+// quota, the least of a few readings. The memory's cannot be told from here: what
+// it works on has been pushed out during the last pause, too.
+func (s *Sampler) unthrottled() (Pace, error) {
+	least := math.Inf(1)
+	for range settle {
+		compute, err := s.yard.compute()
+		if err != nil {
+			return Pace{}, err
+		}
+		least = min(least, compute/s.yard.base.Compute)
+	}
+	time.Sleep(refill)
+	return Pace{Compute: least, Memory: least}, nil
+}
+
+// Sweep is [Sampler.TakeMean] of the memory's yardstick.
+func (s *Sampler) Sweep(ctx context.Context, b Budget) (Sample, error) {
+	return s.TakeMean(ctx, b, func() error {
+		s.yard.sweep.sweep(s.yard.size)
+		return nil
+	})
 }

@@ -1,7 +1,9 @@
 package measuring
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -17,13 +19,14 @@ import (
 const side = 128
 
 // Pace is how much slower than on the quiet machine something runs, 1 there:
-// Compute what stays in the core, Memory what streams from beyond its own cache.
+// Compute what stays in the core, Memory what streams from the last-level cache.
 // They vary by themselves, the one with the clock and with who shares the core,
-// the other with who shares the last-level cache.
+// the other with how much of that cache the neighbours leave.
 type Pace struct{ Compute, Memory float64 }
 
 // yardstick is two pieces of work that take equally long on a quiet machine: a
-// matrix product, and a sweep through twice the core's own cache.
+// matrix product, and a sweep through a part of the last-level cache that is as
+// large as a model's weights.
 type yardstick struct {
 	single *onnxruntime.Single
 	sweep  *sweeper
@@ -48,7 +51,12 @@ func newYardstick(c Caches, known Pace) (*yardstick, error) {
 	if err != nil {
 		return nil, fmt.Errorf("yardstick: %w", err)
 	}
-	y := &yardstick{single: s, sweep: newSweeper(ownSweep * c.Own), size: ownSweep * c.Own}
+	sweep, err := newSweeper(c.sample())
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	y := &yardstick{single: s, sweep: sweep, size: c.sample()}
 	in := floats(side * side)
 	err = s.Bind([]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}, Data: in}},
 		[]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}}})
@@ -56,7 +64,7 @@ func newYardstick(c Caches, known Pace) (*yardstick, error) {
 		err = y.calibrate(known)
 	}
 	if err != nil {
-		s.Close()
+		y.close()
 		return nil, fmt.Errorf("yardstick: %w", err)
 	}
 	return y, nil
@@ -98,28 +106,17 @@ func (y *yardstick) typical() Pace {
 	return Pace{Compute: quantile(compute, undisturbed), Memory: quantile(memory, undisturbed)}
 }
 
-// read is the pace now: the least of a few times, of which the first fetch what
-// they work on into the caches. Where the machine has become much faster than the
+// read is the pace now. Where the machine has become much faster than the
 // base, it was not quiet when that was taken, and the base is replaced: what was
 // measured before since is to be measured again.
 func (y *yardstick) read() (Pace, error) {
-	var least Pace
-	for i := range 5 {
-		start := time.Now()
-		if err := y.single.Run(); err != nil {
-			return Pace{}, err
-		}
-		if took := micros(time.Since(start)); i == 0 || took < least.Compute {
-			least.Compute = took
-		}
+	compute, err := y.compute()
+	if err != nil {
+		return Pace{}, err
 	}
-	for i := range 3 {
-		start := time.Now()
-		y.sweep.sweep(y.size)
-		if took := micros(time.Since(start)); i <= 1 || took < least.Memory {
-			least.Memory = took
-		}
-	}
+	start := time.Now()
+	y.sweep.sweep(y.size)
+	least := Pace{Compute: compute, Memory: micros(time.Since(start))}
 	if len(y.recent) < max(remembered, calibrations) {
 		y.recent = append(y.recent, least)
 	} else {
@@ -135,6 +132,22 @@ func (y *yardstick) read() (Pace, error) {
 	return Pace{Compute: least.Compute / y.base.Compute, Memory: least.Memory / y.base.Memory}, nil
 }
 
+// products are so many that the last ones run at the core's full pace.
+const products = 12
+
+// compute is the least time of a product in µs.
+func (y *yardstick) compute() (float64, error) {
+	least := math.Inf(1)
+	for range products {
+		start := time.Now()
+		if err := y.single.Run(); err != nil {
+			return 0, err
+		}
+		least = min(least, micros(time.Since(start)))
+	}
+	return least, nil
+}
+
 func (y *yardstick) lower() {
 	now := y.typical()
 	if now.Compute < faster*y.base.Compute || now.Memory < faster*faster*y.base.Memory {
@@ -143,7 +156,7 @@ func (y *yardstick) lower() {
 	}
 }
 
-func (y *yardstick) close() error { return y.single.Close() }
+func (y *yardstick) close() error { return errors.Join(y.single.Close(), y.sweep.close()) }
 
 // product is a model of one matrix product with a constant.
 func product(n int64) *onnxpb.ModelProto {

@@ -29,6 +29,9 @@ type File struct {
 	unsynced int
 }
 
+// FileName is what the database is called in a directory of state.
+const FileName = "operators.jsonl"
+
 // DefaultPath is where the database is unless said otherwise:
 // $XDG_STATE_HOME/faas-infer/operators.jsonl, and ~/.local/state for the
 // variable if that is not set.
@@ -41,7 +44,7 @@ func DefaultPath() (string, error) {
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(state, "faas-infer", "operators.jsonl"), nil
+	return filepath.Join(state, "faas-infer", FileName), nil
 }
 
 // Open opens the database at path to read and to append, and creates it, with

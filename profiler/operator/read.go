@@ -62,7 +62,7 @@ var batches = [3]int{1, 2, 5}
 // reading takes one model apart.
 type reading struct {
 	at    [3]*model.Graph
-	proto *onnxpb.GraphProto
+	nodes []*onnxpb.NodeProto
 	// optimised: the engine has folded all that it folds.
 	optimised bool
 	opsets    map[string]int64
@@ -92,19 +92,33 @@ func Read(m *model.Model) (*Graph, error) {
 	}
 	r := newReading(settled)
 	r.graph.Assumed = assumed
+	err = r.look(settled.Graph)
+	if err != nil && assumed != nil && !errors.Is(err, model.ErrNoBatch) {
+		return nil, fmt.Errorf("%w (%s)", err, strings.Join(assumed, ", "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.take()
+}
+
+// look infers the graph at some batch sizes.
+func (r *reading) look(at func(batch int) (*model.Graph, error)) (err error) {
 	for i, b := range batches {
-		r.at[i], err = settled.Graph(b)
-		if err != nil && assumed != nil && !errors.Is(err, model.ErrNoBatch) {
-			return nil, fmt.Errorf("%w (%s)", err, strings.Join(assumed, ", "))
-		}
-		if err != nil {
-			return nil, err
+		if r.at[i], err = at(b); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// take makes the graph of what the model is at those batch sizes.
+func (r *reading) take() (*Graph, error) {
 	if flow := r.at[0].ControlFlow; len(flow) > 0 {
 		return nil, &Unpredictable{flow, "control flow decides while the model runs what is executed"}
 	}
-	if err := r.known(); err != nil {
+	err := r.known()
+	if err != nil {
 		return nil, err
 	}
 	r.graph.Inputs, err = r.edges(func(g *model.Graph) []model.Value { return g.Inputs })
@@ -121,13 +135,18 @@ func Read(m *model.Model) (*Graph, error) {
 	return r.graph, err
 }
 
-func newReading(m *model.Model) *reading {
-	g := m.Proto().GetGraph()
-	r := &reading{
-		proto: g, graph: new(Graph), opsets: make(map[string]int64),
+func emptyReading() *reading {
+	return &reading{
+		graph: new(Graph), opsets: make(map[string]int64),
 		folded: make(map[string]bool), producer: make(map[string]int), tensor: make(map[string]int),
 		operator: make(map[string]int), weights: make(map[string]bool), outputs: make(map[string]bool),
 	}
+}
+
+func newReading(m *model.Model) *reading {
+	g := m.Proto().GetGraph()
+	r := emptyReading()
+	r.nodes = g.GetNode()
 	for _, o := range m.Proto().GetOpsetImport() {
 		domain := o.GetDomain()
 		if domain == "ai.onnx" {
@@ -181,12 +200,12 @@ func (r *reading) known() error {
 // unread are the outputs of nodes that nobody reads.
 func (r *reading) unread() map[string]bool {
 	unread := make(map[string]bool)
-	for _, n := range r.proto.GetNode() {
+	for _, n := range r.nodes {
 		for _, o := range n.GetOutput() {
 			unread[o] = !r.outputs[o]
 		}
 	}
-	for _, n := range r.proto.GetNode() {
+	for _, n := range r.nodes {
 		for _, in := range n.GetInput() {
 			delete(unread, in)
 		}

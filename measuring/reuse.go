@@ -1,0 +1,54 @@
+package measuring
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler/database"
+)
+
+const (
+	smallestSweep int64 = 4 << 20
+	largestSweep  int64 = 256 << 20
+	// reuseRounds is how often each sweep is timed: some seconds in all, so
+	// that the neighbours' part of the cache is a typical one.
+	reuseRounds = 15
+)
+
+// MeasureReuse measures where data comes from that is read again and again: the
+// time to read 4, 8, … 256 MiB in a circle. It is what a model's weights are to
+// the caches, of which nobody says how much the neighbours leave (cop.Reuse).
+func (m *Measurer) MeasureReuse(ctx context.Context, have func(key string) bool, put func(database.Row) error) error {
+	if have(fmt.Sprintf(sweepKey, largestSweep>>20)) {
+		return nil
+	}
+	memory, err := newSweeper(largestSweep)
+	if err != nil {
+		return err
+	}
+	defer memory.close()
+	times := map[int64][]float64{}
+	for range reuseRounds {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for size := smallestSweep; size <= largestSweep; size *= 2 {
+			memory.sweep(size) // What another size has pushed out comes back.
+			start := time.Now()
+			memory.sweep(size)
+			times[size] = append(times[size], micros(time.Since(start)))
+		}
+	}
+	for size, took := range times {
+		t := quantile(took, representative)
+		if err := put(database.Row{
+			Operator: fmt.Sprintf(sweepKey, size>>20), Family: yardstickFamily, Batch: 1, Millicores: 1000,
+			Median: t, P95: quantile(took, 0.95), CPU: t, Spread: (quantile(took, 0.75) - quantile(took, 0.25)) / t, Runs: len(took),
+			Engine: m.engine, Machine: m.machine, MeasuredAt: time.Now().UTC(),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
