@@ -32,7 +32,7 @@ type timesOptions struct {
 	batches          string
 	threads          int
 	quota, sweep     bool
-	compute, memory  float64
+	yardstick        float64
 	minTime, maxTime time.Duration
 }
 
@@ -53,9 +53,8 @@ func newProfileTimesCommand() *cobra.Command {
 	f.StringVar(&o.batches, "batches", "1", "batch sizes, with commas")
 	f.IntVar(&o.threads, "threads", 1, "threads")
 	f.BoolVar(&o.quota, "quota", false, "this process has a CPU quota: take the mean of batches one after another")
-	f.BoolVar(&o.sweep, "sweep", false, "no model: the memory yardstick under the quota")
-	f.Float64Var(&o.compute, "compute", 0, "the compute yardstick in µs")
-	f.Float64Var(&o.memory, "memory", 0, "the memory yardstick in µs")
+	f.BoolVar(&o.sweep, "sweep", false, "no model: a sweep through the last-level cache")
+	f.Float64Var(&o.yardstick, "yardstick", 0, "the yardstick in µs on the quiet machine")
 	f.DurationVar(&o.minTime, "min-time", modelBudget.MinTime, "least time for one batch size")
 	f.DurationVar(&o.maxTime, "max-time", modelBudget.MaxTime, "most time for one batch size")
 	return c
@@ -77,7 +76,7 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}
-	sampler, err := measuring.NewSampler(measuring.Pace{Compute: o.compute, Memory: o.memory})
+	sampler, err := measuring.NewSampler(o.yardstick)
 	if err != nil {
 		return err
 	}
@@ -131,14 +130,14 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 
 // modelTimes measures whole models in child processes.
 type modelTimes struct {
-	known measuring.Pace
+	known float64
 	// tree is where groups with quotas are made, nil if that cannot be done;
 	// why says so.
 	tree cgroup.Tree
 	why  error
 }
 
-func newModelTimes(known measuring.Pace) *modelTimes {
+func newModelTimes(known float64) *modelTimes {
 	t := &modelTimes{known: known}
 	t.tree, t.why = cgroup.Open(fmt.Sprintf("faas-infer-accuracy-%d", os.Getpid()), false)
 	return t
@@ -165,7 +164,7 @@ func (t *modelTimes) measure(ctx context.Context, s *profiled, batches []int, mi
 	return nil
 }
 
-// sweep times the memory yardstick on a CPU share.
+// sweep times a sweep through the last-level cache on a CPU share.
 func (t *modelTimes) sweep(ctx context.Context, millicores int) (measuring.Sample, error) {
 	var found measuring.Sample
 	err := t.child(ctx, millicores, func(line timeOf) { found = line.Sample }, "--sweep")
@@ -178,8 +177,7 @@ func (t *modelTimes) child(ctx context.Context, millicores int, tell func(timeOf
 	if err != nil {
 		return err
 	}
-	arguments = append([]string{"profile", "times",
-		"--compute", strconv.FormatFloat(t.known.Compute, 'g', -1, 64), "--memory", strconv.FormatFloat(t.known.Memory, 'g', -1, 64)}, arguments...)
+	arguments = append([]string{"profile", "times", "--yardstick", strconv.FormatFloat(t.known, 'g', -1, 64)}, arguments...)
 	if millicores%1000 != 0 {
 		arguments = append(arguments, "--quota")
 	}

@@ -93,8 +93,7 @@ func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer
 	r.Add("operators.noisy_rows", float64(found.noisy), "", "for which the machine did not become quiet")
 	r.Add("operators.loud_pct", 100*float64(m.Sampler().Loud)/float64(max(1, m.Sampler().Taken)), "%", "of the executions came while the machine was not quiet")
 	pace, _ := m.Sampler().Yardstick()
-	r.Add("operators.yardstick.compute_us", pace.Compute, "µs", "a 128×128 matrix product on the quiet machine")
-	r.Add("operators.yardstick.memory_us", pace.Memory, "µs", "a sweep through twice a core's own cache")
+	r.Add("operators.yardstick_us", pace, "µs", "a 128×128 matrix product on the quiet machine")
 	r.Add("operators.seconds", time.Since(began).Seconds(), "s", "with preparing the models")
 	if o.json {
 		return r.JSON(out)

@@ -97,5 +97,5 @@ func (r *accuracyRun) note(row accuracyRow) string {
 	if !row.sample.Noisy {
 		return ""
 	}
-	return fmt.Sprintf("noisy: paces %.2f, %.2f", row.sample.Pace.Compute, row.sample.Pace.Memory)
+	return fmt.Sprintf("noisy: at a pace of %.2f", row.sample.Pace)
 }

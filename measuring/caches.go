@@ -17,7 +17,7 @@ import (
 // last-level one.
 type Caches struct{ Own, Last int64 }
 
-// sample is the size of the sweep by which the last-level cache's state is told.
+// sample is the size of a sweep that the last-level cache is likely to hold.
 func (c Caches) sample() int64 { return min(c.Last/4, 24<<20) }
 
 // ReadCaches asks the kernel; where it does not say, they are 1 MiB and 32 MiB.

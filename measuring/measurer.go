@@ -38,7 +38,7 @@ var (
 
 // NewMeasurer makes one whose rows are of engine and machine; known is as with
 // [NewSampler].
-func NewMeasurer(ctx context.Context, engine, machine string, known Pace, b Budget) (*Measurer, error) {
+func NewMeasurer(ctx context.Context, engine, machine string, known float64, b Budget) (*Measurer, error) {
 	s, err := NewSampler(known)
 	if err != nil {
 		return nil, err

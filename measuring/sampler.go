@@ -17,18 +17,14 @@ import (
 
 const (
 	// stretch is how long samples are taken between two looks at the
-	// yardsticks; stretches are so many at least.
-	stretch   = 15 * time.Millisecond
+	// yardstick; stretches are so many at least.
+	stretch   = 5 * time.Millisecond
 	stretches = 3
-	// swept is what an execution takes at most to notice what the yardsticks
-	// have pushed out of the caches; after them it is run once untimed.
-	swept = 60 * time.Millisecond
 	// representative is the quantile that stands for an undisturbed run: below
 	// the median, since what disturbs only ever adds.
 	representative = 0.4
-	// quiet is the pace of a quiet machine, at most; the memory's varies more.
-	quiet       = 1.13
-	quietMemory = 1.25
+	// quiet is the pace of a quiet machine, at most.
+	quiet = 1.13
 	// crowded is the part of one core that other processes may use while
 	// several threads are measured.
 	crowded = 0.1
@@ -53,17 +49,14 @@ type Sample struct {
 	// Typical is the time at the quiet machine's pace; Median and P95 are as
 	// taken; CPU is processor time at the quiet machine's pace.
 	Typical, Median, P95, CPU float64
-	// Memory is the part of the time that goes with the memory's pace, as far
-	// as could be seen.
-	Memory float64
 	// Spread is the interquartile range of the samples, at the quiet machine's
 	// pace, over Typical.
 	Spread float64
 	Runs   int
 	// Noisy: the machine did not become quiet, or others used the cores.
 	Noisy bool
-	// Pace is the mean of the yardsticks meanwhile.
-	Pace Pace
+	// Pace is the yardstick's mean meanwhile, 1 on the quiet machine.
+	Pace float64
 }
 
 // Sampler takes times. Not safe for concurrent use.
@@ -74,19 +67,19 @@ type Sampler struct {
 }
 
 // NewSampler makes a sampler; known is the [Sampler.Yardstick] of an earlier one
-// on this machine, or zero. onnxruntime.Load must have succeeded before.
-func NewSampler(known Pace) (*Sampler, error) {
-	y, err := newYardstick(ReadCaches(), known)
+// on this machine, or 0. onnxruntime.Load must have succeeded before.
+func NewSampler(known float64) (*Sampler, error) {
+	y, err := newYardstick(known)
 	if err != nil {
 		return nil, err
 	}
 	return &Sampler{yard: y}, nil
 }
 
-// Yardstick is what the yardsticks take on the quiet machine, in µs. Figures
-// are for the machine at that pace. since is when that became known in this
+// Yardstick is what the yardstick takes on the quiet machine, in µs. Figures are
+// for the machine at that pace. since is when that became known in this
 // process, zero if it was known before: figures from before it are doubtful.
-func (s *Sampler) Yardstick() (base Pace, since time.Time) { return s.yard.base, s.yard.since }
+func (s *Sampler) Yardstick() (base float64, since time.Time) { return s.yard.base, s.yard.since }
 
 // Close frees the yardstick.
 func (s *Sampler) Close() error { return s.yard.close() }
@@ -94,21 +87,17 @@ func (s *Sampler) Close() error { return s.yard.close() }
 // taken are the samples of one stretch, in µs, and the pace around them.
 type taken struct {
 	wall, cpu []float64
-	pace      Pace
+	pace      float64
 }
 
-func (t taken) calm() bool { return t.pace.quiet() }
-
-func (p Pace) quiet() bool { return p.Compute < quiet && p.Memory < quietMemory }
+func (t taken) calm() bool { return t.pace < quiet }
 
 // Take runs until the budget is met. before, which may be nil, prepares each
 // run and is not timed.
 func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() error) (Sample, error) {
-	started := time.Now()
 	if err := run(); err != nil { // Allocates and faults pages in.
 		return Sample{}, err
 	}
-	last := time.Since(started)
 	var all []taken
 	calm, runs := 0, 0
 	began, others := time.Now(), newOthers()
@@ -120,7 +109,7 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 		if err := ctx.Err(); err != nil {
 			return Sample{}, err
 		}
-		t, err := stretchOf(before, run, last)
+		t, err := stretchOf(before, run)
 		if err != nil {
 			return Sample{}, err
 		}
@@ -128,7 +117,7 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 		if err != nil {
 			return Sample{}, err
 		}
-		t.pace = Pace{Compute: (pace.Compute + after.Compute) / 2, Memory: (pace.Memory + after.Memory) / 2}
+		t.pace = (pace + after) / 2
 		pace = after
 		all = append(all, t)
 		runs += len(t.wall)
@@ -146,20 +135,11 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 }
 
 // stretchOf runs for the length of a stretch. A run during which the thread lost
-// its core counts only if there is no other. last is how long one took before.
-func stretchOf(before func(), run func() error, last time.Duration) (taken, error) {
+// its core counts only if there is no other.
+func stretchOf(before func(), run func() error) (taken, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var good, bad taken
-	if start := time.Now(); last < swept {
-		if before != nil {
-			before()
-		}
-		if err := run(); err != nil {
-			return good, err
-		}
-		last = time.Since(start)
-	}
 	for began := time.Now(); ; {
 		if before != nil {
 			before()
@@ -189,7 +169,7 @@ func stretchOf(before func(), run func() error, last time.Duration) (taken, erro
 func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		pace, err := s.yard.read()
-		if err != nil || pace.quiet() {
+		if err != nil || pace < quiet {
 			return err
 		}
 		select {

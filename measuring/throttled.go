@@ -9,13 +9,13 @@ import (
 const (
 	// block is how long executions follow each other before their mean is
 	// taken: forty periods of a quota, so that it does not matter when in one
-	// it begins and ends, or that the yardsticks use some of it.
+	// it begins and ends, or that the yardstick uses some of it.
 	block  = 400 * time.Millisecond
 	blocks = 3
-	// refill is a pause after the yardsticks, in which the quota comes back
-	// that they have used.
+	// refill is a pause after the yardstick, in which the quota comes back that
+	// it has used.
 	refill = 20 * time.Millisecond
-	// settle is how often the pace is read: right after a pause it is slower.
+	// settle is how often the pace is read.
 	settle = 3
 )
 
@@ -50,7 +50,7 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 		}
 		all = append(all, taken{
 			wall: []float64{wall}, cpu: []float64{cpu},
-			pace: Pace{Compute: (pace.Compute + after.Compute) / 2, Memory: (pace.Memory + after.Memory) / 2},
+			pace: (pace + after) / 2,
 		})
 		pace = after
 		if elapsed := time.Since(began); len(all) >= blocks && elapsed >= b.MinTime || len(all) >= 2 && elapsed >= b.MaxTime {
@@ -59,26 +59,32 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 	}
 }
 
-// unthrottled is the pace of computing as it is between two pauses for want of
-// quota, the least of a few readings. The memory's cannot be told from here: what
-// it works on has been pushed out during the last pause, too.
-func (s *Sampler) unthrottled() (Pace, error) {
+// unthrottled is the pace as it is between two pauses for want of quota, the
+// least of a few readings: right after one it is slower.
+func (s *Sampler) unthrottled() (float64, error) {
 	least := math.Inf(1)
 	for range settle {
-		compute, err := s.yard.compute()
+		p, err := s.yard.read()
 		if err != nil {
-			return Pace{}, err
+			return 0, err
 		}
-		least = min(least, compute/s.yard.base.Compute)
+		least = min(least, p)
 	}
 	time.Sleep(refill)
-	return Pace{Compute: least, Memory: least}, nil
+	return least, nil
 }
 
-// Sweep is [Sampler.TakeMean] of the memory's yardstick.
+// Sweep is [Sampler.TakeMean] of a sweep through a part of the last-level cache,
+// again and again.
 func (s *Sampler) Sweep(ctx context.Context, b Budget) (Sample, error) {
+	size := ReadCaches().sample()
+	memory, err := newSweeper(size)
+	if err != nil {
+		return Sample{}, err
+	}
+	defer memory.close()
 	return s.TakeMean(ctx, b, func() error {
-		s.yard.sweep.sweep(s.yard.size)
+		memory.sweep(size)
 		return nil
 	})
 }

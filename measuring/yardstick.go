@@ -1,7 +1,6 @@
 package measuring
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -18,31 +17,25 @@ import (
 // in the core's own caches.
 const side = 128
 
-// Pace is how much slower than on the quiet machine something runs, 1 there:
-// Compute what stays in the core, Memory what streams from the last-level cache.
-// They vary by themselves, the one with the clock and with who shares the core,
-// the other with how much of that cache the neighbours leave.
-type Pace struct{ Compute, Memory float64 }
-
-// yardstick is two pieces of work that take equally long on a quiet machine: a
-// matrix product, and a sweep through a part of the last-level cache that is as
-// large as a model's weights.
+// yardstick is a piece of work that takes equally long on a quiet machine. It
+// tells how much slower than there the core computes now, its pace: 1 on the
+// quiet machine, 1.4 while a neighbour has the other half of the core. (A sweep
+// through memory was tried as a second one. It differs by more between two
+// processes than between two neighbours.)
 type yardstick struct {
 	single *onnxruntime.Single
-	sweep  *sweeper
-	size   int64
-	// base is what they take in µs on the quiet machine, as far as is known, and
+	// base is what it takes in µs on the quiet machine, as far as is known, and
 	// since when that is known.
-	base  Pace
+	base  float64
 	since time.Time
 	// recent are the last readings in µs, next the place of the next one.
-	recent []Pace
+	recent []float64
 	next   int
 }
 
-// newYardstick makes one; known is the base of an earlier one on this machine,
-// zero if there was none: then the machine is watched for two seconds.
-func newYardstick(c Caches, known Pace) (*yardstick, error) {
+// newYardstick makes one; known is the base of an earlier one on this machine, 0
+// if there was none: then the machine is watched for more than a second.
+func newYardstick(known float64) (*yardstick, error) {
 	m, err := model.FromProto(product(side))
 	if err != nil {
 		return nil, err
@@ -51,12 +44,7 @@ func newYardstick(c Caches, known Pace) (*yardstick, error) {
 	if err != nil {
 		return nil, fmt.Errorf("yardstick: %w", err)
 	}
-	sweep, err := newSweeper(c.sample())
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	y := &yardstick{single: s, sweep: sweep, size: c.sample()}
+	y := &yardstick{single: s}
 	in := floats(side * side)
 	err = s.Bind([]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}, Data: in}},
 		[]tensor.Tensor{{Type: tensor.FP32, Shape: []int64{side, side}}})
@@ -73,7 +61,7 @@ func newYardstick(c Caches, known Pace) (*yardstick, error) {
 const (
 	// calibrations are so many readings, with pauses of a hundredth of a
 	// second: long enough to see the machine quiet for a moment.
-	calibrations = 150
+	calibrations = 120
 	// undisturbed is the quantile of readings that counts as quiet.
 	undisturbed = 0.15
 	// remembered is how many readings are kept, and faster how much faster
@@ -82,8 +70,8 @@ const (
 	faster     = 0.88
 )
 
-func (y *yardstick) calibrate(known Pace) error {
-	if known.Compute > 0 && known.Memory > 0 {
+func (y *yardstick) calibrate(known float64) error {
+	if known > 0 {
 		y.base = known
 		return nil
 	}
@@ -98,38 +86,29 @@ func (y *yardstick) calibrate(known Pace) error {
 }
 
 // typical is the quiet one of the recent readings.
-func (y *yardstick) typical() Pace {
-	var compute, memory []float64
-	for _, r := range y.recent {
-		compute, memory = append(compute, r.Compute), append(memory, r.Memory)
-	}
-	return Pace{Compute: quantile(compute, undisturbed), Memory: quantile(memory, undisturbed)}
-}
+func (y *yardstick) typical() float64 { return quantile(y.recent, undisturbed) }
 
-// read is the pace now. Where the machine has become much faster than the
-// base, it was not quiet when that was taken, and the base is replaced: what was
+// read is the pace now. Where the machine has become much faster than the base,
+// it was not quiet when that was taken, and the base is replaced: what was
 // measured before since is to be measured again.
-func (y *yardstick) read() (Pace, error) {
-	compute, err := y.compute()
+func (y *yardstick) read() (pace float64, err error) {
+	now, err := y.compute()
 	if err != nil {
-		return Pace{}, err
+		return 0, err
 	}
-	start := time.Now()
-	y.sweep.sweep(y.size)
-	least := Pace{Compute: compute, Memory: micros(time.Since(start))}
 	if len(y.recent) < max(remembered, calibrations) {
-		y.recent = append(y.recent, least)
+		y.recent = append(y.recent, now)
 	} else {
-		y.recent[y.next] = least
+		y.recent[y.next] = now
 		y.next = (y.next + 1) % len(y.recent)
 	}
-	if y.base.Compute > 0 && len(y.recent) >= remembered {
-		y.lower()
+	if y.base == 0 {
+		return 1, nil
 	}
-	if y.base.Compute == 0 {
-		return Pace{1, 1}, nil
+	if typical := y.typical(); len(y.recent) >= remembered && typical < faster*y.base {
+		y.base, y.since = typical, time.Now()
 	}
-	return Pace{Compute: least.Compute / y.base.Compute, Memory: least.Memory / y.base.Memory}, nil
+	return now / y.base, nil
 }
 
 // products are so many that the last ones run at the core's full pace.
@@ -148,15 +127,7 @@ func (y *yardstick) compute() (float64, error) {
 	return least, nil
 }
 
-func (y *yardstick) lower() {
-	now := y.typical()
-	if now.Compute < faster*y.base.Compute || now.Memory < faster*faster*y.base.Memory {
-		y.base = Pace{Compute: min(now.Compute, y.base.Compute), Memory: min(now.Memory, y.base.Memory)}
-		y.since = time.Now()
-	}
-}
-
-func (y *yardstick) close() error { return errors.Join(y.single.Close(), y.sweep.close()) }
+func (y *yardstick) close() error { return y.single.Close() }
 
 // product is a model of one matrix product with a constant.
 func product(n int64) *onnxpb.ModelProto {
