@@ -219,22 +219,15 @@ func (o *predictOptions) profile(s *profiled, p *cop.Prediction) (*profiler.Prof
 		return nil, err
 	}
 	var kept []cop.Config
-	for i, c := range p.Configs {
-		within := i == 0 || p.Configs[i-1].Threads != c.Threads || len(kept) > 0 && kept[len(kept)-1].Threads == c.Threads && o.within(kept[len(kept)-1])
-		if within && (i == 0 || c.Batch > 1 || p.Configs[i-1].Threads != c.Threads) {
-			kept = append(kept, c)
+	largest, ended := 0, map[int]bool{}
+	for _, c := range p.Configs {
+		if !ended[c.Threads] {
+			kept, largest = append(kept, c), max(largest, c.Batch)
+			ended[c.Threads] = o.until > 0 && c.Median > float64(o.until.Microseconds())
 		}
 	}
 	p.Configs = kept
-	largest := 0
-	for _, c := range kept {
-		largest = max(largest, c.Batch)
-	}
 	return p.Profile(hash, engineName(), report.Machine(), residentOf(s.optimised, largest), time.Now())
-}
-
-func (o *predictOptions) within(c cop.Config) bool {
-	return o.until == 0 || c.Median <= float64(o.until.Microseconds())
 }
 
 // residentOf is about what measuring a model would find resident, in bytes: the

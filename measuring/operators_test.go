@@ -1,0 +1,245 @@
+package measuring
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler/cop"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/profiler/regression"
+)
+
+func duration(micros int) time.Duration { return time.Duration(micros) * time.Microsecond }
+
+// Every operator that the engine runs of a small model can be measured, and from
+// the rows the model can be predicted at every batch and number of threads.
+func TestModelFromItsOperators(t *testing.T) {
+	engine(t)
+	for _, name := range []string{"mnist", "textcnn-69"} {
+		t.Run(name, func(t *testing.T) {
+			g := optimised(t, name)
+			db := measure(t, g, []int{1, 2, 4}, []int{1, 2})
+			times := regression.New(db.Rows("engine", "machine"), 0)
+			p, err := cop.Predict(g, times, cop.Options{Batches: []int{1, 2, 3, 4}, Threads: []int{1, 2}, Engine: cop.ONNXRuntime, Run: Run(g)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(p.Missing) > 0 || len(p.Lacking) > 0 {
+				t.Errorf("missing %v, lacking %v", p.Missing, p.Lacking)
+			}
+			for _, c := range p.Configs {
+				if !(c.Median > 0 && c.P95 >= c.Median && c.CPU > 0) {
+					t.Errorf("b = %d on %d threads: %+v", c.Batch, c.Threads, c)
+				}
+			}
+		})
+	}
+}
+
+// optimised is the graph of a zoo model that the engine runs.
+func optimised(t *testing.T, name string) *operator.Graph {
+	t.Helper()
+	m, err := zoo.Make(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := onnxruntime.Prepare(file, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	what, err := model.ReadGraph(prepared.GraphFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := operator.Read(what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// measure fills a database with the rows of a graph's operators, briefly, and
+// checks that a second time nothing is lacking.
+func measure(t *testing.T, g *operator.Graph, batches, threads []int) *database.Database {
+	t.Helper()
+	brief := Budget{Runs: 1, MaxTime: time.Millisecond}
+	m, err := NewMeasurer(t.Context(), "engine", "machine", 50, brief)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	db, rows := &database.Database{}, 0
+	put := func(r database.Row) error {
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		rows++
+		db.Add(r)
+		return nil
+	}
+	fill := func() {
+		if err := m.MeasureRun(t.Context(), func(key string) bool { return len(db.Lookup("engine", "machine", key)) > 0 }, put); err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range Tasks([]*operator.Graph{g}, batches, threads, Caches{Own: 1 << 20, Last: 8 << 20}) {
+			if err := m.Measure(t.Context(), task, finder(db, task), put); err != nil {
+				t.Fatal(err)
+			}
+			if Lacks(task, finder(db, task)) {
+				t.Errorf("%s lacks something after it was measured", task.Operator.Key())
+			}
+		}
+	}
+	fill()
+	if rows == 0 {
+		t.Fatal("nothing was measured")
+	}
+	before := rows
+	fill()
+	if rows != before {
+		t.Errorf("%d rows were measured again", rows-before)
+	}
+	return db
+}
+
+func finder(db *database.Database, task Task) func(int) (database.Row, bool) {
+	return func(batch int) (database.Row, bool) {
+		for _, r := range db.Lookup("engine", "machine", task.Operator.Key()) {
+			if r.Batch == batch && r.Millicores == 1000*task.Threads && r.Cold == task.Cold {
+				return r, true
+			}
+		}
+		return database.Row{}, false
+	}
+}
+
+// A measurement that is given up leaves at once, with what was measured so far.
+func TestGivenUp(t *testing.T) {
+	engine(t)
+	g := optimised(t, "mnist")
+	m, err := NewMeasurer(t.Context(), "engine", "machine", 50, Thorough)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	task := Tasks([]*operator.Graph{g}, []int{1, 2, 4}, []int{1}, ReadCaches())[0]
+	err = m.Measure(ctx, task, func(int) (database.Row, bool) { return database.Row{}, false }, func(database.Row) error {
+		cancel()
+		return nil
+	})
+	if err == nil || ctx.Err() == nil {
+		t.Errorf("measuring went on: %v", err)
+	}
+}
+
+// The copies of an operator give what it gives alone, each with weights of its own.
+func TestCopies(t *testing.T) {
+	engine(t)
+	g := optimised(t, "mnist")
+	for _, op := range g.Operators {
+		one, err := op.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		three, err := copied(one, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := one.Proto().GetGraph(), three.Proto().GetGraph()
+		if len(b.Node) != 3*len(a.Node) || len(b.Output) != 3*len(a.Output) || len(b.Input) != len(a.Input) || len(b.Initializer) != 3*len(a.Initializer) {
+			t.Errorf("%s: %d nodes, %d outputs, %d inputs", op.Type, len(b.Node), len(b.Output), len(b.Input))
+		}
+		seen := map[string]bool{}
+		for i, w := range b.Initializer {
+			if seen[w.GetName()] {
+				t.Errorf("%s: two weights are called %s", op.Type, w.GetName())
+			}
+			seen[w.GetName()] = true
+			if n := len(a.Initializer); i >= n && len(w.RawData) >= 1024 && string(w.RawData) == string(b.Initializer[i-n].RawData) {
+				t.Errorf("%s: copies share weight %s", op.Type, w.GetName())
+			}
+		}
+		s, err := onnxruntime.OpenSingle(three, 0, 1)
+		if err != nil {
+			t.Fatalf("%s: %v", op.Key(), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTasks(t *testing.T) {
+	engine(t)
+	g := optimised(t, "mnist")
+	small := Tasks([]*operator.Graph{g, g}, []int{1, 2}, []int{1, 2}, Caches{Own: 1 << 30, Last: 1 << 30})
+	if len(small) != 2*len(g.Operators) {
+		t.Errorf("%d tasks for %d operators on two numbers of threads", len(small), len(g.Operators))
+	}
+	cold := 0
+	for _, task := range Tasks([]*operator.Graph{g}, []int{1, 2}, []int{1}, Caches{Own: 1 << 20, Last: 8 << 20}) {
+		if task.Cold {
+			cold++
+			if task.Operator.Features(1).WeightBytes < coldFrom {
+				t.Errorf("%s is measured cold", task.Operator.Key())
+			}
+		}
+	}
+	if cold == 0 {
+		t.Error("mnist's dense layer is not measured cold")
+	}
+}
+
+// Of six batches on a line, three are measured.
+func TestLacks(t *testing.T) {
+	batches := []int{1, 2, 4, 8, 16, 32}
+	rows := map[int]float64{1: 11, 4: 14, 32: 42}
+	have := func(b int) (database.Row, bool) {
+		t, ok := rows[b]
+		return database.Row{Batch: b, Median: t}, ok
+	}
+	if Lacks(Task{Batches: batches}, have) {
+		t.Error("10 + b is a line")
+	}
+	rows[4] = 20
+	if !Lacks(Task{Batches: batches}, have) {
+		t.Error("off the line, the halves are lacking")
+	}
+	rows[2], rows[8], rows[16] = 14, 22, 28
+	if Lacks(Task{Batches: batches}, have) {
+		t.Error("with all six nothing is lacking")
+	}
+	delete(rows, 32)
+	if !Lacks(Task{Batches: batches}, have) {
+		t.Error("the largest is lacking")
+	}
+}
+
+func TestReuseIsKnownAgain(t *testing.T) {
+	db := &database.Database{}
+	for size := smallestSweep; size <= largestSweep; size *= 2 {
+		db.Add(database.Row{
+			Operator: fmt.Sprintf(sweepKey, size>>20), Family: yardstickFamily, Batch: 1, Millicores: 1000,
+			Median: float64(size>>20) * 50, Engine: "engine", Machine: "machine", MeasuredAt: time.Unix(1, 0),
+		})
+	}
+	curve := KnownReuse(db, "engine", "machine")
+	if len(curve) != 7 || curve[0].Working != smallestSweep || curve[6].Working != largestSweep || curve[3].Time != 50 {
+		t.Errorf("the curve is %v", curve)
+	}
+	if got := KnownReuse(db, "engine", "another"); len(got) != 0 {
+		t.Errorf("another machine has %v", got)
+	}
+}
