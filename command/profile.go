@@ -134,12 +134,8 @@ func (o *profileOptions) measure(ctx context.Context, file string) (*measuredMod
 	if err != nil {
 		return nil, err
 	}
-	threads := o.threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
-	plan := profiler.Quick(o.maxBatch, threads, o.until, time.Now, processorTime)
-	plan.Threads = powersOfTwo(threads)
+	plan := profiler.Quick(o.maxBatch, 1, o.until, time.Now, processorTime)
+	plan.Threads = threadsUpTo(o.threads)
 	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
 		e, err := onnxruntime.Open(onnxruntime.Options{Prepared: prepared.Dir, Threads: n})
 		if err != nil {
@@ -192,6 +188,15 @@ func preparedDir(dir string) (string, error) {
 		return "", fmt.Errorf("where to keep prepared models: %w; give --prepared", err)
 	}
 	return filepath.Join(cache, "faas-infer", "prepared"), nil
+}
+
+// threadsUpTo are the powers of two up to limit, or up to this machine's cores if
+// that is 0.
+func threadsUpTo(limit int) []int {
+	if limit == 0 {
+		limit = runtime.NumCPU()
+	}
+	return powersOfTwo(limit)
 }
 
 func powersOfTwo(limit int) []int {

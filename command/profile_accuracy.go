@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -44,7 +43,7 @@ row says what part of its time that is.
 
 On half a core the time is the mean of batches one after another under a CPU quota,
 which takes the right to make cgroups. Both sides are brought to the pace of the
-quiet machine by the same yardsticks; --json has the times as taken, too.
+quiet machine by the same yardstick; --json has the times as taken, too.
 
 The ablation says what each step is worth: the graph before the engine's optimiser
 instead of the one that runs (its operators are measured first, as far as the
@@ -135,13 +134,9 @@ func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer)
 
 // prepare gets ready what all models need.
 func (o *accuracyOptions) prepare(ctx context.Context, file *operators.File, args []string) (*accuracyRun, *profiledModels, error) {
-	threads := o.threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
 	known := measuring.KnownPace(file.Database(), engineName(), report.Machine())
 	r := &accuracyRun{
-		accuracyOptions: o, batches: batchesUpTo(o.maxBatch), threads: powersOfTwo(threads), times: newModelTimes(known),
+		accuracyOptions: o, batches: batchesUpTo(o.maxBatch), threads: threadsUpTo(o.threads), times: newModelTimes(known),
 		bar: progressBar(os.Stderr, "measuring models"),
 	}
 	if r.times.why == nil {
@@ -247,12 +242,20 @@ func (r *accuracyRun) model(ctx context.Context, s *profiled) error {
 func (r *accuracyRun) measure(ctx context.Context, s *profiled, rows []accuracyRow, batches []int, share, done int) error {
 	return r.times.measure(ctx, s, batches, share, func(t timeOf) {
 		i := slices.IndexFunc(rows, func(row accuracyRow) bool { return row.Batch == t.Batch })
-		// Of two times of one row the one that was disturbed less counts.
-		if row := &rows[i]; row.Measured == 0 || t.Sample.Spread < row.sample.Spread {
+		if row := &rows[i]; row.Measured == 0 || calmer(t.Sample, row.sample) {
 			row.sample, row.Measured = t.Sample, t.Sample.Typical
 		}
 		r.bar(min(done+i, r.total-1), r.total)
 	})
+}
+
+// calmer reports which of two times of one row counts: that of a quiet machine,
+// and of two of a kind the one whose runs lay closer together.
+func calmer(a, b measuring.Sample) bool {
+	if a.Noisy != b.Noisy {
+		return b.Noisy
+	}
+	return a.Spread < b.Spread
 }
 
 // again measures noisy rows anew while there is patience.

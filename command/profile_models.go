@@ -28,12 +28,10 @@ var modelBudget = measuring.Budget{Runs: 5, MinTime: 300 * time.Millisecond, Max
 // they run in an instance, for "profile accuracy". It is a process of its own
 // because a CPU quota holds for a process.
 type timesOptions struct {
-	model, prepared  string
-	batches          string
-	threads          int
-	quota, sweep     bool
-	yardstick        float64
-	minTime, maxTime time.Duration
+	model, prepared, batches string
+	threads                  int
+	quota, sweep             bool
+	yardstick                float64
 }
 
 func newProfileTimesCommand() *cobra.Command {
@@ -55,8 +53,6 @@ func newProfileTimesCommand() *cobra.Command {
 	f.BoolVar(&o.quota, "quota", false, "this process has a CPU quota: take the mean of batches one after another")
 	f.BoolVar(&o.sweep, "sweep", false, "no model: a sweep through the last-level cache")
 	f.Float64Var(&o.yardstick, "yardstick", 0, "the yardstick in µs on the quiet machine")
-	f.DurationVar(&o.minTime, "min-time", modelBudget.MinTime, "least time for one batch size")
-	f.DurationVar(&o.maxTime, "max-time", modelBudget.MaxTime, "most time for one batch size")
 	return c
 }
 
@@ -111,10 +107,11 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 			_, err := e.Run(ctx, batch, inputs)
 			return err
 		}
-		budget := measuring.Budget{Runs: modelBudget.Runs, MinTime: o.minTime, MaxTime: o.maxTime}
+		budget := modelBudget
+		budget.Threads = o.threads
 		var t measuring.Sample
 		if o.quota {
-			t, err = sampler.TakeMean(ctx, budget, run)
+			t, err = sampler.TakeMean(ctx, modelBudget, run)
 		} else {
 			t, err = sampler.Take(ctx, budget, nil, run)
 		}

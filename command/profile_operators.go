@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -158,13 +157,9 @@ func (o *operatorsOptions) measure(ctx context.Context, m *measuring.Measurer, f
 		}
 	}
 	found.distinct = len(seen)
-	threads := o.threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
 	w := &work{
 		Measurer: m, file: file, began: time.Now(), again: o.again, patience: o.patience,
-		tasks: measuring.Tasks(graphs, batchesUpTo(o.maxBatch), powersOfTwo(threads), measuring.ReadCaches()),
+		tasks: measuring.Tasks(graphs, batchesUpTo(o.maxBatch), threadsUpTo(o.threads), measuring.ReadCaches()),
 	}
 	err := w.do(ctx)
 	found.rows, found.noisy = w.rows, w.count(w.doubtful())

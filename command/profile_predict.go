@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -155,11 +154,7 @@ func (o *predictOptions) predict(ctx context.Context, s *profiled) (*cop.Predict
 		return nil, err
 	}
 	defer file.Close()
-	threads := o.threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
-	batches, counts := batchesUpTo(o.maxBatch), powersOfTwo(threads)
+	batches, counts := batchesUpTo(o.maxBatch), threadsUpTo(o.threads)
 	prediction, err := newPredictor(file.Database()).predict(s.optimised, batches, counts, nil)
 	if err != nil || !unsure(prediction) {
 		return prediction, err
@@ -182,33 +177,8 @@ func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, b
 		return err
 	}
 	defer m.Close()
-	put := func(r database.Row) error { return file.Append(r) }
-	if err := m.KeepPace(put); err != nil {
-		return err
-	}
-	if err := m.MeasureRun(ctx, func(key string) bool {
-		return len(file.Database().Lookup(engineName(), report.Machine(), key)) > 0
-	}, put); err != nil {
-		return err
-	}
-	if err := m.MeasureReuse(ctx, func(key string) bool {
-		return len(file.Database().Lookup(engineName(), report.Machine(), key)) > 0
-	}, put); err != nil {
-		return err
-	}
-	tasks := measuring.Tasks(graphs, batches, threads, measuring.ReadCaches())
-	bar := progressBar(os.Stderr, "measuring operators")
-	for i, t := range tasks {
-		bar(i, len(tasks))
-		have := func(batch int) (database.Row, bool) {
-			return lookup(file.Database(), t, batch, func(database.Row) bool { return true })
-		}
-		if err := m.Measure(ctx, t, have, put); err != nil {
-			return err
-		}
-	}
-	bar(len(tasks), len(tasks))
-	return nil
+	w := &work{Measurer: m, file: file, tasks: measuring.Tasks(graphs, batches, threads, measuring.ReadCaches())}
+	return w.lacking(ctx)
 }
 
 // profile is the prediction as the provider keeps it. On each number of threads

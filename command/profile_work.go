@@ -25,7 +25,7 @@ type work struct {
 	patience time.Duration
 	// rows counts those that were measured.
 	rows int
-	// kept is since when the yardsticks' base in the file is known.
+	// kept is since when the yardstick's base in the file is known.
 	kept time.Time
 }
 
@@ -36,6 +36,17 @@ const disturbance = 0.05
 // do measures what the database lacks, and then, while there is patience, what
 // was measured on a machine that was not quiet.
 func (w *work) do(ctx context.Context) error {
+	if err := w.quota(ctx); err != nil {
+		return err
+	}
+	if err := w.lacking(ctx); err != nil {
+		return err
+	}
+	return w.repeat(ctx)
+}
+
+// lacking measures what the database lacks.
+func (w *work) lacking(ctx context.Context) error {
 	have := func(key string) bool {
 		return slices.ContainsFunc(w.file.Database().Lookup(engineName(), report.Machine(), key), w.fresh)
 	}
@@ -49,9 +60,6 @@ func (w *work) do(ctx context.Context) error {
 	if err := w.MeasureRun(ctx, have, w.put); err != nil {
 		return err
 	}
-	if err := w.quota(ctx); err != nil {
-		return err
-	}
 	bar := progressBar(os.Stderr, "measuring operators")
 	for i, t := range w.tasks {
 		bar(i, len(w.tasks))
@@ -60,10 +68,7 @@ func (w *work) do(ctx context.Context) error {
 		}
 	}
 	bar(len(w.tasks), len(w.tasks))
-	if err := w.file.Sync(); err != nil {
-		return err
-	}
-	return w.repeat(ctx)
+	return w.file.Sync()
 }
 
 // quota measures what pauses for want of a CPU quota do to the caches, if this

@@ -67,9 +67,6 @@ const (
 	lastSweep = 3
 )
 
-// Calls is what a call of the engine costs on this machine.
-func (m *Measurer) Calls() Calls { return m.calls }
-
 // Sampler takes the measurer's times.
 func (m *Measurer) Sampler() *Sampler { return m.sampler }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,9 +96,6 @@ func measure(t *testing.T, g *operator.Graph, batches, threads []int) *database.
 		for _, task := range Tasks([]*operator.Graph{g}, batches, threads, Caches{Own: 1 << 20, Last: 8 << 20}) {
 			if err := m.Measure(t.Context(), task, finder(db, task), put); err != nil {
 				t.Fatal(err)
-			}
-			if Lacks(task, finder(db, task)) {
-				t.Errorf("%s lacks something after it was measured", task.Operator.Key())
 			}
 		}
 	}
@@ -202,28 +200,28 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// Of six batches on a line, three are measured.
-func TestLacks(t *testing.T) {
+// Of six batches on a line, three are asked for; off it, the halves as well.
+func TestGrid(t *testing.T) {
 	batches := []int{1, 2, 4, 8, 16, 32}
-	rows := map[int]float64{1: 11, 4: 14, 32: 42}
-	have := func(b int) (database.Row, bool) {
-		t, ok := rows[b]
-		return database.Row{Batch: b, Median: t}, ok
+	rows := map[int]float64{1: 11, 2: 14, 4: 14, 8: 22, 16: 28, 32: 42}
+	asked := func() []int {
+		var all []int
+		err := (&Measurer{}).Measure(t.Context(), Task{Batches: batches}, func(b int) (database.Row, bool) {
+			all = append(all, b)
+			return database.Row{Batch: b, Median: rows[b]}, true
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(all)
+		return all
 	}
-	if Lacks(Task{Batches: batches}, have) {
-		t.Error("10 + b is a line")
+	if got := asked(); !slices.Equal(got, []int{1, 4, 32}) {
+		t.Errorf("of 10 + b, %v were asked for", got)
 	}
-	rows[4] = 20
-	if !Lacks(Task{Batches: batches}, have) {
-		t.Error("off the line, the halves are lacking")
-	}
-	rows[2], rows[8], rows[16] = 14, 22, 28
-	if Lacks(Task{Batches: batches}, have) {
-		t.Error("with all six nothing is lacking")
-	}
-	delete(rows, 32)
-	if !Lacks(Task{Batches: batches}, have) {
-		t.Error("the largest is lacking")
+	rows[4], rows[8] = 20, 30
+	if got := asked(); !slices.Equal(got, batches) {
+		t.Errorf("off the line, %v were asked for", got)
 	}
 }
 

@@ -41,32 +41,6 @@ func Tasks(graphs []*operator.Graph, batches, threads []int, caches Caches) []Ta
 	return tasks
 }
 
-// Lacks reports whether the database has not got all that Measure would put
-// there for the task.
-func Lacks(t Task, have func(batch int) (database.Row, bool)) bool {
-	return lacks(t.Batches, have)
-}
-
-func lacks(batches []int, have func(int) (database.Row, bool)) bool {
-	last := len(batches) - 1
-	low, okLow := have(batches[0])
-	high, okHigh := have(batches[last])
-	if !okLow || !okHigh {
-		return true
-	}
-	if last < 2 {
-		return false
-	}
-	middle, ok := have(batches[last/2])
-	if !ok {
-		return true
-	}
-	if onLine(low, middle, high) {
-		return false
-	}
-	return lacks(batches[:last/2+1], have) || lacks(batches[last/2:], have)
-}
-
 // onLine reports whether the middle one of three rows is where its neighbours
 // would have it.
 func onLine(low, middle, high database.Row) bool {

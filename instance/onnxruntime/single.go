@@ -47,7 +47,7 @@ func OpenSingle(m *model.Model, weights int64, threads int) (*Single, error) {
 			return nil, err
 		}
 	}
-	session, err := sessionOf(path, s, threads)
+	session, err := sessionOf(path, s, threads, "")
 	if err != nil {
 		return nil, err
 	}
@@ -65,28 +65,16 @@ func namesOf(m *model.Model) signature {
 func packed(path, dir string, s signature) (string, error) {
 	f := formats[FormatPacked]
 	to := filepath.Join(dir, "packed.onnx")
-	session, err := sessionOf(path, s, 1, append(f.save[:len(f.save):len(f.save)], setting{optimisedPath, to})...)
+	session, err := sessionOf(path, s, 1, to, f.save...)
 	if err != nil {
 		return "", err
 	}
 	return to, plain(session.Destroy())
 }
 
-// optimisedPath stands for the option of where to save; it is no entry of a
-// session's configuration.
-const optimisedPath = "optimised"
-
-func sessionOf(path string, s signature, threads int, settings ...setting) (*ort.DynamicAdvancedSession, error) {
-	var entries []setting
-	save := ""
-	for _, e := range settings {
-		if e.key == optimisedPath {
-			save = e.value
-			continue
-		}
-		entries = append(entries, e)
-	}
-	options, err := newOptions(threads, ort.GraphOptimizationLevelDisableAll, entries...)
+// sessionOf loads a model as it stands, and saves it at save unless that is "".
+func sessionOf(path string, s signature, threads int, save string, settings ...setting) (*ort.DynamicAdvancedSession, error) {
+	options, err := newOptions(threads, ort.GraphOptimizationLevelDisableAll, settings...)
 	if err != nil {
 		return nil, err
 	}
