@@ -31,8 +31,9 @@ var layers = map[string][]string{
 	"command":         {"*"},
 	"bench":           {"*"},
 	"e2e":             {"*"},
-	"provider":        {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "report"},
-	"sim":             {"scaling", "batching", "coldstart", "profiler", "cluster", "model", "report"},
+	"provider":        {"scaling", "batching", "coldstart", "policy", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "report"},
+	"sim":             {"scaling", "batching", "coldstart", "policy", "profiler", "cluster", "model", "report"},
+	"policy":          {"scaling", "batching", "coldstart", "profiler", "cluster"},
 	"scaling":         {"profiler", "cluster"},
 	"batching":        {"cluster"},
 	"coldstart":       {},
@@ -55,7 +56,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 
 // pure are the packages that decide and do not act; those below them are pure
 // too, but for cluster's, which are the backends.
-var pure = []string{"batching", "scaling", "coldstart", "profiler", "cluster"}
+var pure = []string{"batching", "scaling", "coldstart", "policy", "profiler", "cluster"}
 
 // impure are imports that no decision needs; one that ends in a slash stands
 // for all below it.

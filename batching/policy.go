@@ -31,8 +31,11 @@ type Instance struct {
 	// b = 1…Config.Batch. It never decreases with b.
 	Exec []time.Duration
 	// Rate is r_i, the requests/s that the scaling engine wants this instance
-	// to get (INFless §3.2); only the policy [INFless] reads it.
+	// to get (INFless §3.2); only the policy [InFless] reads it.
 	Rate float64
+	// Timeout is how long a batch's first request waits at most for others
+	// (BATCH §III-B); only the policy of that name reads it.
+	Timeout time.Duration
 }
 
 // Reason is why a request is answered without being executed.
@@ -84,3 +87,8 @@ type Policy interface {
 	// Waiting is the number of requests that wait.
 	Waiting() int
 }
+
+// Travel is what is kept of the objective for the answer's way back: a twentieth,
+// at most 5 ms. An overloaded queue serves every request just before its
+// deadline, so without it they would all arrive just too late.
+func Travel(slo time.Duration) time.Duration { return min(slo/20, 5*time.Millisecond) }

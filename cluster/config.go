@@ -19,21 +19,23 @@ type Resources struct {
 	GPU int `json:"gpu"`
 	// Memory in bytes.
 	Memory int64 `json:"memory"`
+	// GPUMemory in bytes.
+	GPUMemory int64 `json:"gpuMemory,omitzero"`
 }
 
 // Fits reports whether r fits into free in every dimension.
 func (r Resources) Fits(free Resources) bool {
-	return r.CPU <= free.CPU && r.GPU <= free.GPU && r.Memory <= free.Memory
+	return r.CPU <= free.CPU && r.GPU <= free.GPU && r.Memory <= free.Memory && r.GPUMemory <= free.GPUMemory
 }
 
 // Add returns r + o, dimension by dimension.
 func (r Resources) Add(o Resources) Resources {
-	return Resources{CPU: r.CPU + o.CPU, GPU: r.GPU + o.GPU, Memory: r.Memory + o.Memory}
+	return Resources{CPU: r.CPU + o.CPU, GPU: r.GPU + o.GPU, Memory: r.Memory + o.Memory, GPUMemory: r.GPUMemory + o.GPUMemory}
 }
 
 // Sub returns r - o, dimension by dimension.
 func (r Resources) Sub(o Resources) Resources {
-	return Resources{CPU: r.CPU - o.CPU, GPU: r.GPU - o.GPU, Memory: r.Memory - o.Memory}
+	return Resources{CPU: r.CPU - o.CPU, GPU: r.GPU - o.GPU, Memory: r.Memory - o.Memory, GPUMemory: r.GPUMemory - o.GPUMemory}
 }
 
 // Config is an instance's ⟨b, c, g⟩ (INFless §3.4) and its memory.

@@ -125,7 +125,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 // start plans what was placed for v.
 func (p *pass) start(v *view, placed []Placed) {
 	for _, x := range placed {
-		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Node: x.Node}
+		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Node: x.Node, Timeout: x.Timeout}
 		if i, ok := p.room.find(x.Node); ok {
 			for _, id := range p.room.places[i].leaving {
 				if p.gone[id] {

@@ -56,8 +56,10 @@ type Function struct {
 // Plan is what is to be done now. The stops come first: a start may need the
 // room of instances that are to be stopped.
 type Plan struct {
-	Stop     []Stop
-	Start    []Start
+	Stop  []Stop
+	Start []Start
+	// Resize changes CPU quotas of running instances at once.
+	Resize   []Resize
 	Unplaced []Unplaced
 }
 
@@ -68,9 +70,22 @@ type Start struct {
 	Config   cluster.Config
 	Exec     time.Duration
 	Node     string
+	// Timeout is the candidate's.
+	Timeout time.Duration
 	// After are instances on the node, stopped by the same plan, that must
 	// be gone before this one starts; most often there are none.
 	After []cluster.InstanceID
+}
+
+// Resize gives an instance another CPU quota while it runs: a burst is served
+// from the node's free CPU before a new instance could be there. Batch, GPU share
+// and memory stay.
+type Resize struct {
+	Function string
+	ID       cluster.InstanceID
+	Config   cluster.Config
+	// Exec is the predicted time of a full batch under Config.
+	Exec time.Duration
 }
 
 // Stop is an instance to be stopped, once it has finished what it holds.

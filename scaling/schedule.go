@@ -16,6 +16,9 @@ import (
 type Candidate struct {
 	Config cluster.Config
 	Exec   time.Duration
+	// Timeout is how long a batch's first request waits at most for others,
+	// where the batching policy wants to be told (BATCH §III-C).
+	Timeout time.Duration
 }
 
 // Candidates turns a profile's candidates into the scheduler's.

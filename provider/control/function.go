@@ -28,7 +28,7 @@ type function struct {
 
 	dispatcher *dispatch.Dispatcher
 	metrics    *metrics.FunctionMetrics
-	meter      meter
+	meter      scaling.Meter
 	instances  map[cluster.InstanceID]*instance
 
 	// bundle is the bundle's directory, prepared the directory that instances

@@ -91,7 +91,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	stats := fn.dispatcher.Stats()
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: c.queue(fn.Function),
-		Rate: fn.meter.read(now, stats.Arrivals), Waiting: stats.Waiting,
+		Rate: fn.meter.Read(now, stats.Arrivals), Waiting: stats.Waiting,
 		Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	if !now.Before(fn.notBefore) {

@@ -182,7 +182,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		return nil, ErrQueueFull
 	}
 	c.slo += d.options.SLO
-	c.deadline = c.arrived.Add(c.slo - travel(c.slo))
+	c.deadline = c.arrived.Add(c.slo - batching.Travel(c.slo))
 	if c.cold = d.ready() == 0; c.cold {
 		if d.problem.refuse {
 			d.options.Recorder.AddDrop(metrics.NoInstance)
@@ -198,11 +198,6 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 	return d.act(now), nil
 }
-
-// travel is what is kept of the objective for the answer's way back: a twentieth,
-// at most 5 ms. An overloaded queue serves every request just before its
-// deadline, so without it they would all arrive just too late.
-func travel(slo time.Duration) time.Duration { return min(slo/20, 5*time.Millisecond) }
 
 // finish follows s to the call's answer, leading batches it is asked to.
 func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {

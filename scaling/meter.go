@@ -1,12 +1,13 @@
-package control
+package scaling
 
 import (
 	"math"
 	"time"
 )
 
-// meter estimates a rate from a counter that is read now and then.
-type meter struct {
+// Meter estimates a rate from a counter that is read now and then. Its zero value
+// has read nothing.
+type Meter struct {
 	total uint64
 	at    time.Time
 	rate  float64
@@ -15,10 +16,10 @@ type meter struct {
 // meterWindow is the time after which 1/e of an old rate is left.
 const meterWindow = time.Second
 
-// read takes the counter's value at now and returns the rate in 1/s. A steady
+// Read takes the counter's value at now and returns the rate in 1/s. A steady
 // rate is followed within a few windows: after a jump from 0 to 100/s the
 // estimate is 63 after one second and 95 after three.
-func (m *meter) read(now time.Time, total uint64) float64 {
+func (m *Meter) Read(now time.Time, total uint64) float64 {
 	if m.at.IsZero() {
 		m.at, m.total = now, total
 		return 0
