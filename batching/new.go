@@ -11,10 +11,11 @@ const (
 	OneToOneName = "one-to-one"
 	InFlessName  = "infless"
 	SharedName   = "shared"
+	BatchName    = "batch"
 )
 
 // Names lists the policies.
-func Names() []string { return []string{OneToOneName, InFlessName, SharedName} }
+func Names() []string { return []string{OneToOneName, InFlessName, SharedName, BatchName} }
 
 // CheckName returns an error that lists the known policies if name is none.
 func CheckName(name string) error {
@@ -34,6 +35,8 @@ func New(name string, o Options) (Policy, error) {
 		return NewOneToOne(o), nil
 	case InFlessName:
 		return NewInFless(o), nil
+	case BatchName:
+		return NewBuffer(o), nil
 	default:
 		return NewShared(o), nil
 	}

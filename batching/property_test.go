@@ -157,7 +157,8 @@ func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 			instances++
 			b := 1 << random.IntN(6)
 			h.bringUp(Instance{ID: cluster.InstanceID(fmt.Sprint("i", instances)), Config: cluster.Config{Batch: b}, Rate: random.Float64() * 100,
-				Exec: affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)})
+				Timeout: time.Duration(random.IntN(40)-5) * time.Millisecond,
+				Exec:    affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)})
 		case 1:
 			if id := cluster.InstanceID(fmt.Sprint("i", 1+random.IntN(instances+1))); random.IntN(3) == 0 {
 				h.bringDown(id)

@@ -24,7 +24,7 @@ func ms(f float64) time.Duration { return time.Duration(f * float64(time.Millise
 // TestScripts runs testdata/*.txt. A line is a command with its time in ms:
 //
 //	policy NAME slo=MS [max=B]
-//	MS up ID b=B exec=T1,T2,…,TB [rate=R]
+//	MS up ID b=B exec=T1,T2,…,TB [rate=R] [timeout=MS]
 //	MS down ID
 //	MS add FIRST[-LAST] due=MS
 //	MS cancel N
@@ -95,7 +95,7 @@ func command(t *testing.T, p Policy, now time.Time, words []string) {
 	case "tick":
 	case "up":
 		o := arguments(t, words[2:])
-		in := Instance{ID: cluster.InstanceID(words[1]), Config: cluster.Config{Batch: int(o.number("b"))}, Rate: o.number("rate")}
+		in := Instance{ID: cluster.InstanceID(words[1]), Config: cluster.Config{Batch: int(o.number("b"))}, Rate: o.number("rate"), Timeout: ms(o.number("timeout"))}
 		for _, x := range strings.Split(o["exec"], ",") {
 			f, _ := strconv.ParseFloat(x, 64)
 			in.Exec = append(in.Exec, ms(f))
