@@ -16,7 +16,6 @@ import (
 	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler/accuracy"
 	"github.com/faas-infer/faas-infer/profiler/cop"
-	"github.com/faas-infer/faas-infer/profiler/operator"
 	"github.com/faas-infer/faas-infer/report"
 )
 
@@ -25,6 +24,7 @@ type accuracyOptions struct {
 	maxBatch, threads  int
 	database, prepared string
 	ablation, json     bool
+	inTurn             bool
 	patience           time.Duration
 }
 
@@ -37,9 +37,13 @@ func newProfileAccuracyCommand() *cobra.Command {
 this machine's operator profiles, then measures the model itself, as an instance
 runs it, and prints every row: |P−A|/A of predicted P and measured A, its mean for
 each model and over all, and the worst. Nothing is left out. MODEL is one of the
-zoo's; without any, all that are in the INFless paper's Table 1. Run "profile
-operators" before; operators that are not in the database are regressed, and the
-row says what part of its time that is.
+zoo's; without any, all that are in the INFless paper's Table 1.
+
+A machine that is not alone on its host is not the same from one minute to the next,
+so each model's operators are measured anew right before the model, into the
+database; with --in-turn=false the database is taken as it stands (see "profile
+operators"). Operators that are not in it are regressed, and the row says what part
+of its time that is.
 
 On half a core the time is the mean of batches one after another under a CPU quota,
 which takes the right to make cgroups. Both sides are brought to the pace of the
@@ -60,6 +64,7 @@ and no correction for weights that come from memory.`,
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
 	databaseFlag(c, &o.database)
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.inTurn, "in-turn", true, "measure each model's operators anew right before the model")
 	f.BoolVar(&o.ablation, "ablation", true, "also say what each step of the prediction is worth")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long to go on in all with models that a noisy machine has disturbed")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
@@ -78,6 +83,8 @@ type accuracyRun struct {
 	*accuracyOptions
 	batches, threads, shares []int
 	ways                     []way
+	file                     *operators.File
+	measurer                 *measuring.Measurer
 	times                    *modelTimes
 	under                    underQuota
 	rows                     []accuracyRow
@@ -107,7 +114,7 @@ func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer)
 		return err
 	}
 	defer file.Close()
-	if file.Database().Len() == 0 {
+	if !o.inTurn && file.Database().Len() == 0 {
 		return errors.New("there are no operators' profiles to predict from; run `faas-infer profile operators` first")
 	}
 	if len(args) == 0 {
@@ -117,8 +124,8 @@ func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer)
 	if err != nil {
 		return err
 	}
+	defer r.close()
 	defer models.close()
-	defer r.times.close()
 	for _, a := range args {
 		s, err := models.get(a)
 		if err != nil {
@@ -135,8 +142,12 @@ func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer)
 // prepare gets ready what all models need.
 func (o *accuracyOptions) prepare(ctx context.Context, file *operators.File, args []string) (*accuracyRun, *profiledModels, error) {
 	known := measuring.KnownPace(file.Database(), engineName(), report.Machine())
+	measurer, err := measuring.NewMeasurer(ctx, engineName(), report.Machine(), known, measuring.Thorough)
+	if err != nil {
+		return nil, nil, err
+	}
 	r := &accuracyRun{
-		accuracyOptions: o, batches: batchesUpTo(o.maxBatch), threads: threadsUpTo(o.threads), times: newModelTimes(known),
+		accuracyOptions: o, file: file, measurer: measurer, batches: batchesUpTo(o.maxBatch), threads: threadsUpTo(o.threads), times: newModelTimes(known),
 		bar: progressBar(os.Stderr, "measuring models"),
 	}
 	if r.times.why == nil {
@@ -150,41 +161,31 @@ func (o *accuracyOptions) prepare(ctx context.Context, file *operators.File, arg
 	r.total = len(args) * len(r.shares) * len(r.batches)
 	models, err := newProfiledModels(o.prepared)
 	if err != nil {
+		r.close()
 		return nil, nil, err
 	}
 	if o.ablation {
 		if err := r.measureUnfused(ctx, file, models, args); err != nil {
 			models.close()
+			r.close()
 			return nil, nil, err
 		}
 	}
-	p := newPredictor(file.Database())
-	r.under = func(prediction *cop.Prediction, c cop.Config, millicores int) float64 {
-		return p.underQuota(prediction.Graph, c, millicores)
-	}
-	r.plan(p)
 	return r, models, nil
 }
 
-// measureUnfused measures the operators of the models before the optimiser.
-func (r *accuracyRun) measureUnfused(ctx context.Context, file *operators.File, models *profiledModels, args []string) error {
-	var graphs []*operator.Graph
-	for _, a := range args {
-		s, err := models.get(a)
-		if err != nil {
-			return err
-		}
-		g, err := s.original()
-		if err != nil {
-			return fmt.Errorf("%s: %w", a, err)
-		}
-		graphs = append(graphs, g)
-	}
-	return fill(ctx, file, graphs, r.batches, r.threads)
+func (r *accuracyRun) close() {
+	r.times.close()
+	r.measurer.Close()
 }
 
-// plan lists the ways to predict, the one that counts first.
-func (r *accuracyRun) plan(p *predictor) {
+// plan lists the ways to predict from what the database has now, the one that
+// counts first.
+func (r *accuracyRun) plan() {
+	p := newPredictor(r.file.Database())
+	r.under = func(prediction *cop.Prediction, c cop.Config, millicores int) float64 {
+		return p.underQuota(prediction.Graph, c, millicores)
+	}
 	with := func(change func(*cop.Options)) func(*profiled) (*cop.Prediction, error) {
 		return func(s *profiled) (*cop.Prediction, error) {
 			return p.predict(s.optimised, r.batches, r.threads, change)
@@ -207,6 +208,12 @@ func (r *accuracyRun) plan(p *predictor) {
 
 // model predicts and measures one model.
 func (r *accuracyRun) model(ctx context.Context, s *profiled) error {
+	if r.inTurn {
+		if err := r.operators(ctx, s); err != nil {
+			return err
+		}
+	}
+	r.plan()
 	var predictions []*cop.Prediction
 	for _, w := range r.ways {
 		p, err := w.predict(s)
