@@ -187,7 +187,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	}
 	fn.replicas = replicas
 	fn.scaledToZero = replicas == 0
-	fn.arrivals = fn.dispatcher.Stats().Arrivals
+	fn.activity.Skip(fn.dispatcher.Stats().Arrivals)
 	c.Wake()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
@@ -28,7 +29,6 @@ type function struct {
 
 	dispatcher *dispatch.Dispatcher
 	metrics    *metrics.FunctionMetrics
-	meter      scaling.Meter
 	instances  map[cluster.InstanceID]*instance
 
 	// bundle is the bundle's directory, prepared the directory that instances
@@ -70,10 +70,8 @@ type function struct {
 	replicas uint64
 	// scaledToZero: the scale route asked for none; a request undoes it.
 	scaledToZero bool
-	// arrivals is the counter at the last look; lastActive is when there was
-	// last a request.
-	arrivals   uint64
-	lastActive time.Time
+	// activity is what the looks at its requests have seen.
+	activity *policy.Activity
 	// failures counts the instances in a row that did not live; notBefore is
 	// when the next may be started.
 	failures  int
@@ -113,10 +111,10 @@ type instance struct {
 // serves reports whether the instance takes batches.
 func (in *instance) serves() bool { return in.State == cluster.Ready && !in.retiring }
 
-func (c *Controller) newFunction(f *provider.Function, policy batching.Policy) *function {
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, lastActive: time.Now()}
+func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
+	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, activity: policy.NewActivity(time.Now())}
 	fn.dispatcher = dispatch.New(dispatch.Options{
-		Policy: policy, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
+		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
 		Recorder: fn.metrics, OnCold: c.Wake, OnLost: c.lost, Dial: c.options.Dial,
 	})
 	return fn

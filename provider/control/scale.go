@@ -91,8 +91,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	stats := fn.dispatcher.Stats()
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: c.queue(fn.Function),
-		Rate: fn.meter.Read(now, stats.Arrivals), Waiting: stats.Waiting,
-		Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
+		Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	if !now.Before(fn.notBefore) {
 		f.Configs = fn.candidates
@@ -122,31 +121,42 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	return f
 }
 
-// age lets the cold-start policy say when an idle function loses its instances.
+// age takes in the function's requests: its load, and when the cold-start policy
+// takes an idle function's instances or has one started ahead of time.
 func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats dispatch.Stats, busy bool) {
-	if stats.Arrivals != fn.arrivals {
-		if idle := now.Sub(fn.lastActive); idle > 2*c.options.Tick {
-			c.options.Cold.Observe(now, fn.Name, idle)
-		}
+	var decision coldstart.Decision
+	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, c.cold(fn), c.options.Tick)
+	if fn.activity.Arrived() {
 		fn.wake()
-		fn.arrivals = stats.Arrivals
-		busy = true
+		f.Min = int(fn.replicas)
 	}
-	if busy {
-		fn.lastActive = now
-	}
-	if fn.Inference.ScaleZero && now.Sub(fn.lastActive) >= fn.Inference.ZeroDuration {
+	if fn.Inference.ScaleZero && now.Sub(fn.activity.Last()) >= fn.Inference.ZeroDuration {
 		f.Min = 0
 	}
-	windows := c.options.Cold.Windows(now, fn.Name)
-	if own := fn.Inference.KeepAlive; own > 0 {
-		windows = coldstart.Windows{KeepAlive: own}
-	}
-	decision := coldstart.Decide(fn.lastActive, now, windows)
 	f.PreWarmAt, f.RetireAt = decision.PreWarmAt, decision.RetireAt
 	if fn.scaledToZero {
 		f.PreWarmAt, f.RetireAt = time.Time{}, now
 	}
+}
+
+// cold is what decides about the function's idle instances. A keep-alive of its
+// own stands above what is learned, which goes on.
+func (c *Controller) cold(fn *function) coldstart.Policy {
+	if own := fn.Inference.KeepAlive; own > 0 {
+		return kept{c.options.Cold, own}
+	}
+	return c.options.Cold
+}
+
+// kept is a policy whose windows a deployment has set.
+type kept struct {
+	coldstart.Policy
+	keepAlive time.Duration
+}
+
+// Windows are the deployment's.
+func (k kept) Windows(time.Time, string) coldstart.Windows {
+	return coldstart.Windows{KeepAlive: k.keepAlive}
 }
 
 // wake undoes a scaling to zero: what is kept without load is again what the

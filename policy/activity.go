@@ -1,0 +1,49 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// Activity is what is remembered of one function's requests between two looks at
+// it: how many came, how often, and when the last was there. It turns counters
+// into the rate and the cold-start decision that the engine is told.
+type Activity struct {
+	meter    scaling.Meter
+	arrivals uint64
+	last     time.Time
+	arrived  bool
+}
+
+// NewActivity remembers nothing; a function counts as active at now.
+func NewActivity(now time.Time) *Activity { return &Activity{last: now} }
+
+// Look takes in the function's state at now: how many requests have arrived
+// since it exists, and whether one waits or is executed (busy). It returns the
+// load in requests per second and what the cold-start policy decides. tick is the
+// time between two looks: an idle time of no more than two of them is none.
+func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, cold coldstart.Policy, tick time.Duration) (rate float64, d coldstart.Decision) {
+	rate = a.meter.Read(now, arrivals)
+	a.arrived = arrivals != a.arrivals
+	if a.arrived {
+		if idle := now.Sub(a.last); idle > 2*tick {
+			cold.Observe(now, name, idle)
+		}
+		a.arrivals, busy = arrivals, true
+	}
+	if busy {
+		a.last = now
+	}
+	return rate, coldstart.Decide(a.last, now, cold.Windows(now, name))
+}
+
+// Arrived reports whether the latest look has seen new requests.
+func (a *Activity) Arrived() bool { return a.arrived }
+
+// Last is when the function was last seen with a request.
+func (a *Activity) Last() time.Time { return a.last }
+
+// Skip has the next look count requests from arrivals on.
+func (a *Activity) Skip(arrivals uint64) { a.arrivals = arrivals }

@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// Function is what a system must know of a function to configure its instances.
+type Function struct {
+	Name string
+	// SLO is t_slo; 0 means none.
+	SLO time.Duration
+	// Percentile is how many % of the requests are to be answered within the
+	// SLO; 0 means [DefaultPercentile].
+	Percentile float64
+	// MaxBatch bounds every batch; 0 is no bound.
+	MaxBatch int
+}
+
+// DefaultPercentile is the percentile of functions that name none.
+const DefaultPercentile = 99
+
+// quantile is the percentile as a part of one, within what a spread can say.
+func (f Function) quantile() float64 {
+	p := f.Percentile
+	if !(p > 0) {
+		p = DefaultPercentile
+	}
+	return min(max(p/100, 0.5), 0.9999)
+}
+
+// Times are a model's execution times.
+type Times interface {
+	// Configs lists the configs that an instance can have, each with the
+	// largest batch of which there is a time.
+	Configs() []cluster.Config
+	// Exec is the mean time of a batch of b on the resources of c; false
+	// where nothing is known of it.
+	Exec(c cluster.Config, b int) (mean time.Duration, ok bool)
+	// Spread is σ of the logarithm of a time around its mean.
+	Spread() float64
+}
+
+// Candidates lists the configs that the system considers for a function whose
+// load is rate requests per second, with the times that it predicts, given the
+// mean ones, and the timeouts that it sets. The list is the same for the same
+// arguments. A driver that asks again and again as the load changes keeps a
+// [Tuner].
+func (s System) Candidates(f Function, rate float64, t Times) []scaling.Candidate {
+	return s.choose(s, f, rate, s.predicted(f, t))
+}
+
+// Table lists the times that the system predicts of batches of 1, 2, … c.Batch on
+// c: what [batching.Instance.Exec] is to be. It never decreases, and takes the
+// next larger batch's time where there is none.
+func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
+	factor := s.factor(f, t)
+	table := make([]time.Duration, c.Batch)
+	last := time.Duration(0)
+	for b := c.Batch; b > 0; b-- {
+		if mean, ok := t.Exec(c, b); ok {
+			last = scale(mean, factor)
+		}
+		table[b-1] = last
+	}
+	for b := range table[:max(0, len(table)-1)] {
+		table[b+1] = max(table[b+1], table[b])
+	}
+	return table
+}
+
+// factor is what the system multiplies mean times by.
+func (s System) factor(f Function, t Times) float64 {
+	if s.margin != nil {
+		return *s.margin
+	}
+	return Tail(f.quantile(), t.Spread())
+}
+
+// Tail is how much longer than their mean so much of all executions take at
+// most, 0.99 for the 99th percentile, if the logarithm of a time has a standard
+// deviation of σ = spread: exp(z·σ), and never less than 1. At σ = 0.1 it is
+// exp(2.326·0.1) = 1.26.
+func Tail(quantile, spread float64) float64 {
+	z := math.Sqrt2 * math.Erfinv(2*quantile-1)
+	return max(1, math.Exp(z*max(0, spread)))
+}
+
+func scale(t time.Duration, factor float64) time.Duration {
+	return time.Duration(math.Ceil(float64(t) * factor))
+}
+
+// chooser picks of what is predicted what a system considers.
+type chooser func(s System, f Function, rate float64, all []scaling.Candidate) []scaling.Candidate
+
+// predicted lists every config with the system's times, as far as MaxBatch
+// allows: the powers of two up to the largest batch, and that itself (§3.3).
+func (s System) predicted(f Function, t Times) []scaling.Candidate {
+	factor := s.factor(f, t)
+	var all []scaling.Candidate
+	for _, c := range t.Configs() {
+		if f.MaxBatch > 0 && c.Batch > f.MaxBatch {
+			continue
+		}
+		if mean, ok := t.Exec(c, c.Batch); ok && mean > 0 {
+			all = append(all, scaling.Candidate{Config: c, Exec: scale(mean, factor)})
+		}
+	}
+	return all
+}
+
+// every considers all.
+func every(_ System, _ Function, _ float64, all []scaling.Candidate) []scaling.Candidate { return all }
+
+// single considers batches of one only (BB of INFless §5.2).
+func single(_ System, _ Function, _ float64, all []scaling.Candidate) []scaling.Candidate {
+	return slices.DeleteFunc(all, func(c scaling.Candidate) bool { return c.Config.Batch != 1 })
+}
+
+// plain is what OpenFaaS+ gives each instance (INFless §5.1).
+var plain = cluster.Resources{CPU: 2000, GPU: 10}
+
+// one considers the plain share alone, or that which is nearest to it.
+func one(s System, f Function, rate float64, all []scaling.Candidate) []scaling.Candidate {
+	all = single(s, f, rate, all)
+	if len(all) == 0 {
+		return nil
+	}
+	weigh := func(r cluster.Resources) float64 {
+		return scaling.DefaultBeta*float64(r.CPU)/1000 + float64(r.GPU)
+	}
+	away := func(c scaling.Candidate) float64 {
+		d := c.Config.Resources
+		return weigh(cluster.Resources{CPU: max(d.CPU-plain.CPU, plain.CPU-d.CPU), GPU: max(d.GPU-plain.GPU, plain.GPU-d.GPU)})
+	}
+	return []scaling.Candidate{slices.MinFunc(all, func(a, b scaling.Candidate) int {
+		return cmp.Or(cmp.Compare(away(a), away(b)), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.CPU, b.Config.CPU))
+	})}
+}
+
+// strongest considers of each batch size only the config with the highest
+// throughput (RS of INFless §5.2).
+func strongest(s System, f Function, _ float64, all []scaling.Candidate) []scaling.Candidate {
+	slices.SortFunc(all, func(a, b scaling.Candidate) int {
+		return cmp.Or(cmp.Compare(b.Config.Batch, a.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
+	})
+	return slices.CompactFunc(all, func(a, b scaling.Candidate) bool { return a.Config.Batch == b.Config.Batch })
+}
