@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // The stock gateway's ports; it has no setting for them.
@@ -132,11 +133,9 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 		return nil, err
 	}
 	for _, address := range []string{gatewayAddress, gatewayMetricsAddress} {
-		probe, err := net.Listen("tcp", address)
-		if err != nil {
+		if err := port.Free(address); err != nil {
 			return nil, fmt.Errorf("the gateway needs port %s, which it cannot change: %w; stop what listens there", address, err)
 		}
-		probe.Close()
 	}
 	env, err := p.environment()
 	if err != nil {

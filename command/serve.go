@@ -24,6 +24,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/kinds"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/port"
 	"github.com/faas-infer/faas-infer/provider/secret"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/report"
@@ -75,8 +76,8 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	if credentials == nil {
 		s.log.Warn().Msg("whoever reaches the provider can deploy, functions that share this machine's network too: give --secret-mount-path a directory with basic-auth-user and basic-auth-password")
 	}
-	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
-		return nil, fmt.Errorf("--listen: %w; is a provider running already?", err)
+	if s.listener, err = port.Listen(f.listen); err != nil {
+		return nil, fmt.Errorf("--listen: %w; is a provider running already? Stop it, or give --listen another address", err)
 	}
 	if s.store, err = store.Open(filepath.Join(f.state, "faas-infer.db")); err != nil {
 		return nil, err

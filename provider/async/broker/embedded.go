@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // Users of the embedded server: this process, and whoever connects over the
@@ -125,11 +127,11 @@ func (e *embedded) resolve(listen string) error {
 	if listen == "" || listen == Off {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(listen)
+	host, text, err := net.SplitHostPort(listen)
 	if err != nil {
 		return fmt.Errorf("--nats-listen %q must be HOST:PORT, as in 127.0.0.1:4222, or %s: %w", listen, Off, err)
 	}
-	n, err := strconv.Atoi(port)
+	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 65535 {
 		return fmt.Errorf("--nats-listen %q: the port must be a number from 0 to 65535", listen)
 	}
@@ -144,13 +146,12 @@ func (e *embedded) resolve(listen string) error {
 }
 
 // checkPort tries an address, since the server itself tells of a port that is
-// taken only in its log.
+// taken only in its log, and does not wait for one.
 func checkPort(listen string) error {
-	l, err := net.Listen("tcp", listen)
-	if err != nil {
+	if err := port.Free(listen); err != nil {
 		return fmt.Errorf("the queue cannot listen for the gateway: %w; stop what listens there, or give --nats-listen another address or %s", err, Off)
 	}
-	return l.Close()
+	return nil
 }
 
 // sound tells what is wrong with the streams: one that could not be opened or

@@ -1,0 +1,78 @@
+// Package port finds out whether a TCP address can be listened at, waits a moment
+// for one that is about to be given back, and tells who has it.
+//
+// An address can be taken for an instant by nobody in particular: a process that
+// is being started has copies of all its parent's sockets until it becomes
+// another program. So what listened in a provider that was killed may linger, and
+// so may a socket of this process that was closed already. Sockets that are opened
+// only to be closed again are therefore never there while a process is forked.
+package port
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Patience is how long an address that is taken is tried again: long enough for
+// what a killed process leaves behind, short enough for a person who has started
+// the program twice.
+const Patience = 3 * time.Second
+
+// between two tries.
+const pause = 20 * time.Millisecond
+
+// Listen listens at a TCP address. One that is taken is tried again for
+// [Patience]; the error then names the process that has it, where that can be
+// seen, and wraps [syscall.EADDRINUSE].
+func Listen(address string) (l net.Listener, err error) {
+	err = insist(address, func() error {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	return l, err
+}
+
+// Free returns nil when a TCP address can be listened at by a program that opens
+// the socket itself. It waits and fails as [Listen] does.
+func Free(address string) error {
+	return insist(address, func() error {
+		// A process that is forked now would keep the address after Close.
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		return l.Close()
+	})
+}
+
+// insist tries again for as long as the address is taken, and Patience lasts.
+func insist(address string, try func() error) error {
+	for end := time.Now().Add(Patience); ; time.Sleep(pause) {
+		err := try()
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+		if time.Now().After(end) {
+			return named(err, address)
+		}
+	}
+}
+
+// named adds the process that has the address, if it is known.
+func named(err error, address string) error {
+	_, text, splitErr := net.SplitHostPort(address)
+	n, parseErr := strconv.Atoi(text)
+	if splitErr != nil || parseErr != nil {
+		return err
+	}
+	if who := holder(n); who != "" {
+		return fmt.Errorf("%w by %s", err, who)
+	}
+	return err
+}
