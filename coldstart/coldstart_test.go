@@ -1,6 +1,7 @@
 package coldstart
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
@@ -12,11 +13,11 @@ func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * ti
 func TestFixed(t *testing.T) {
 	var p Policy = NewFixed(DefaultKeepAlive)
 	p.Observe(start, "mnist", time.Hour)
-	if got := p.Windows(start, "mnist"); got != (Windows{KeepAlive: 300 * time.Second}) {
+	if got := p.Windows(start, "mnist"); !reflect.DeepEqual(got, Windows{KeepAlive: 300 * time.Second}) {
 		t.Errorf("default keep-alive: %v", got)
 	}
 	p.Forget("mnist")
-	if got := p.Windows(start, "mnist"); got != (Windows{KeepAlive: 300 * time.Second}) {
+	if got := p.Windows(start, "mnist"); !reflect.DeepEqual(got, Windows{KeepAlive: 300 * time.Second}) {
 		t.Errorf("forgotten: %v", got)
 	}
 }
@@ -40,6 +41,25 @@ func TestDecide(t *testing.T) {
 	} {
 		if got := Decide(start, after(c.now), c.windows); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A function that is kept for a moment and started again for a timer's tick.
+func TestDecideLater(t *testing.T) {
+	const s = time.Second
+	w := Windows{KeepAlive: 10 * s, Later: []Window{{50 * s, 60 * s}, {110 * s, 130 * s}}}
+	for now, want := range map[int]Decision{
+		0:   {RetireAt: after(10)},
+		9:   {RetireAt: after(10)},
+		10:  {PreWarmAt: after(50), RetireAt: after(10)},
+		50:  {PreWarmAt: after(50), RetireAt: after(60)},
+		60:  {PreWarmAt: after(110), RetireAt: after(60)},
+		129: {PreWarmAt: after(110), RetireAt: after(130)},
+		500: {PreWarmAt: after(110), RetireAt: after(130)},
+	} {
+		if got := Decide(start, after(now), w); got != want {
+			t.Errorf("after %d s: %v, want %v", now, got, want)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package coldstart
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // DefaultKeepAlive is the keep-alive of functions that set none: 300 s, which
 // is also what INFless compares with.
@@ -25,3 +28,14 @@ func (f *Fixed) Windows(time.Time, string) Windows { return Windows{KeepAlive: f
 
 // Forget does nothing: there is nothing to forget.
 func (f *Fixed) Forget(string) {}
+
+// Marshal is always nil.
+func (f *Fixed) Marshal(string) []byte { return nil }
+
+// Restore refuses whatever there is, as it is another policy's.
+func (f *Fixed) Restore(_ string, state []byte) error {
+	if len(state) > 0 {
+		return errors.New("a fixed keep-alive has no state to be restored")
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package coldstart
+
+import (
+	"fmt"
+	"time"
+)
+
+// HHP is the hybrid histogram policy of Shahrad et al., Serverless in the Wild
+// (USENIX ATC 2020), §4.2, with which INFless compares (§3.5). All idle times
+// of a function are counted in bins of a minute over four hours. The 5th
+// percentile, rounded down, less 10 %, is the pre-warming window; until the
+// 99th, rounded up, and 10 %, the instance is kept.
+//
+// Where most idle times are out of bounds, the next is forecast from the last
+// ones, and the window is 15 % around it; the original takes ARIMA, this one
+// the regression of an idle time on the one before. Where the histogram says
+// too little, a function is kept for four hours.
+type HHP struct {
+	functions map[string]*hybrid
+}
+
+// hybrid is what HHP knows of one function.
+type hybrid struct {
+	histogram
+	recent recent
+	chosen Windows
+}
+
+// forecastMargin is how far before and after the forecast a function is kept.
+const forecastMargin = 0.15
+
+var _ Policy = (*HHP)(nil)
+
+// NewHHP is a policy that knows no function yet.
+func NewHHP() *HHP { return &HHP{functions: map[string]*hybrid{}} }
+
+// Observe counts the idle time.
+func (p *HHP) Observe(_ time.Time, function string, idle time.Duration) {
+	h := p.functions[function]
+	if h == nil {
+		h = &hybrid{}
+		p.functions[function] = h
+	}
+	h.put(binOf(idle), 1)
+	h.recent.add(idle)
+	h.chosen = h.choose()
+}
+
+// Windows are those of the last idle time on.
+func (p *HHP) Windows(_ time.Time, function string) Windows {
+	if h := p.functions[function]; h != nil {
+		return h.chosen
+	}
+	return Windows{KeepAlive: window}
+}
+
+// Forget drops the histogram.
+func (p *HHP) Forget(function string) { delete(p.functions, function) }
+
+// Marshal is the bins that are not empty and the last idle times.
+func (p *HHP) Marshal(function string) []byte {
+	h := p.functions[function]
+	if h == nil {
+		return nil
+	}
+	w := newWriter(wireHHP)
+	w.count(h.outside)
+	filled := uint64(0)
+	for _, c := range h.counts {
+		filled += min(1, uint64(c))
+	}
+	w.count(filled)
+	for bin, c := range h.counts {
+		if c > 0 {
+			w.count(uint64(bin))
+			w.count(uint64(c))
+		}
+	}
+	w.spans(h.recent)
+	return w
+}
+
+// Restore takes up the histogram.
+func (p *HHP) Restore(function string, state []byte) error {
+	r := newReader(wireHHP, state)
+	h := &hybrid{}
+	h.outside = r.count(maxCount)
+	for range r.count(bins) {
+		bin := int(r.count(bins - 1))
+		if h.counts[bin] > 0 {
+			r.fail()
+		}
+		h.put(bin, uint32(r.count(maxCount)))
+	}
+	h.recent = r.spans(maxRecent)
+	if err := r.done(); err != nil {
+		return err
+	}
+	if len(h.recent) == 0 {
+		return fmt.Errorf("restore what is known of idle times: %w", errDamaged)
+	}
+	h.chosen = h.choose()
+	p.functions[function] = h
+	return nil
+}
+
+func (h *hybrid) choose() Windows {
+	switch {
+	case h.outside > h.inside:
+		return around(h.recent.forecast())
+	case h.representative():
+		return between(h.head(), h.tail())
+	default:
+		return Windows{KeepAlive: window}
+	}
+}
+
+// between pre-warms at head and keeps until tail.
+func between(head, tail time.Duration) Windows {
+	return Windows{PreWarm: head, KeepAlive: max(0, tail-head)}
+}
+
+// around keeps a function while its next request is due.
+func around(due time.Duration) Windows {
+	return between(scaled(due, 1-forecastMargin), scaled(due, 1+forecastMargin))
+}

@@ -1,0 +1,127 @@
+package coldstart
+
+import (
+	"fmt"
+	"time"
+)
+
+// The two terms of LSTH (INFless §3.5) and the weight of the longer one.
+const (
+	LongTerm     = 24 * time.Hour
+	ShortTerm    = time.Hour
+	DefaultGamma = 0.5
+)
+
+// LSTH is INFless' long-short term histogram policy (§3.5): one histogram of
+// the idle times of the last day and one of those of the last hour; head and
+// tail are taken from each as HHP does, and weighted:
+//
+//	pre-warm   = γ·L_prewarm   + (1−γ)·S_prewarm
+//	keep-alive = γ·L_keepalive + (1−γ)·S_keepalive
+//
+// The paper does not say what holds while a histogram is empty: then the other
+// one decides alone. With both empty a function is kept for four hours, and
+// with most idle times out of bounds the next one is forecast, as HHP does.
+type LSTH struct {
+	gamma     float64
+	functions map[string]*terms
+}
+
+// terms is what LSTH knows of one function.
+type terms struct {
+	trail
+	recent recent
+	last   time.Time
+	chosen Windows
+	stale  bool
+}
+
+var _ Policy = (*LSTH)(nil)
+
+// NewLSTH weighs the long term with gamma, in [0, 1].
+func NewLSTH(gamma float64) *LSTH {
+	return &LSTH{gamma: gamma, functions: map[string]*terms{}}
+}
+
+// Observe counts the idle time in both histograms.
+func (p *LSTH) Observe(now time.Time, function string, idle time.Duration) {
+	t := p.functions[function]
+	if t == nil {
+		t = &terms{}
+		p.functions[function] = t
+	}
+	t.add(now, binOf(idle))
+	t.recent.add(idle)
+	t.stale = true
+}
+
+// Windows are those of the histograms as they were at last.
+func (p *LSTH) Windows(last time.Time, function string) Windows {
+	t := p.functions[function]
+	if t == nil {
+		return Windows{KeepAlive: window}
+	}
+	if t.stale || !last.Equal(t.last) {
+		t.expire(last)
+		t.chosen, t.last, t.stale = t.choose(p.gamma), last, false
+	}
+	return t.chosen
+}
+
+// Forget drops the histograms.
+func (p *LSTH) Forget(function string) { delete(p.functions, function) }
+
+// Marshal is both histograms and the last idle times.
+func (p *LSTH) Marshal(function string) []byte {
+	t := p.functions[function]
+	if t == nil {
+		return nil
+	}
+	w := newWriter(wireLSTH)
+	t.marshal(&w)
+	w.spans(t.recent)
+	return w
+}
+
+// Restore takes up both histograms.
+func (p *LSTH) Restore(function string, state []byte) error {
+	r := newReader(wireLSTH, state)
+	t := &terms{stale: true}
+	t.restore(r)
+	t.recent = r.spans(maxRecent)
+	if err := r.done(); err != nil {
+		return err
+	}
+	if len(t.recent) == 0 {
+		return fmt.Errorf("restore what is known of idle times: %w", errDamaged)
+	}
+	p.functions[function] = t
+	return nil
+}
+
+func (t *terms) choose(gamma float64) Windows {
+	switch {
+	case t.long.outside > t.long.inside:
+		return around(t.recent.forecast())
+	case t.long.inside == 0:
+		return Windows{KeepAlive: window}
+	case t.short.inside == 0:
+		gamma = 1
+		fallthrough
+	default:
+		return t.weighted(gamma)
+	}
+}
+
+// weighted is the sum of the paper; the keep-alive windows are weighted, not
+// the tails, which is the same.
+func (t *terms) weighted(gamma float64) Windows {
+	long, short := between(t.long.head(), t.long.tail()), Windows{}
+	if gamma < 1 {
+		short = between(t.short.head(), t.short.tail())
+	}
+	return Windows{
+		PreWarm:   scaled(long.PreWarm, gamma) + scaled(short.PreWarm, 1-gamma),
+		KeepAlive: scaled(long.KeepAlive, gamma) + scaled(short.KeepAlive, 1-gamma),
+	}
+}

@@ -1,0 +1,94 @@
+package coldstart
+
+import (
+	"math"
+	"time"
+)
+
+// slot is how finely a trail knows when an idle time ended.
+const slot = 5 * time.Minute
+
+// entry is that some idle times of one length ended in one slot.
+type entry struct {
+	slot  int64 // since the epoch
+	bin   int   // bins stands for all that are out of bounds
+	count uint32
+}
+
+// trail is the histograms of the idle times of the last day and of the last
+// hour, both up to the slot in which they would end.
+type trail struct {
+	entries []entry // the oldest first
+	recent  int     // the first that is in short
+	long    histogram
+	short   histogram
+}
+
+func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
+
+// add counts an idle time that ended now.
+func (t *trail) add(now time.Time, bin int) {
+	t.expire(now)
+	t.put(entry{slotOf(now), min(bin, bins), 1})
+}
+
+// put appends to the entries, or to an equal one of the last slot.
+func (t *trail) put(e entry) {
+	t.long.put(e.bin, e.count)
+	t.short.put(e.bin, e.count)
+	for i := len(t.entries) - 1; i >= 0 && t.entries[i].slot == e.slot; i-- {
+		if t.entries[i].bin == e.bin {
+			t.entries[i].count += e.count
+			return
+		}
+	}
+	t.entries = append(t.entries, e)
+}
+
+// expire drops what is too old.
+func (t *trail) expire(now time.Time) {
+	short, long := slotOf(now.Add(-ShortTerm)), slotOf(now.Add(-LongTerm))
+	for t.recent < len(t.entries) && t.entries[t.recent].slot < short {
+		t.short.remove(t.entries[t.recent].bin, t.entries[t.recent].count)
+		t.recent++
+	}
+	old := 0
+	for old < t.recent && t.entries[old].slot < long {
+		t.long.remove(t.entries[old].bin, t.entries[old].count)
+		old++
+	}
+	t.entries = append(t.entries[:0], t.entries[old:]...)
+	t.recent -= old
+}
+
+// maxEntries is more than a day can have: in each slot at most five idle times
+// of a minute or more end, and a sixth entry is for the shorter ones.
+const maxEntries = 6 * int(LongTerm/slot+1)
+
+func (t *trail) marshal(w *writer) {
+	w.count(uint64(len(t.entries)))
+	before := int64(0)
+	for _, e := range t.entries {
+		w.number(e.slot - before)
+		w.count(uint64(e.bin))
+		w.count(uint64(e.count))
+		before = e.slot
+	}
+}
+
+// restore puts what was marshalled into an empty trail; all of it counts for
+// the last hour, too, until the time is known.
+func (t *trail) restore(r *reader) {
+	before := int64(math.MinInt32)
+	at := int64(0)
+	for range r.count(uint64(maxEntries)) {
+		at += r.number()
+		e := entry{at, int(r.count(bins)), uint32(r.count(maxCount))}
+		if r.err != nil || e.slot < before || e.count == 0 {
+			r.fail()
+			return
+		}
+		t.put(e)
+		before = e.slot
+	}
+}
