@@ -26,6 +26,10 @@ type Settings struct {
 	// EvictIdle is how long an instance must have been idle before it makes
 	// room for a function that has none.
 	EvictIdle time.Duration
+	// KeepAlive, if not 0, takes the place of the rule of surplus (§3.2, case
+	// (iii)): an instance is released once it has itself been idle for so
+	// long, as by OpenFaaS' fixed keep-alive.
+	KeepAlive time.Duration
 }
 
 // DefaultSettings are the provider's.
@@ -125,7 +129,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 // start plans what was placed for v.
 func (p *pass) start(v *view, placed []Placed) {
 	for _, x := range placed {
-		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Node: x.Node, Timeout: x.Timeout}
+		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
 		if i, ok := p.room.find(x.Node); ok {
 			for _, id := range p.room.places[i].leaving {
 				if p.gone[id] {

@@ -11,9 +11,10 @@ type Running struct {
 	ID     cluster.InstanceID
 	Node   string
 	Config cluster.Config
-	// Exec is the predicted time of a full batch under Config.
-	Exec     time.Duration
-	Revision uint64
+	// Exec and Mean are the predicted times of a full batch under Config, as
+	// in [Candidate].
+	Exec, Mean time.Duration
+	Revision   uint64
 	// State: Starting instances count as capacity, so that they are not
 	// started twice; Stopping and Exited ones count for nothing.
 	State cluster.State
@@ -68,8 +69,9 @@ type Start struct {
 	Function string
 	Revision uint64
 	Config   cluster.Config
-	Exec     time.Duration
-	Node     string
+	// Exec and Mean are the candidate's.
+	Exec, Mean time.Duration
+	Node       string
 	// Timeout is the candidate's.
 	Timeout time.Duration
 	// After are instances on the node, stopped by the same plan, that must
@@ -84,8 +86,9 @@ type Resize struct {
 	Function string
 	ID       cluster.InstanceID
 	Config   cluster.Config
-	// Exec is the predicted time of a full batch under Config.
-	Exec time.Duration
+	// Exec and Mean are the predicted times of a full batch under Config, as
+	// in [Candidate].
+	Exec, Mean time.Duration
 }
 
 // Stop is an instance to be stopped, once it has finished what it holds.

@@ -15,7 +15,13 @@ import (
 // of its full batch, f(b, c, g) in Algorithm 1.
 type Candidate struct {
 	Config cluster.Config
-	Exec   time.Duration
+	// Exec is the time within which a batch must be expected to end: whether
+	// the SLO is met is decided by it.
+	Exec time.Duration
+	// Mean is the time that a batch takes on average, which says how many
+	// requests an instance serves; 0 means Exec. Only [Options.Joint] tells
+	// them apart.
+	Mean time.Duration
 	// Timeout is how long a batch's first request waits at most for others,
 	// where the batching policy wants to be told (BATCH §III-C).
 	Timeout time.Duration
@@ -75,7 +81,36 @@ type Options struct {
 	// outweigh; with a floor of φ, the best packing counts 1/φ times the
 	// worst.
 	FragmentFloor float64
+	// Joint plans for all functions at once, by patterns of whole nodes
+	// ([packing]), instead of one instance after the other. It is for late-bound
+	// queues: functions with a queue per instance are placed by Algorithm 1.
+	Joint bool
+	// Reserve is the part of the SLO that Joint leaves to what is not in the
+	// times: the way to an instance and back, and the queue's own.
+	Reserve float64
+	// Vertical raises CPU quotas of running instances, where nodes have CPU
+	// free, before new instances are started, and lowers them later: to
+	// candidates that differ in CPU alone and have the same
+	// [cluster.Config.Threads].
+	Vertical bool
+	// Placement says on which node an instance goes that Algorithm 1 places.
+	Placement Placing
 }
+
+// Placing is how the node for an instance is found.
+type Placing int
+
+// The ways to place.
+const (
+	// BestFit is Eq. 10: the node whose free room is closest to what the
+	// instance takes.
+	BestFit Placing = iota
+	// Spread is the node with the most free room, as Kubernetes' scheduler
+	// does by default (least allocated).
+	Spread
+	// FirstFit is the first node by name that has room.
+	FirstFit
+)
 
 // Production is what the provider schedules with. The fragment floor of 1/2
 // lets a perfect fit count double: enough to fill gaps, and not enough for one
