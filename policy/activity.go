@@ -15,6 +15,9 @@ type Activity struct {
 	arrivals uint64
 	last     time.Time
 	arrived  bool
+	// windows are those of policy since last; they hold until the next request.
+	windows coldstart.Windows
+	policy  coldstart.Policy
 }
 
 // NewActivity remembers nothing; a function counts as active at now.
@@ -22,21 +25,26 @@ func NewActivity(now time.Time) *Activity { return &Activity{last: now} }
 
 // Look takes in the function's state at now: how many requests have arrived
 // since it exists, and whether one waits or is executed (busy). It returns the
-// load in requests per second and what the cold-start policy decides. tick is the
-// time between two looks: an idle time of no more than two of them is none.
+// load in requests per second and what the cold-start policy, of a type that can
+// be compared, decides about the function if it is idle: while it is not, there is
+// nothing to decide. tick is the time between two looks: an idle time of no more
+// than two of them is none.
 func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, cold coldstart.Policy, tick time.Duration) (rate float64, d coldstart.Decision) {
 	rate = a.meter.Read(now, arrivals)
-	a.arrived = arrivals != a.arrivals
-	if a.arrived {
+	if a.arrived = arrivals != a.arrivals; a.arrived {
 		if idle := now.Sub(a.last); idle > 2*tick {
 			cold.Observe(now, name, idle)
 		}
 		a.arrivals, busy = arrivals, true
 	}
 	if busy {
-		a.last = now
+		a.last, a.policy = now, nil
+		return rate, coldstart.Decision{}
 	}
-	return rate, coldstart.Decide(a.last, now, cold.Windows(now, name))
+	if a.policy != cold {
+		a.windows, a.policy = cold.Windows(a.last, name), cold
+	}
+	return rate, coldstart.Decide(a.last, now, a.windows)
 }
 
 // Arrived reports whether the latest look has seen new requests.

@@ -52,7 +52,7 @@ type Times interface {
 // arguments. A driver that asks again and again as the load changes keeps a
 // [Tuner].
 func (s System) Candidates(f Function, rate float64, t Times) []scaling.Candidate {
-	return s.choose(s, f, rate, s.predicted(f, t))
+	return s.choose(s, f, rate, t)
 }
 
 // Table lists the times that the system predicts of batches of 1, 2, … c.Batch on
@@ -91,12 +91,21 @@ func Tail(quantile, spread float64) float64 {
 	return max(1, math.Exp(z*max(0, spread)))
 }
 
+// mean is the time that says how much an instance carries. A system with a margin
+// counts with it there, too.
+func (s System) mean(t time.Duration) time.Duration {
+	if s.margin != nil {
+		return scale(t, *s.margin)
+	}
+	return t
+}
+
 func scale(t time.Duration, factor float64) time.Duration {
 	return time.Duration(math.Ceil(float64(t) * factor))
 }
 
-// chooser picks of what is predicted what a system considers.
-type chooser func(s System, f Function, rate float64, all []scaling.Candidate) []scaling.Candidate
+// chooser lists what a system considers.
+type chooser func(s System, f Function, rate float64, t Times) []scaling.Candidate
 
 // predicted lists every config with the system's times, as far as MaxBatch
 // allows: the powers of two up to the largest batch, and that itself (§3.3).
@@ -108,44 +117,24 @@ func (s System) predicted(f Function, t Times) []scaling.Candidate {
 			continue
 		}
 		if mean, ok := t.Exec(c, c.Batch); ok && mean > 0 {
-			all = append(all, scaling.Candidate{Config: c, Exec: scale(mean, factor)})
+			all = append(all, scaling.Candidate{Config: c, Exec: scale(mean, factor), Mean: s.mean(mean)})
 		}
 	}
 	return all
 }
 
 // every considers all.
-func every(_ System, _ Function, _ float64, all []scaling.Candidate) []scaling.Candidate { return all }
+func every(s System, f Function, _ float64, t Times) []scaling.Candidate { return s.predicted(f, t) }
 
 // single considers batches of one only (BB of INFless §5.2).
-func single(_ System, _ Function, _ float64, all []scaling.Candidate) []scaling.Candidate {
-	return slices.DeleteFunc(all, func(c scaling.Candidate) bool { return c.Config.Batch != 1 })
-}
-
-// plain is what OpenFaaS+ gives each instance (INFless §5.1).
-var plain = cluster.Resources{CPU: 2000, GPU: 10}
-
-// one considers the plain share alone, or that which is nearest to it.
-func one(s System, f Function, rate float64, all []scaling.Candidate) []scaling.Candidate {
-	all = single(s, f, rate, all)
-	if len(all) == 0 {
-		return nil
-	}
-	weigh := func(r cluster.Resources) float64 {
-		return scaling.DefaultBeta*float64(r.CPU)/1000 + float64(r.GPU)
-	}
-	away := func(c scaling.Candidate) float64 {
-		d := c.Config.Resources
-		return weigh(cluster.Resources{CPU: max(d.CPU-plain.CPU, plain.CPU-d.CPU), GPU: max(d.GPU-plain.GPU, plain.GPU-d.GPU)})
-	}
-	return []scaling.Candidate{slices.MinFunc(all, func(a, b scaling.Candidate) int {
-		return cmp.Or(cmp.Compare(away(a), away(b)), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.CPU, b.Config.CPU))
-	})}
+func single(s System, f Function, _ float64, t Times) []scaling.Candidate {
+	return slices.DeleteFunc(s.predicted(f, t), func(c scaling.Candidate) bool { return c.Config.Batch != 1 })
 }
 
 // strongest considers of each batch size only the config with the highest
 // throughput (RS of INFless §5.2).
-func strongest(s System, f Function, _ float64, all []scaling.Candidate) []scaling.Candidate {
+func strongest(s System, f Function, _ float64, t Times) []scaling.Candidate {
+	all := s.predicted(f, t)
 	slices.SortFunc(all, func(a, b scaling.Candidate) int {
 		return cmp.Or(cmp.Compare(b.Config.Batch, a.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
 	})

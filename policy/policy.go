@@ -28,7 +28,7 @@ type System struct {
 	Name, Says string
 
 	settings scaling.Settings
-	cold     func() coldstart.Policy
+	cold     string
 	batching string
 	queue    scaling.Queue
 	// margin is what a predicted time is multiplied by; nil where the system
@@ -71,7 +71,13 @@ func (s System) Scaler() Scaler { return scaling.New(s.settings) }
 func (s System) Settings() scaling.Settings { return s.settings }
 
 // Cold returns the system's cold-start policy, with nothing learned yet.
-func (s System) Cold() coldstart.Policy { return s.cold() }
+func (s System) Cold() coldstart.Policy {
+	p, err := coldstart.New(s.cold, coldstart.Options{KeepAlive: baselineKeepAlive})
+	if err != nil {
+		panic(err) // The names are this package's, and a test makes them all.
+	}
+	return p
+}
 
 // Batching returns the system's way to batch one function's requests.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {

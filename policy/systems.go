@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"time"
-
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -20,19 +18,18 @@ const (
 	FaaSInfer  = "faas-infer"
 )
 
-// baselineKeepAlive is how long the baselines keep an idle function's instances
-// (INFless §5.1).
-const baselineKeepAlive = 300 * time.Second
+// baselineKeepAlive is how long the baselines keep idle instances (INFless §5.1).
+const baselineKeepAlive = coldstart.DefaultKeepAlive
 
 // systems are all, in the order in which figures show them.
 var systems = []System{
 	{
 		Name: OpenFaaS, Says: "OpenFaaS with GPUs: 2 cores and 10 % of a GPU, one request at a time, kept alive for 300 s",
-		settings: baseline(), cold: fixed, batching: batching.OneToOneName, queue: scaling.LateBound, margin: times(1), choose: one,
+		settings: baseline(), cold: "fixed", batching: batching.OneToOneName, queue: scaling.LateBound, margin: times(1), choose: one,
 	},
 	{
 		Name: Batch, Says: "BATCH atop OpenFaaS: one config, batch size and timeout for all instances, from its optimiser, kept alive for 300 s",
-		settings: baseline(), cold: fixed, batching: batching.SharedName, queue: scaling.LateBound, margin: times(1.1), choose: every,
+		settings: baseline(), cold: "fixed", batching: batching.BatchName, queue: scaling.LateBound, margin: times(1.1), choose: uniform,
 	},
 	infless(INFless, "INFless as published: Algorithm 1, a queue per instance, predictions + 10 %, LSTH", 1.1, every),
 	infless(INFlessBB, "INFless without batching: every batch is one request", 1.1, single),
@@ -41,7 +38,7 @@ var systems = []System{
 	infless(INFlessOP2, "INFless with predicted times twice as long", 2, every),
 	{
 		Name: FaaSInfer, Says: "ours: configs and places chosen together, one queue per function, the percentile that was promised",
-		settings: scaling.DefaultSettings(), cold: fixed, batching: batching.SharedName, queue: scaling.LateBound, choose: every,
+		settings: scaling.DefaultSettings(), cold: "faas-infer", batching: batching.SharedName, queue: scaling.LateBound, choose: every,
 	},
 }
 
@@ -49,17 +46,17 @@ var systems = []System{
 func infless(name, says string, margin float64, choose chooser) System {
 	s := scaling.DefaultSettings()
 	s.Options, s.Headroom = scaling.Faithful(), 0
-	return System{Name: name, Says: says, settings: s, cold: fixed, batching: batching.InFlessName, queue: scaling.PerInstance, margin: times(margin), choose: choose}
+	return System{Name: name, Says: says, settings: s, cold: "lsth", batching: batching.InFlessName, queue: scaling.PerInstance, margin: times(margin), choose: choose}
 }
 
 // baseline is what OpenFaaS and BATCH scale with: as many instances as the load
-// needs.
+// needs, where Kubernetes' scheduler puts them by default, each kept for its own
+// keep-alive. That the places are Kubernetes' is what INFless' Fig. 17 says: BATCH
+// with INFless' placement has fewer fragments than without.
 func baseline() scaling.Settings {
 	s := scaling.DefaultSettings()
-	s.Options.HalfSLO = false
+	s.HalfSLO, s.Placement, s.KeepAlive = false, scaling.Spread, baselineKeepAlive
 	return s
 }
-
-func fixed() coldstart.Policy { return coldstart.NewFixed(baselineKeepAlive) }
 
 func times(factor float64) *float64 { return &factor }

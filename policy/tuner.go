@@ -2,41 +2,65 @@ package policy
 
 import (
 	"slices"
+	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// Tuner keeps what a system considers for one function while its load changes: it
-// is chosen anew only where the load has changed by a good deal, so that a load
-// that moves to and fro does not have instances exchanged, and asking costs
-// nothing else.
+// Tuner keeps what a system considers for one function while its load changes. It
+// chooses anew only where the load has changed by a good deal, and not at once
+// again: a load that moves to and fro does not have instances exchanged, and
+// asking costs nothing else.
 type Tuner struct {
 	system   System
 	function Function
 	times    Times
 	rate     float64
+	at       time.Time
 	list     []scaling.Candidate
-	tuned    bool
+	revision uint64
 }
 
 // Tuner returns a tuner for a function with the given mean times.
 func (s System) Tuner(f Function, t Times) *Tuner { return &Tuner{system: s, function: f, times: t} }
 
-// retune is how many times as high, or as low, the load must have become.
-const retune = 1.25
+const (
+	// retune is how many times as high, or as low, the load must have become.
+	retune = 1.25
+	// retunePause is the least time between two choices: what BATCH's optimiser
+	// needs at least (§VI-D).
+	retunePause = 10 * time.Second
+)
 
-// Candidates is [System.Candidates] for the load of now, as far as it has
-// changed. The slice is the tuner's and must not be changed; it tells whether it
-// is another than last time.
-func (u *Tuner) Candidates(rate float64) (list []scaling.Candidate, changed bool) {
-	if u.tuned && rate <= u.rate*retune && rate*retune >= u.rate {
-		return u.list, false
+// Candidates is [System.Candidates] for the load at now. The slice is the tuner's
+// and must not be changed. revision is another one if other configs are considered
+// than before: a driver of a system whose instances are all alike gives it to the
+// function, so that instances of an earlier one are replaced. Where only timeouts
+// change, it stays, and instances are to be told of them ([Tuner.Timeout]).
+func (u *Tuner) Candidates(now time.Time, rate float64) (list []scaling.Candidate, revision uint64) {
+	first := u.revision == 0
+	same := rate <= u.rate*retune && rate*retune >= u.rate
+	if !first && (same || u.rate > 0 && now.Sub(u.at) < retunePause) {
+		return u.list, u.revision
 	}
 	next := u.system.Candidates(u.function, rate, u.times)
-	changed = !u.tuned || !slices.Equal(next, u.list)
-	u.rate, u.tuned = rate, true
-	if changed {
-		u.list = next
+	u.rate, u.at = rate, now
+	alike := func(a, b scaling.Candidate) bool { return a.Config == b.Config }
+	if first || !slices.EqualFunc(next, u.list, alike) {
+		u.revision++
 	}
-	return u.list, changed
+	u.list = next
+	return u.list, u.revision
+}
+
+// Timeout is how long a batch's first request may wait on an instance with this
+// config.
+func (u *Tuner) Timeout(config cluster.Config) time.Duration {
+	for _, c := range u.list {
+		if c.Config == config {
+			return c.Timeout
+		}
+	}
+	return 0
 }
