@@ -17,13 +17,18 @@ type Segment struct {
 }
 
 func (s Segment) check() error {
+	for _, rate := range []float64{s.From, s.To} {
+		if err := checkRate(rate); err != nil {
+			return err
+		}
+	}
 	if s.For <= 0 {
 		return fmt.Errorf("a segment of %v: it must last longer than 0", s.For)
 	}
 	if s.For == Forever && s.From != s.To {
 		return errors.New("a segment without an end cannot change its rate")
 	}
-	return errors.Join(checkRate(s.From), checkRate(s.To))
+	return nil
 }
 
 // Path arrives at rates that follow segments, one after the other, with gaps
@@ -70,6 +75,8 @@ type cursor struct {
 	path    path
 	begin   time.Duration // of the segment, from the start of the process
 	segment Segment
+	length  float64 // of the segment, in seconds
+	slope   float64 // requests/s per second
 	ended   bool
 }
 
@@ -83,6 +90,8 @@ func newCursor(p path) cursor {
 func (c *cursor) step(begin time.Duration) {
 	s, ok := c.path.next()
 	c.begin, c.segment, c.ended = begin, s, !ok
+	c.length = min(s.For, Forever-begin).Seconds()
+	c.slope = (s.To - s.From) / max(1e-9, s.For.Seconds())
 }
 
 // end is where the segment ends, Forever if that is beyond all time.
@@ -116,23 +125,21 @@ func newModulated(paths func() path, gaps Gaps, seed uint64) *modulated {
 // Next implements [Process].
 func (m *modulated) Next() (time.Duration, bool) {
 	for !m.at.ended {
-		end := m.at.end()
-		length := (end - m.at.begin).Seconds()
-		slope := (m.at.segment.To - m.at.segment.From) / m.at.segment.For.Seconds()
-		rate := max(0, m.at.segment.From+slope*m.into)
-		rest := length - m.into
-		if mass := rest * (rate + slope*rest/2); m.left <= mass && mass > 0 {
-			m.into = min(length, m.into+advance(rate, slope, m.left))
+		at := &m.at
+		rate := max(0, at.segment.From+at.slope*m.into)
+		rest := at.length - m.into
+		mass := max(0, rest*(rate+at.slope*rest/2))
+		if m.left <= mass && mass > 0 {
+			m.into = min(at.length, m.into+advance(rate, at.slope, m.left))
 			m.left = m.gaps.draw(m.rng)
-			return m.at.begin + min(time.Duration(m.into*float64(time.Second)), end-m.at.begin), true
-		} else {
-			m.left -= max(0, mass)
+			return at.begin + min(time.Duration(m.into*float64(time.Second)), at.end()-at.begin), true
 		}
-		if end == Forever {
-			m.at.ended = true
+		m.left -= mass
+		if at.end() == Forever {
+			at.ended = true
 			break
 		}
-		m.at.step(end)
+		at.step(at.end())
 		m.into = 0
 	}
 	return 0, false
@@ -156,6 +163,5 @@ func (m *modulated) Rate(at time.Duration) float64 {
 	if m.look.ended || at < m.look.begin {
 		return 0
 	}
-	s := m.look.segment
-	return s.From + (s.To-s.From)*((at-m.look.begin).Seconds()/s.For.Seconds())
+	return m.look.segment.From + m.look.slope*(at-m.look.begin).Seconds()
 }
