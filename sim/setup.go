@@ -23,7 +23,7 @@ type Setup struct {
 	// ignored: a run begins with all of it.
 	Nodes []cluster.Node
 	// Machine tells which machine a node is a part of, where one stands for a
-	// GPU and not for a whole machine. Nil means that each is a machine.
+	// GPU and not for a whole machine; nil means [fleet.Machine].
 	Machine   func(node string) string
 	Functions []Function
 	System    policy.System
@@ -59,9 +59,9 @@ type Setup struct {
 
 // The values for what a [Setup] leaves open, as production's.
 const (
-	DefaultTick       = 200 * time.Millisecond
+	DefaultTick       = 100 * time.Millisecond
 	DefaultColdWait   = 30 * time.Second
-	DefaultQueueLimit = 10_000
+	DefaultQueueLimit = 16_384
 )
 
 // Function is one function of a scenario with its load.

@@ -1,0 +1,194 @@
+// Package fluid carries a function's load as a rate instead of single requests,
+// for clusters and times that are too large for these. What it knows of batching
+// is what follows from capacities: how large batches are on the mean, how long one
+// waits for them and for a free instance, what is late because it comes faster
+// than it is served, and what waits for instances that start.
+package fluid
+
+import (
+	"math"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/sim/event"
+	"github.com/faas-infer/faas-infer/sim/measure"
+	"github.com/faas-infer/faas-infer/sim/traffic"
+)
+
+// Options say what a function's load meets.
+type Options struct {
+	// SLO is the objective, ColdWait how much longer what finds no ready instance
+	// may wait.
+	SLO, ColdWait time.Duration
+	// Overhead is the way to an instance and back.
+	Overhead time.Duration
+	// Rate is the load in requests per second; it is asked in order of time.
+	Rate func(at time.Duration) float64
+	// Spread is σ of the logarithm of execution times.
+	Spread float64
+	// Window is what is measured. No request comes after it.
+	Window measure.Window
+	// OnCold is called when requests find no ready instance, OnDrained never: an
+	// instance that goes down has nothing in flight.
+	OnCold func()
+}
+
+// Flow carries one function's load.
+//
+// Requests are whole: of a rate of 0.5/s one comes every second step of a second.
+// Ready instances are a bucket: it holds a batch for each of them and is filled at
+// their capacity, Σ B/t(B). What comes takes from it; below zero, what is missing
+// is a queue, and its length divided by the capacity is how long one waits.
+type Flow struct {
+	options Options
+	groups  []*group
+	peers   map[cluster.InstanceID]*peer
+	// up counts ready instances, capacity and depth are those of all of them.
+	up              int
+	capacity, depth float64
+	// bucket is what can be served at once, a queue if it is negative.
+	bucket float64
+	last   time.Duration
+	// owed is the part of a request that has come.
+	owed float64
+	// cold waits for an instance, the oldest first.
+	cold []parcel
+	// lastBusy is when there was last a request, busy whether there is one now.
+	lastBusy time.Duration
+	busy     bool
+	record   measure.Record
+	total    measure.Counts
+}
+
+// parcel is n requests that came at about the same time.
+type parcel struct {
+	at time.Duration
+	n  uint64
+}
+
+// New returns a flow without instances.
+func New(o Options) *Flow {
+	return &Flow{options: o, peers: map[cluster.InstanceID]*peer{}}
+}
+
+// Handle does nothing: a flow has no events.
+func (f *Flow) Handle(event.Event) {}
+
+// within is how long a request may wait and be executed.
+func (f *Flow) within() time.Duration { return f.options.SLO - batching.Travel(f.options.SLO) }
+
+// Advance lets the load flow until now. The steps should be short against what
+// loads take to change, and against a cold start.
+func (f *Flow) Advance(now time.Duration) {
+	from := f.last
+	if now <= from {
+		return
+	}
+	f.last = now
+	to := min(now, f.options.Window.To)
+	var n uint64
+	if came := to - from; came > 0 {
+		f.owed += max(0, f.options.Rate(from+came/2)) * came.Seconds()
+		whole := math.Floor(f.owed)
+		f.owed -= whole
+		n = uint64(whole)
+	}
+	f.busy = n > 0 || len(f.cold) > 0 || f.bucket < 0
+	if f.busy {
+		f.lastBusy = now
+	}
+	f.step(from, now, n)
+}
+
+// step serves what comes between from and now.
+func (f *Flow) step(from, now time.Duration, n uint64) {
+	middle := from + (now-from)/2
+	measured := f.options.Window.Has(middle)
+	f.total.Arrived += n
+	if measured {
+		f.record.Arrived += n
+	}
+	if f.up == 0 {
+		f.wait(now, middle, n, measured)
+		return
+	}
+	before := f.bucket
+	longest := max(0, f.within()-f.soonest()).Seconds() * f.capacity
+	f.bucket += f.capacity * (now - from).Seconds()
+	taken := min(float64(n), math.Floor(f.bucket+longest))
+	taken = max(0, taken)
+	f.bucket = min(f.bucket-taken, f.depth)
+	f.reject(n-uint64(taken), measured)
+	queued := func(bucket float64) time.Duration {
+		return time.Duration(max(0, -bucket) / f.capacity * float64(time.Second))
+	}
+	f.serve(load{n: uint64(taken), from: from, to: now, waits: [2]time.Duration{queued(before), queued(f.bucket)}, measured: measured})
+}
+
+// wait keeps what finds no instance, as long as it may wait.
+func (f *Flow) wait(now, at time.Duration, n uint64, measured bool) {
+	if n > 0 {
+		f.cold = append(f.cold, parcel{at, n})
+		f.total.Cold += n
+		if measured {
+			f.record.Cold += n
+		}
+		f.options.OnCold()
+	}
+	for len(f.cold) > 0 && now-f.cold[0].at > f.within()+f.options.ColdWait {
+		f.reject(f.cold[0].n, f.options.Window.Has(f.cold[0].at))
+		f.cold = f.cold[1:]
+	}
+}
+
+func (f *Flow) reject(n uint64, measured bool) {
+	f.total.Rejected += n
+	if measured {
+		f.record.Rejected += n
+	}
+}
+
+// thaw serves what has waited for the first instance.
+func (f *Flow) thaw(now time.Duration) {
+	for _, p := range f.cold {
+		f.bucket -= float64(p.n)
+		waited := now - p.at + time.Duration(max(0, -f.bucket)/f.capacity*float64(time.Second))
+		f.serve(load{n: p.n, from: now, to: now, waits: [2]time.Duration{waited, waited}, measured: f.options.Window.Has(p.at), cold: true})
+	}
+	f.cold = f.cold[:0]
+}
+
+// Waiting is how many requests wait.
+func (f *Flow) Waiting() int {
+	n := max(0, -f.bucket)
+	for _, p := range f.cold {
+		n += float64(p.n)
+	}
+	return int(n)
+}
+
+// Settled reports whether nothing waits.
+func (f *Flow) Settled() bool { return f.Waiting() == 0 }
+
+// Total counts everything since the beginning.
+func (f *Flow) Total() measure.Counts { return f.total }
+
+// Finish counts what still waits for an instance as rejected, and returns what
+// was measured.
+func (f *Flow) Finish() *measure.Record {
+	for _, p := range f.cold {
+		f.reject(p.n, f.options.Window.Has(p.at))
+	}
+	f.cold = nil
+	return &f.record
+}
+
+// peer is a ready instance.
+type peer struct {
+	traffic.Peer
+	group *group
+	// began is what its group had used when it joined, used what it did before,
+	// in another group.
+	began, used use
+}

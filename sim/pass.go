@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/sim/event"
+)
+
+const (
+	// passPause is the least time between two looks at the load, however many
+	// requests ask for one, and idleTicks how many ticks apart they are while
+	// there is nothing to look at: as in provider/control.
+	passPause = 5 * time.Millisecond
+	idleTicks = 10
+	// sameRate is the part of a rate by which it may be off before the batching
+	// policy is told, as there.
+	sameRate = 0.01
+)
+
+// wake has the engine asked as soon as it may be.
+func (r *run) wake() { r.planPass(max(r.now, r.rested)) }
+
+// planPass has the engine asked at a time, unless it is asked sooner.
+func (r *run) planPass(at time.Duration) {
+	if r.passAt < 0 || at < r.passAt {
+		r.passAt = at
+		r.events.Plan(at, pass, 0, 0)
+	}
+}
+
+// pass asks the engine what to do and does it, as provider/control does.
+func (r *run) pass() {
+	r.passAt, r.rested = -1, r.now+passPause
+	r.looked = r.looked[:0]
+	busy := false
+	for _, fn := range r.functions {
+		f := r.look(fn)
+		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0
+		r.looked = append(r.looked, f)
+	}
+	began := time.Now()
+	plan := r.engine.Scale(event.Time(r.now), r.looked, r.nodes)
+	took := time.Since(began)
+	r.result.Passes++
+	r.result.Decide += took
+	r.result.DecideMax = max(r.result.DecideMax, took)
+	r.result.Unplaced += len(plan.Unplaced)
+	r.apply(plan)
+	next := r.Tick
+	if !busy {
+		next *= idleTicks
+	}
+	r.planPass(r.now + next)
+}
+
+// apply carries a plan out.
+func (r *run) apply(plan scaling.Plan) {
+	for _, s := range plan.Resize {
+		r.resize(s)
+	}
+	for _, s := range plan.Stop {
+		r.stop(s)
+	}
+	for _, s := range plan.Start {
+		if r.start(s); r.err != nil {
+			return
+		}
+	}
+}
+
+// look is a function as the engine sees it.
+func (r *run) look(fn *function) scaling.Function {
+	fn.carrier.Advance(r.now)
+	now, waiting := event.Time(r.now), fn.carrier.Waiting()
+	busy := waiting > 0
+	fn.running = fn.running[:0]
+	for _, in := range fn.instances {
+		x := scaling.Running{
+			ID: in.id, Node: r.nodes[in.node].Name, Config: in.config, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
+		}
+		if since, idle := fn.carrier.IdleSince(in.id); idle {
+			x.IdleSince = event.Time(since)
+		} else if in.state == cluster.Ready {
+			busy = true
+		}
+		fn.running = append(fn.running, x)
+	}
+	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, busy, r.cold, r.Tick)
+	list, revision := fn.tuner.Candidates(now, rate)
+	f := scaling.Function{
+		Name: fn.Name, Revision: revision, SLO: fn.SLO, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
+		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
+		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt,
+	}
+	if len(list) > 0 && (len(fn.list) == 0 || &list[0] != &fn.list[0]) {
+		r.retime(fn)
+	}
+	if fn.list = list; f.Queue == scaling.PerInstance {
+		r.deal(fn, rate)
+	}
+	return f
+}
+
+// retime tells instances of the timeouts that were chosen for their configs.
+func (r *run) retime(fn *function) {
+	for _, in := range fn.instances {
+		if t := fn.tuner.Timeout(in.config); t > 0 && t != in.timeout {
+			if in.timeout = t; in.state == cluster.Ready {
+				r.up(in)
+			}
+		}
+	}
+}
+
+// deal tells the batching policy how much of the load each instance is to get
+// (r_i, INFless §3.2).
+func (r *run) deal(fn *function, rate float64) {
+	var serving []*instance
+	var ranges []scaling.Range
+	for _, in := range fn.instances {
+		if in.state == cluster.Ready {
+			serving = append(serving, in)
+			full := in.tables.predicted[len(in.tables.predicted)-1]
+			ranges = append(ranges, scaling.Bounds(in.config.Batch, full, fn.SLO, scaling.Exact))
+		}
+	}
+	for i, rate := range scaling.Rates(rate, ranges) {
+		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
+			in.rate = rate
+			r.up(in)
+		}
+	}
+}
+
+// resize gives an instance another CPU quota at once.
+func (r *run) resize(s scaling.Resize) {
+	in, ok := r.instances[s.ID]
+	if !ok || in.state == cluster.Stopping {
+		return
+	}
+	tables := r.times(in.fn, s.Config)
+	if tables == nil {
+		return
+	}
+	r.settle(in)
+	from, to := in.config.Resources, s.Config.Resources
+	r.nodes[in.node].Free = r.nodes[in.node].Free.Add(from).Sub(to)
+	if in.begun {
+		r.hold(in.node, from, to)
+		in.fn.held = in.fn.held.Sub(from).Add(to)
+		r.machines.Change(r.now, from, to)
+	}
+	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
+	if r.window.Has(r.now) {
+		r.result.Resizes++
+	}
+	if in.state == cluster.Ready {
+		r.up(in)
+	}
+}

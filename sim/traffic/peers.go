@@ -1,0 +1,98 @@
+package traffic
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/sim/event"
+	"github.com/faas-infer/faas-infer/sim/measure"
+)
+
+// Up has a ready instance take batches, or changes its times, its config or its
+// rate. What it executes goes on as it began.
+func (r *Requests) Up(now time.Duration, in Peer) {
+	p, ok := r.peers[in.ID]
+	if !ok {
+		p = &peer{up: true, idleSince: now, slot: r.slot()}
+		r.slots[p.slot] = p
+		r.peers[in.ID] = p
+		r.ready++
+	}
+	p.Peer = in
+	r.options.Policy.Up(event.Time(now), in.Instance)
+	r.act(now)
+}
+
+// slot is a free place for a peer.
+func (r *Requests) slot() int32 {
+	if n := len(r.free); n > 0 {
+		slot := r.free[n-1]
+		r.free = r.free[:n-1]
+		return slot
+	}
+	r.slots = append(r.slots, nil)
+	return int32(len(r.slots) - 1)
+}
+
+// Down gives an instance nothing new. It tells whether it has nothing in flight;
+// else OnDrained is called when that is so.
+func (r *Requests) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
+	p, ok := r.peers[id]
+	if !ok {
+		return true
+	}
+	if p.up {
+		p.up = false
+		r.ready--
+		r.options.Policy.Down(event.Time(now), id)
+		r.act(now)
+	}
+	return p.inFlight == 0
+}
+
+// Forget drops an instance that is down and drained.
+func (r *Requests) Forget(id cluster.InstanceID) {
+	p, ok := r.peers[id]
+	if !ok || p.up || p.inFlight > 0 {
+		return
+	}
+	delete(r.peers, id)
+	r.slots[p.slot] = nil
+	r.free = append(r.free, p.slot)
+}
+
+// Waiting is how many requests wait.
+func (r *Requests) Waiting() int { return r.options.Policy.Waiting() }
+
+// Settled reports whether nothing waits or is executed.
+func (r *Requests) Settled() bool { return r.inFlight == 0 && r.Waiting() == 0 }
+
+// IdleSince is since when an instance has had nothing to do; false while it has.
+func (r *Requests) IdleSince(id cluster.InstanceID) (since time.Duration, idle bool) {
+	p, ok := r.peers[id]
+	if !ok || p.inFlight > 0 {
+		return 0, false
+	}
+	return p.idleSince, true
+}
+
+// Used is what an instance has done since it is up.
+func (r *Requests) Used(id cluster.InstanceID) Use {
+	if p, ok := r.peers[id]; ok {
+		return p.use
+	}
+	return Use{}
+}
+
+// Advance does nothing: requests come by events.
+func (r *Requests) Advance(time.Duration) {}
+
+// Total counts everything since the beginning.
+func (r *Requests) Total() measure.Counts { return r.total }
+
+// Finish counts what still waits as rejected, and returns what was measured.
+func (r *Requests) Finish() *measure.Record {
+	r.ring.each(func(x request) { r.reject(x.arrived >= r.options.Window.From) })
+	r.ring = ring{first: r.ring.next, next: r.ring.next}
+	return &r.record
+}
