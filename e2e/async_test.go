@@ -122,7 +122,7 @@ func TestAsyncCallbacks(t *testing.T) {
 			send(echo, "echo", "the body")
 			send(env, "environment."+defaultNamespace+"/a/path?testing=1", "")
 			send(model, "identity", `{"instances": [[1, 2, 3]]}`)
-			s.await(t, time.Minute, "callbacks", func() bool {
+			s.await(t, patience, "callbacks", func() bool {
 				for _, id := range []string{echo, env, model} {
 					if _, n := r.of(id); n == 0 {
 						return false
@@ -162,6 +162,7 @@ func TestAsyncOutlastsKills(t *testing.T) {
 	r := newReceiver(t)
 
 	var sent sync.WaitGroup
+	t.Cleanup(sent.Wait)
 	c := client(t)
 	for worker := range 16 {
 		sent.Go(func() {
@@ -172,12 +173,12 @@ func TestAsyncOutlastsKills(t *testing.T) {
 		})
 	}
 	for _, n := range []int{each / 4, each} {
-		d.await(t, 2*time.Minute, fmt.Sprintf("%d callbacks", n), func() bool { return r.called() >= n })
+		d.await(t, patience, fmt.Sprintf("%d callbacks", n), func() bool { return r.called() >= n })
 		d.kill(t)
 		d = p.providerAt(t, suite.binary, address, "--nats-listen", nats)
 	}
 	sent.Wait()
-	d.await(t, 3*time.Minute, "all callbacks", func() bool { return r.called() >= 2*each })
+	d.await(t, 2*patience, "all callbacks", func() bool { return r.called() >= 2*each })
 	again := 0
 	for i := range each {
 		got, n := r.of(fmt.Sprintf("echo-%d", i))
@@ -200,10 +201,13 @@ func TestAsyncOutlastsKills(t *testing.T) {
 // provider is dead the gateway says that it is not.
 func accept(t *testing.T, c *http.Client, callbacks, function, id string, body []byte) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		a, err := try(c, http.MethodPost, gatewayURL+"/async-function/"+function, body, "X-Callback-Url", callbacks, "X-Call-Id", id)
 		if err == nil && a.status == http.StatusAccepted {
 			return
+		}
+		if t.Context().Err() != nil {
+			return // The test has failed and ended.
 		}
 		if time.Now().After(end) {
 			t.Errorf("%s was not accepted: %d %s, %v", id, a.status, a.body, err)

@@ -105,7 +105,7 @@ func (d *daemon) status(t *testing.T, name string) types.FunctionStatus {
 // awaitReady waits until so many instances serve.
 func (d *daemon) awaitReady(t *testing.T, name string, instances uint64) {
 	t.Helper()
-	d.await(t, 30*time.Second, "ready instances of "+name, func() bool {
+	d.await(t, patience, "ready instances of "+name, func() bool {
 		return d.status(t, name).AvailableReplicas >= instances
 	})
 }

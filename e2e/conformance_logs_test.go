@@ -123,7 +123,7 @@ func (w *way) followsLogs(t *testing.T) {
 	f := ordinary(w.own("followed"), "cat")
 	w.deployed(t, f)
 	w.answers(t, f.Service, make([]byte, 7))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/system/logs?follow=1&name="+f.Service, nil)
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *way) followsLogs(t *testing.T) {
 	if status, err := w.faas.Update(t.Context(), f); err != nil {
 		t.Fatalf("%d, %v", status, err)
 	}
-	for size := 100; instance == before && size < 400; size++ {
+	for size := 100; instance == before && ctx.Err() == nil; size++ {
 		w.answers(t, f.Service, make([]byte, size))
 		until(fmt.Sprintf("Wrote %d Bytes", size))
 		time.Sleep(50 * time.Millisecond)

@@ -62,11 +62,11 @@ func (w *way) scalesWithLoad(t *testing.T) {
 	w.awaitReplicas(t, patience, f.Service, 1)
 	end := w.underLoad(t, f.Service, 10)
 	began := time.Now()
-	w.awaitReplicas(t, time.Minute, f.Service, 2)
+	w.awaitReplicas(t, patience, f.Service, 2)
 	up := time.Since(began)
 	r := end()
 	began = time.Now()
-	w.awaitReplicas(t, time.Minute, f.Service, 1)
+	w.awaitReplicas(t, patience, f.Service, 1)
 	t.Logf("two replicas after %v of load, one again %v after its end; %v", up, time.Since(began), r)
 	r.wantAll(t, http.StatusOK)
 }
@@ -122,8 +122,7 @@ func (w *way) goesToZero(t *testing.T) {
 	f.Annotations = &map[string]string{"com.openfaas.scale.zero-duration": "2s"}
 	w.deployed(t, f)
 	for range 2 {
-		w.answers(t, f.Service, []byte("x"))
-		w.awaitReplicas(t, patience, f.Service, 1)
+		w.answers(t, f.Service, []byte("x")) // So there is one.
 		w.awaitReplicas(t, patience, f.Service, 0)
 		w.await(t, patience, "the processes to go", func() bool { return len(w.instancesOf(f.Service)) == 0 })
 	}

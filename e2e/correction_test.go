@@ -42,7 +42,7 @@ func TestTimesAreCorrected(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAnswered(t, *result, http.StatusServiceUnavailable)
-	d.await(t, 5*time.Second, "a ratio", func() bool { return len(d.ratios(t, "slow")) > 0 })
+	d.await(t, patience, "a ratio", func() bool { return len(d.ratios(t, "slow")) > 0 })
 	for config, ratio := range d.ratios(t, "slow") {
 		t.Logf("%d requests; on %s the ratio is %.2f", result.Requests, config, ratio)
 		if !strings.HasPrefix(config, "⟨") || ratio < 0.1 || ratio > 20 {
@@ -52,6 +52,6 @@ func TestTimesAreCorrected(t *testing.T) {
 	d.stop(t)
 	again := p.provider(t, suite.binary, "--measure")
 	again.awaitReady(t, "slow", 1)
-	again.await(t, 5*time.Second, "the ratio of before", func() bool { return len(again.ratios(t, "slow")) > 0 })
+	again.await(t, patience, "the ratio of before", func() bool { return len(again.ratios(t, "slow")) > 0 })
 	again.stop(t)
 }

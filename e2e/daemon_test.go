@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +15,11 @@ import (
 	"testing"
 	"time"
 )
+
+// patience is how long tests wait for what is sure to come. It costs nothing where
+// all is well, so it is long: the machine is shared, and may stand still for
+// seconds.
+const patience = 2 * time.Minute
 
 // place is one provider's directories. They outlive the provider's process, so
 // that another one can take over.
@@ -111,7 +118,7 @@ func (p *place) providerAt(t *testing.T, binary, listen string, arguments ...str
 	// later counts.
 	arguments = append([]string{"provider", "--listen", listen, "--nats-listen", "off"}, arguments...)
 	d := p.run(t, binary, arguments...)
-	d.url = "http://" + d.awaitLine(t, "serving", 30*time.Second)["address"].(string)
+	d.url = "http://" + d.awaitLine(t, "serving", patience)["address"].(string)
 	return d
 }
 
@@ -238,7 +245,7 @@ func (d *daemon) kill(t *testing.T) {
 func (d *daemon) stop(t *testing.T) {
 	t.Helper()
 	d.signal(t, syscall.SIGTERM)
-	if code := d.exit(t, 40*time.Second); code != 0 {
+	if code := d.exit(t, patience); code != 0 {
 		t.Errorf("exit code %d after SIGTERM:\n%s", code, d.tail())
 	}
 	d.nothingLeft(t)
@@ -253,7 +260,7 @@ func (d *daemon) finish(t *testing.T) {
 		d.signal(t, syscall.SIGTERM)
 		select {
 		case <-d.exited:
-		case <-time.After(15 * time.Second):
+		case <-time.After(30 * time.Second):
 			d.kill(t)
 		}
 	}
@@ -282,13 +289,18 @@ func (d *daemon) tail() string {
 }
 
 // freeAddress is one that nothing listens at now, for a provider that is to
-// come back to it.
+// come back to it. It is below the ports that the kernel gives to clients: while
+// the provider is away one of these could get it, even for a connection to itself.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, highest = 15000, 32000
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(highest-lowest))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }

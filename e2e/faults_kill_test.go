@@ -66,17 +66,10 @@ func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
 	go func() { _, _ = try(client(t), http.MethodPost, first.function("sleeper"), nil) }()
 	await(t, patience, "the sleeper to sleep", func() bool { return len(running("sleep", "3141.59")) == 1 })
 
-	done := make(chan []load.TargetResult, 1)
-	go func() {
-		targets := []load.Target{identityTarget(first.function("model"), 60), echoTarget(first.function("echo"), 40)}
-		result, err := load.Run(t.Context(), load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 9})
-		if err != nil {
-			t.Error(err)
-			result = &load.Result{Targets: make([]load.TargetResult, 2)}
-		}
-		done <- result.Targets
-	}()
-	time.Sleep(2 * time.Second) // Under load: a part of what is timed, and not waited for.
+	targets := []load.Target{identityTarget(first.function("model"), 60), echoTarget(first.function("echo"), 40)}
+	done := beside(t, load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 9})
+	_, requests, _ := first.batches(t, "model")
+	first.await(t, patience, "load", func() bool { _, now, _ := first.batches(t, "model"); return now > requests+60 })
 	first.kill(t)
 	if left := p.instances(); !slices.Equal(left, before) {
 		t.Errorf("instances %v with the provider dead, %v before", left, before)
@@ -89,7 +82,7 @@ func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
 	t.Logf("taken over %v after the kill", time.Since(killed))
 	for i, r := range <-done {
 		t.Logf("%s: of %d requests %s", r.Name, r.Requests, outcome(r))
-		if r.Wrong > 0 || r.Good < r.Requests/2 {
+		if r.Wrong > 0 || r.Good == 0 {
 			t.Errorf("%s: %s; for example %v", r.Name, outcome(r), r.FirstError)
 		}
 		for code := range r.Codes {
@@ -98,6 +91,7 @@ func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
 			}
 		}
 	}
+	second.serves(t, identityTarget(second.function("model"), 60), echoTarget(second.function("echo"), 40))
 	if now := p.instances(); !slices.Equal(now, before) {
 		t.Errorf("instances %v after the load, %v before", now, before)
 	}
@@ -154,9 +148,7 @@ func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
 		r := result.Targets[i]
 		t.Logf("%s: %d killed; of %d requests %s; p99 %v, max %v", name, count[name], r.Requests, outcome(r), r.Latency.P99, r.Latency.Max)
 		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
-		if refused := float64(r.Refused) / float64(r.Requests); refused > 0.05 {
-			t.Errorf("%s: %.2f %% of the requests were refused", name, 100*refused)
-		}
+		wantFewRefused(t, r, count[name])
 		if count[name] < 2 {
 			t.Errorf("%s: only %d instances were killed", name, count[name])
 		}

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/openfaas/faas-provider/types"
 )
@@ -59,7 +58,7 @@ func TestStoreCutOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := p.run(t, suite.binary, "provider", "--listen", "127.0.0.1:0")
-			if code := d.exit(t, 30*time.Second); code != 1 {
+			if code := d.exit(t, patience); code != 1 {
 				t.Errorf("exit code %d", code)
 			}
 			wantWords(t, d.logText(), file, "damaged", "mv ")

@@ -1,15 +1,15 @@
 package e2e
 
 import (
-	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/openfaas/go-sdk"
+
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // gatewayURL is the only place at which the stock gateway listens; tests that
@@ -32,7 +32,7 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 	awaitGatewayPorts(t)
 	arguments = append([]string{"up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml")}, arguments...)
 	s := &stack{daemon: p.run(t, suite.binary, arguments...), http: client(t)}
-	s.await(t, 60*time.Second, "the welcome", func() bool { return strings.Contains(s.output(), "Ctrl-C stops") })
+	s.await(t, patience, "the welcome", func() bool { return strings.Contains(s.output(), "Ctrl-C stops") })
 	for line := range strings.Lines(s.output()) {
 		if rest, ok := strings.CutPrefix(line, "Provider"); ok {
 			s.url = strings.TrimSpace(rest)
@@ -51,13 +51,11 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 // ports, nor that at which it finds the queue.
 func awaitGatewayPorts(t *testing.T) {
 	t.Helper()
-	await(t, 2*time.Minute, "ports 8080, 8082 and 4222 to be free", func() bool {
+	await(t, patience, "ports 8080, 8082 and 4222 to be free", func() bool {
 		for _, address := range []string{":8080", ":8082", "127.0.0.1:4222"} {
-			l, err := net.Listen("tcp", address)
-			if err != nil {
+			if port.Free(address) != nil {
 				return false
 			}
-			l.Close()
 		}
 		return true
 	})

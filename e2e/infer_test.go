@@ -9,6 +9,8 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"sync"
+	"testing"
 
 	"github.com/faas-infer/faas-infer/load"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -42,6 +44,23 @@ func identityTarget(url string, rate float64) load.Target {
 			return nil
 		},
 	}
+}
+
+// beside runs a load while the test goes on, and returns where its results will
+// be. It is over before the test is.
+func beside(t *testing.T, o load.Options) <-chan []load.TargetResult {
+	done := make(chan []load.TargetResult, 1)
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	running.Go(func() {
+		result, err := load.Run(t.Context(), o)
+		if err != nil {
+			t.Error(err)
+			result = &load.Result{Targets: make([]load.TargetResult, len(o.Targets))}
+		}
+		done <- result.Targets
+	})
+	return done
 }
 
 // identityBody is request i as binary tensors; the length of its JSON part is

@@ -37,8 +37,8 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 	p.slow(t)
 	d := p.provider(t, race(t))
 	const rate = 100
-	d.deploy(t, scaled(function("pair", "slow:latest", "500ms"), "2", "2"))
-	d.deploy(t, scaled(function("single", "slow:latest", "500ms"), "1", "1"))
+	d.deploy(t, scaled(function("pair", "slow:latest", "3s"), "2", "2"))
+	d.deploy(t, scaled(function("single", "slow:latest", "3s"), "1", "1"))
 	d.awaitReady(t, "pair", 2)
 	d.awaitReady(t, "single", 1)
 	groups := p.cgroups()
@@ -57,11 +57,7 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 		r := result.Targets[i]
 		t.Logf("%s: %d killed; of %d requests %s; p50 %v, p99 %v, max %v", name, count[name], r.Requests, outcome(r), r.Latency.P50, r.Latency.P99, r.Latency.Max)
 		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
-		// A kill can take with it what is in flight at that instant, and what
-		// waits for the next instance longer than the objective allows.
-		if refused := float64(r.Refused) / float64(r.Requests); refused > 0.05 {
-			t.Errorf("%s: %.2f %% of the requests were refused", name, 100*refused)
-		}
+		wantFewRefused(t, r, count[name])
 		if count[name] < kills/4 {
 			t.Errorf("%s: only %d instances were killed", name, count[name])
 		}
@@ -98,6 +94,18 @@ func wantAnswered(t *testing.T, r load.TargetResult, codes ...int) {
 		if code != http.StatusOK && !slices.Contains(codes, code) {
 			t.Errorf("%s: %d requests were answered with %d", r.Name, r.Codes[code], code)
 		}
+	}
+}
+
+// wantFewRefused fails the test if more requests were refused than kills explain: a
+// kill takes with it what is in flight at that instant, which is the rate times
+// the latency, say twice the median one. Some more may have come late on a machine
+// that others use.
+func wantFewRefused(t *testing.T, r load.TargetResult, kills int) {
+	t.Helper()
+	lost := float64(kills) * (1 + 2*r.Offered*r.Latency.P50.Seconds())
+	if most := lost + 0.05*float64(r.Requests); float64(r.Refused) > most {
+		t.Errorf("%s: %d of %d requests were refused, more than the %.0f that %d kills explain", r.Name, r.Refused, r.Requests, most, kills)
 	}
 }
 

@@ -148,7 +148,7 @@ func commandLine(pid int) string {
 // killAll ends what a failed test has left, by pid, and its cgroups.
 func (p *place) killAll(t *testing.T) {
 	groups := p.cgroups()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		pids := p.processes()
 		if len(pids) == 0 || time.Now().After(end) {
 			break

@@ -61,7 +61,7 @@ func TestTwoHundredFunctions(t *testing.T) {
 	began := time.Now()
 	d.deployAll(t, functions)
 	deployed := time.Since(began)
-	d.await(t, 3*time.Minute, "all instances", func() bool {
+	d.await(t, 2*patience, "all instances", func() bool {
 		ready := 0
 		for _, f := range d.list(t) {
 			if f.AvailableReplicas > 0 && f.EnvProcess != "" {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/openfaas/faas-provider/types"
 )
@@ -27,14 +26,14 @@ func TestWithoutPrivileges(t *testing.T) {
 	awaitGatewayPorts(t)
 	d := p.run(t, suite.binary, "up", "--demo", "--json", "--duration", "3s", "--rate", "60",
 		"--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
-	d.await(t, 60*time.Second, "instances", func() bool { return len(p.instances()) > 0 })
+	d.await(t, patience, "instances", func() bool { return len(p.instances()) > 0 })
 	for _, pid := range p.instances() {
 		text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 		if strings.Contains(string(text), "faas-infer-") {
 			t.Errorf("instance %d is in a cgroup that nobody may make", pid)
 		}
 	}
-	if code := d.exit(t, 60*time.Second); code != 0 {
+	if code := d.exit(t, patience); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, d.tail())
 	}
 	d.nothingLeft(t)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -14,9 +15,10 @@ func TestPoliciesUnderStress(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, race(t))
+	const largest = 16
 	for _, policy := range []string{"shared", "infless", "one-to-one"} {
 		t.Run(policy, func(t *testing.T) {
-			d.deploy(t, scaled(function(policy, "identity:latest", "2s", "infer.policy", policy, "infer.max-batch", "16"), "1", "2"))
+			d.deploy(t, scaled(function(policy, "identity:latest", "5s", "infer.policy", policy, "infer.max-batch", fmt.Sprint(largest)), "1", "2"))
 			d.awaitReady(t, policy, 1)
 			const clients = 48
 			closed, err := load.RunClosed(t.Context(), identityTarget(d.function(policy), 0), clients, 2*time.Second)
@@ -39,7 +41,10 @@ func TestPoliciesUnderStress(t *testing.T) {
 			if good := uint64(closed.Good + open.Targets[0].Good); requests != good {
 				t.Errorf("%d requests were executed, %d were answered", requests, good)
 			}
-			if all := closed.Requests + open.Targets[0].Requests; 50*(closed.Refused+open.Targets[0].Refused) > all {
+			// One batch of each instance may come late: that of the last requests, which
+			// infless holds for as long as it can.
+			all, refused := closed.Requests+open.Targets[0].Requests, closed.Refused+open.Targets[0].Refused
+			if refused > 2*largest+all/50 {
 				t.Errorf("of %d requests, %d and %d were refused", all, closed.Refused, open.Targets[0].Refused)
 			}
 		})

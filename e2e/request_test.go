@@ -153,7 +153,7 @@ func TestClientsThatHangUp(t *testing.T) {
 	for _, name := range []string{"never", "ready"} {
 		hangUp(t, d.function(name), 400)
 	}
-	d.await(t, 20*time.Second, fmt.Sprintf("goroutines to be back at %v", baseline), func() bool {
+	d.await(t, patience, fmt.Sprintf("goroutines to be back at %v", baseline), func() bool {
 		return d.gauge(t, "go_goroutines") <= baseline+4
 	})
 	if err := invokeIdentity(client(t), d.function("ready"), 2); err != nil {
@@ -211,7 +211,7 @@ func TestObjectiveBelowTheFastestExecution(t *testing.T) {
 	}
 	words := []string{"com.openfaas.slo.latency", "1ns", "the fastest"}
 	wantWords(t, a.body, words...)
-	wantWords(t, d.awaitLine(t, "the objective cannot be met", 10*time.Second)["error"].(string), words...)
+	wantWords(t, d.awaitLine(t, "the objective cannot be met", patience)["error"].(string), words...)
 	if a := d.put(t, http.MethodPut, never); a.status != http.StatusBadRequest {
 		t.Errorf("deployed again: %d %s", a.status, a.body)
 	} else {

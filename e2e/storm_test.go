@@ -26,9 +26,9 @@ func TestTenThousandRequestsAtOnce(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
 	const limit = 7000
-	d := p.provider(t, suite.binary, "--queue-limit", fmt.Sprint(limit), "--cold-wait", "5s")
+	d := p.provider(t, suite.binary, "--queue-limit", fmt.Sprint(limit), "--cold-wait", "15s")
 	// A moment before the storm the model has not even been measured.
-	d.deploy(t, function("cold", "identity:latest", "1s"))
+	d.deploy(t, function("cold", "identity:latest", "5s"))
 	codes := d.storm(t, "cold")
 	if codes[http.StatusOK] < limit/2 {
 		t.Errorf("answers by status: %v", codes)
@@ -70,7 +70,7 @@ func (d *daemon) storm(t *testing.T, function string) map[int]int {
 	if peak > 1<<30 {
 		t.Errorf("the provider took %.0f MiB", peak/(1<<20))
 	}
-	d.await(t, 30*time.Second, "goroutines to be back", func() bool { return d.gauge(t, "go_goroutines") <= goroutines+10 })
+	d.await(t, patience, "goroutines to be back", func() bool { return d.gauge(t, "go_goroutines") <= goroutines+10 })
 	return codes
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/openfaas/faas-provider/types"
@@ -36,7 +35,7 @@ func TestWebInterface(t *testing.T) {
 	b.invokes(t, "from-the-form", `{"from": "the browser"}`, `"from"`, `"the browser"`)
 	b.invokes(t, "ready-model", `{"instances": [[1.5, 2.5]]}`, `"predictions"`, "1.5", "2.5")
 	b.removes(t, "from-the-form")
-	s.await(t, 10*time.Second, "the removed function to be gone", func() bool {
+	s.await(t, patience, "the removed function to be gone", func() bool {
 		list, err := s.faas.GetFunctions(t.Context(), "openfaas-fn")
 		for _, f := range list {
 			if f.Name == "from-the-form" {

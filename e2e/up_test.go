@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/openfaas/faas-provider/types"
 
@@ -49,7 +48,7 @@ func (s *stack) listed(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotations := map[string]string{
-		"com.openfaas.slo.latency": "2s", "com.openfaas.slo.percentile": "95", "com.openfaas.infer.model": "model.onnx",
+		"com.openfaas.slo.latency": "10s", "com.openfaas.slo.percentile": "95", "com.openfaas.infer.model": "model.onnx",
 		"com.openfaas.infer.max-batch": "32", "com.openfaas.infer.keep-alive": "5m",
 	}
 	if one.Annotations == nil || !maps.Equal(*one.Annotations, annotations) || one.Labels == nil || (*one.Labels)["team"] != "vision" ||
@@ -182,9 +181,7 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitAvailable(t, "full", 2)
-	if n := len(s.instancesOf("full")); n != 2 {
-		t.Errorf("%d processes for 2 instances", n)
-	}
+	await(t, patience, "two processes for two instances", func() bool { return len(s.instancesOf("full")) == 2 })
 	if err := invokeIdentity(s.http, throughGateway("full"), 7); err != nil {
 		t.Error(err)
 	}
@@ -194,7 +191,7 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	if a := do(t, s.http, http.MethodPost, throughGateway("full"), []byte("x")); a.status != http.StatusNotFound {
 		t.Errorf("a deleted function answers %d", a.status)
 	}
-	await(t, 20*time.Second, "the deleted function's processes to go", func() bool { return len(s.instancesOf("full")) == 0 })
+	await(t, patience, "the deleted function's processes to go", func() bool { return len(s.instancesOf("full")) == 0 })
 }
 
 // deployment is what a status tells of what was deployed.
@@ -208,7 +205,7 @@ func deployment(s types.FunctionStatus) types.FunctionDeployment {
 
 func (s *stack) awaitAvailable(t *testing.T, name string, n uint64) {
 	t.Helper()
-	s.await(t, 30*time.Second, fmt.Sprintf("%d instances of %s", n, name), func() bool {
+	s.await(t, patience, fmt.Sprintf("%d instances of %s", n, name), func() bool {
 		f, err := s.faas.GetFunction(t.Context(), name, "openfaas-fn")
 		return err == nil && f.AvailableReplicas == n
 	})
@@ -224,7 +221,7 @@ func TestUpRefuses(t *testing.T) {
 			defer close()
 			p := newPlace(t)
 			d := p.run(t, suite.binary, "up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
-			if code := d.exit(t, 30*time.Second); code != 1 {
+			if code := d.exit(t, patience); code != 1 {
 				t.Errorf("exit code %d", code)
 			}
 			wantWords(t, d.logText(), address, "gateway", "in use")
@@ -233,7 +230,7 @@ func TestUpRefuses(t *testing.T) {
 	}
 	p := newPlace(t)
 	d := p.run(t, suite.binary, "up", "--listen", "127.0.0.1:0", "--stack", filepath.Join(p.dir, "absent.yml"))
-	if code := d.exit(t, 30*time.Second); code != 1 {
+	if code := d.exit(t, patience); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	wantWords(t, d.logText(), "absent.yml")

@@ -18,7 +18,7 @@ import (
 func TestUpdateUnderLoad(t *testing.T) {
 	for name, change := range map[string]func(f *types.FunctionDeployment){
 		"nothing":   func(f *types.FunctionDeployment) {},
-		"objective": func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.slo.latency"] = "900ms" },
+		"objective": func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.slo.latency"] = "4s" },
 		"policy":    func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.infer.policy"] = "infless" },
 		"model":     func(f *types.FunctionDeployment) { f.Image = "double:latest" },
 		"resources": func(f *types.FunctionDeployment) { f.Limits = &types.FunctionResources{CPU: "500m"} },
@@ -30,7 +30,9 @@ func TestUpdateUnderLoad(t *testing.T) {
 			p.identity(t)
 			p.doubling(t)
 			d := p.provider(t, suite.binary)
-			f := scaled(function("f", "identity:latest", "600ms"), "1", "4")
+			// The policy infless waits with the last requests, which make no whole
+			// batch, for as long as the objective allows; so batches are small.
+			f := scaled(function("f", "identity:latest", "3s", "infer.max-batch", "4"), "1", "4")
 			d.deploy(t, f)
 			d.awaitReady(t, "f", 1)
 			before := p.instances()
@@ -47,27 +49,19 @@ func TestUpdateUnderLoad(t *testing.T) {
 				}
 				return nil
 			}
-			done := make(chan load.TargetResult, 1)
-			go func() {
-				result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{target}, Duration: 4 * time.Second, Seed: 3})
-				if err != nil {
-					t.Error(err)
-					result = &load.Result{Targets: make([]load.TargetResult, 1)}
-				}
-				done <- result.Targets[0]
-			}()
-			d.await(t, 10*time.Second, "load", func() bool { _, n, _ := d.batches(t, "f"); return n > 100 })
+			done := beside(t, load.Options{Targets: []load.Target{target}, Duration: 4 * time.Second, Seed: 3})
+			d.await(t, patience, "load", func() bool { _, n, _ := d.batches(t, "f"); return n > 100 })
 			change(&f)
 			if a := d.put(t, http.MethodPut, f); a.status != http.StatusAccepted {
 				t.Errorf("update: %d %s", a.status, a.body)
 			}
 			if restarts {
-				d.await(t, 20*time.Second, "the old instances to go", func() bool {
+				d.await(t, patience, "the old instances to go", func() bool {
 					now := p.instances()
 					return len(now) > 0 && d.status(t, "f").AvailableReplicas > 0 && !overlap(before, now)
 				})
 			}
-			r := <-done
+			r := (<-done)[0]
 			if now := p.instances(); !restarts && !overlap(before, now) {
 				t.Errorf("instances %v were replaced by %v", before, now)
 			}

@@ -13,24 +13,36 @@ func TestToZeroAndBack(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary)
-	d.deploy(t, function("f", "identity:latest", "200ms", "infer.keep-alive", "100ms"))
+	d.deploy(t, function("f", "identity:latest", "2s", "infer.keep-alive", "100ms"))
 	if err := invokeIdentity(client(t), d.function("f"), 1); err != nil {
 		t.Fatal(err)
 	}
-	result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function("f"), 6)}, Duration: 8 * time.Second, Seed: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := result.Targets[0]
+	// On a slow machine an instance starts longer than it is away; then a few more
+	// requests are needed until enough of them have found none.
+	const enough, rounds = 4, 5
 	starts := uint64(0)
-	for _, m := range d.metrics(t)["faas_infer_cold_start_duration_seconds"].GetMetric() {
-		starts += m.GetHistogram().GetSampleCount()
+	for round := uint64(1); round <= rounds && starts < enough; round++ {
+		result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function("f"), 6)}, Duration: 8 * time.Second, Seed: 5 * round})
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts = d.coldStarts(t)
+		r := result.Targets[0]
+		t.Logf("of %d requests %s; %d instances were started; p50 %v, max %v", r.Requests, outcome(r), starts, r.Latency.P50, r.Latency.Max)
+		wantAnswered(t, r)
 	}
-	t.Logf("of %d requests %s; %d instances were started; p50 %v, max %v", r.Requests, outcome(r), starts, r.Latency.P50, r.Latency.Max)
-	wantAnswered(t, r)
-	if starts < 4 {
+	if starts < enough {
 		t.Errorf("%d instances were started, so hardly a request came at zero", starts)
 	}
-	d.await(t, 10*time.Second, "the last instance to go", func() bool { return len(p.instances()) == 0 })
+	d.await(t, patience, "the last instance to go", func() bool { return len(p.instances()) == 0 })
 	d.stop(t)
+}
+
+// coldStarts is how many instances were started.
+func (d *daemon) coldStarts(t *testing.T) (n uint64) {
+	t.Helper()
+	for _, m := range d.metrics(t)["faas_infer_cold_start_duration_seconds"].GetMetric() {
+		n += m.GetHistogram().GetSampleCount()
+	}
+	return n
 }

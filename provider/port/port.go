@@ -5,14 +5,17 @@
 // is being started has copies of all its parent's sockets until it becomes
 // another program. So what listened in a provider that was killed may linger, and
 // so may a socket of this process that was closed already. Sockets that are opened
-// only to be closed again are therefore never there while a process is forked.
+// only to be closed again are therefore never there while a process is forked; on
+// a busy machine that happens within seconds.
 package port
 
 import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -36,9 +39,19 @@ func Listen(address string) (l net.Listener, err error) {
 	return l, err
 }
 
+// forkOnce has package os make the one process that it makes without holding
+// [syscall.ForkLock]: when it first needs a handle of a process it forks one that
+// exits, to see whether the kernel gives handles.
+var forkOnce = sync.OnceFunc(func() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Release()
+	}
+})
+
 // Free returns nil when a TCP address can be listened at by a program that opens
 // the socket itself. It waits and fails as [Listen] does.
 func Free(address string) error {
+	forkOnce()
 	return insist(address, func() error {
 		// A process that is forked now would keep the address after Close.
 		syscall.ForkLock.RLock()

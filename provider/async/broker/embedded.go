@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -22,6 +24,10 @@ const (
 	ownUser   = "faas-infer"
 	guestUser = "guest"
 )
+
+// mostTries is how often the server tries to listen at an address that was free
+// just before.
+const mostTries = 5
 
 // mostGuests is how many network connections the embedded server takes.
 const mostGuests = 256
@@ -176,19 +182,36 @@ func (e *embedded) listen() error {
 	if e.host == "" {
 		return nil
 	}
-	if err := checkPort(net.JoinHostPort(e.host, strconv.FormatInt(max(e.port.Load(), 0), 10))); err != nil {
+	s := e.running.Load()
+	if err := e.accept(s); err != nil {
 		return err
-	}
-	s, ready := e.running.Load(), make(chan struct{})
-	s.AcceptLoop(ready)
-	<-ready
-	if err := e.log.fatal(); err != nil {
-		return fmt.Errorf("NATS server: %w", err)
 	}
 	if at, ok := s.Addr().(*net.TCPAddr); ok {
 		e.port.Store(int64(at.Port)) // One that was free is kept over a restart.
 	}
 	return nil
+}
+
+// accept has the server listen. Somebody else may take the address for a moment
+// between the look at it and that, so both are tried again.
+func (e *embedded) accept(s *server.Server) error {
+	at := net.JoinHostPort(e.host, strconv.FormatInt(max(e.port.Load(), 0), 10))
+	for tries := 1; ; tries++ {
+		if err := checkPort(at); err != nil {
+			return err
+		}
+		ready := make(chan struct{})
+		s.AcceptLoop(ready)
+		<-ready
+		err := e.log.fatal()
+		switch {
+		case err == nil:
+			return nil
+		case tries == mostTries || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()):
+			return fmt.Errorf("NATS server: %w", err)
+		}
+		e.log.first.Store(nil)
+	}
 }
 
 // shut reports whether clients are to connect and cannot, as after a restart.
