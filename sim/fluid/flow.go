@@ -54,6 +54,9 @@ type Flow struct {
 	owed float64
 	// cold waits for an instance, the oldest first.
 	cold []parcel
+	// waited adds up what requests of the latest step wait, in seconds, and queued
+	// is how many waited at a time then: rate times mean wait (Little).
+	waited, queued float64
 	// lastBusy is when there was last a request, busy whether there is one now.
 	lastBusy time.Duration
 	busy     bool
@@ -110,6 +113,7 @@ func (f *Flow) step(from, now time.Duration, n uint64) {
 		f.record.Arrived += n
 	}
 	if f.up == 0 {
+		f.queued = 0
 		f.wait(now, middle, n, measured)
 		return
 	}
@@ -123,7 +127,9 @@ func (f *Flow) step(from, now time.Duration, n uint64) {
 	queued := func(bucket float64) time.Duration {
 		return time.Duration(max(0, -bucket) / f.capacity * float64(time.Second))
 	}
+	f.waited = 0
 	f.serve(load{n: uint64(taken), from: from, to: now, waits: [2]time.Duration{queued(before), queued(f.bucket)}, measured: measured})
+	f.queued = f.waited / (now - from).Seconds()
 }
 
 // wait keeps what finds no instance, as long as it may wait.
@@ -161,7 +167,7 @@ func (f *Flow) thaw(now time.Duration) {
 
 // Waiting is how many requests wait.
 func (f *Flow) Waiting() int {
-	n := max(0, -f.bucket)
+	n := max(0, -f.bucket, f.queued)
 	for _, p := range f.cold {
 		n += float64(p.n)
 	}
@@ -169,7 +175,7 @@ func (f *Flow) Waiting() int {
 }
 
 // Settled reports whether nothing waits.
-func (f *Flow) Settled() bool { return f.Waiting() == 0 }
+func (f *Flow) Settled() bool { return f.bucket >= 0 && len(f.cold) == 0 }
 
 // Total counts everything since the beginning.
 func (f *Flow) Total() measure.Counts { return f.total }

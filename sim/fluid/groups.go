@@ -96,6 +96,7 @@ func (f *Flow) answer(l load, n uint64, point int, gathers, mean time.Duration) 
 	sigma := f.options.Spread
 	exec := time.Duration(float64(mean) * math.Exp(sigma*math.Sqrt2*math.Erfinv(2*at-1)-sigma*sigma/2))
 	latency := waited + exec + f.options.Overhead
+	f.waited += float64(n) * waited.Seconds()
 	late := latency > f.options.SLO
 	f.total.Served += n
 	if late {
