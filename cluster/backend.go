@@ -15,6 +15,11 @@ type Backend interface {
 	// first, it is killed. It returns once nothing of the instance is left.
 	// Stopping one that does not exist is not an error.
 	Stop(ctx context.Context, id InstanceID) error
+	// Resize gives a running instance another CPU quota, which holds when it
+	// returns. All else of the config must stay: batch, GPU share, memory, and
+	// Threads, which the engine has made at its start. After an error the
+	// config is as it was.
+	Resize(ctx context.Context, id InstanceID, config Config) error
 	// Instances lists the instances that exist, those of an earlier run of
 	// the provider included.
 	Instances(ctx context.Context) ([]Instance, error)

@@ -1,12 +1,14 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -15,9 +17,25 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 )
+
+// The schedulers; the cold-start policy where nothing is said, and that of a
+// keep-alive.
+const (
+	joint   = "joint"
+	greedy  = "greedy"
+	learned = policy.Default
+	fixed   = "fixed"
+)
+
+// oneOf lists names for a sentence.
+func oneOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
 
 // providerFlags are the flags of everything that runs a provider.
 type providerFlags struct {
@@ -26,16 +44,19 @@ type providerFlags struct {
 	maxBuild                                  int64
 	corsOrigins                               []string
 	nats                                      asyncFlags
-	policy                                    string
+	policy, coldStart, scheduler              string
 	keepAlive, coldWait, drain, bodyTimeout   time.Duration
 	queueLimit                                int
 	maxBody, maxHeld                          int64
 	cores                                     []int
 	noCgroups, measure                        bool
 	logLevel                                  string
+	// given reports whether a flag was set.
+	given func(name string) bool
 }
 
 func (f *providerFlags) register(flags *pflag.FlagSet) {
+	f.given = flags.Changed
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
@@ -45,8 +66,11 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs what faas-cli's --remote-builder sends; without it nothing can be built")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, as https://console.example.com, whose pages may use the system routes from a browser")
-	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: one-to-one, infless or shared")
-	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances")
+	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: "+oneOf(batching.Names()))
+	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+oneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")
+	flags.Lookup("cold-start").DefValue = ""
+	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances with --cold-start fixed")
+	flags.StringVar(&f.scheduler, "scheduler", joint, "how instances' configs and places are chosen: joint, for all functions at once, or greedy, one instance after the other (INFless' Algorithm 1)")
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, beyond its SLO if it has one")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "largest request body of models and of asynchronous requests in bytes; a larger one gets 413")
@@ -108,6 +132,25 @@ func (f *providerFlags) complete() error {
 		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
 	case f.maxHeld < f.maxBody:
 		return fmt.Errorf("--max-held is %d, less than one request may take; it must be at least --max-body, %d", f.maxHeld, f.maxBody)
+	}
+	return f.checkNames()
+}
+
+// checkNames completes and checks the names of policies.
+func (f *providerFlags) checkNames() error {
+	kept := f.given != nil && f.given("keep-alive")
+	if chosen := f.given != nil && f.given("cold-start"); !chosen && kept {
+		f.coldStart = fixed
+	}
+	f.coldStart = cmp.Or(f.coldStart, learned)
+	if f.scheduler = cmp.Or(f.scheduler, joint); f.scheduler != joint && f.scheduler != greedy {
+		return fmt.Errorf("--scheduler %q: it is %s or %s", f.scheduler, joint, greedy)
+	}
+	if _, err := coldstart.New(f.coldStart, coldstart.Options{KeepAlive: f.keepAlive}); err != nil {
+		return fmt.Errorf("--cold-start %q: it is %s", f.coldStart, oneOf(coldstart.Names()))
+	}
+	if f.coldStart != fixed && kept {
+		return fmt.Errorf("--keep-alive is for --cold-start fixed; %s chooses the time itself", f.coldStart)
 	}
 	return batching.CheckName(f.policy)
 }

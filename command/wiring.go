@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/kinds"
@@ -78,10 +79,18 @@ const (
 // control makes the controllers of both kinds of functions.
 func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds.Controller, error) {
 	models, processes := kinds.Split(s.backend)
+	settings, err := f.scaling()
+	if err != nil {
+		return nil, err
+	}
+	cold, err := f.cold()
+	if err != nil {
+		return nil, err
+	}
 	m, err := control.New(ctx, control.Options{
-		Backend: models, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(f.keepAlive),
+		Backend: models, Scaling: settings, Cold: cold,
 		Models: &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}, Predict: !f.measure,
-		Profiles: s.store, Corrections: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
+		Profiles: s.store, Corrections: s.store, Histories: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
 		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
 	})
@@ -96,6 +105,24 @@ func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds
 		return nil, errors.Join(err, m.Close(ctx))
 	}
 	return kinds.New(m, p, s.log), nil
+}
+
+// scaling are the settings of the engine that --scheduler names.
+func (f *providerFlags) scaling() (scaling.Settings, error) {
+	if f.scheduler == greedy {
+		return scaling.DefaultSettings(), nil
+	}
+	system, err := policy.ByName(policy.Default)
+	return system.Settings(), err
+}
+
+// cold is the cold-start policy that --cold-start names. A keep-alive of 0 is one,
+// too.
+func (f *providerFlags) cold() (coldstart.Policy, error) {
+	if f.coldStart == fixed {
+		return coldstart.NewFixed(f.keepAlive), nil
+	}
+	return coldstart.New(f.coldStart, coldstart.Options{})
 }
 
 // bundles is the directory of bundles.

@@ -14,7 +14,9 @@ type Activity struct {
 	meter    scaling.Meter
 	arrivals uint64
 	last     time.Time
-	arrived  bool
+	// arrived: the latest look has seen new requests; learned: and told the
+	// policy of an idle time.
+	arrived, learned bool
 	// windows are those of policy since last; they hold until the next request.
 	windows coldstart.Windows
 	policy  coldstart.Policy
@@ -31,9 +33,11 @@ func NewActivity(now time.Time) *Activity { return &Activity{last: now} }
 // than two of them is none.
 func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, cold coldstart.Policy, tick time.Duration) (rate float64, d coldstart.Decision) {
 	rate = a.meter.Read(now, arrivals)
-	if a.arrived = arrivals != a.arrivals; a.arrived {
+	a.arrived, a.learned = arrivals != a.arrivals, false
+	if a.arrived {
 		if idle := now.Sub(a.last); idle > 2*tick {
 			cold.Observe(now, name, idle)
+			a.learned = true
 		}
 		a.arrivals, busy = arrivals, true
 	}
@@ -49,6 +53,9 @@ func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, 
 
 // Arrived reports whether the latest look has seen new requests.
 func (a *Activity) Arrived() bool { return a.arrived }
+
+// Learned reports whether the latest look has told the policy of an idle time.
+func (a *Activity) Learned() bool { return a.learned }
 
 // Last is when the function was last seen with a request.
 func (a *Activity) Last() time.Time { return a.last }

@@ -63,8 +63,9 @@ type Backend struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	// pinning is held while cores are given out and cpusets follow. It may be
-	// held when mu is taken, not the other way round.
+	// pinning is held while cores and quotas are given out, cgroups follow and
+	// it is written down. It may be held when mu is taken, not the other way
+	// round.
 	pinning sync.Mutex
 	cores   *cores.Allocator
 
@@ -83,9 +84,10 @@ func (b *Backend) Logs() *logs.Store { return b.logs }
 type entry struct {
 	// instance is guarded by Backend.mu.
 	instance cluster.Instance
-	// The next four do not change any more once launched is closed, but for
-	// record.ReadyAt, which only its own goroutine knows. group is nil without
-	// cgroups; pid is 0 for a process that was taken over.
+	// The next four do not change any more once launched is closed, but for the
+	// record's ReadyAt and Cores, which pinning guards, and its Spec.Config,
+	// for which a reader holds pinning or mu, and who changes it both. group is
+	// nil without cgroups; pid is 0 for a process that was taken over.
 	record record
 	group  cgroup.Group
 	watch  *process.Watch
@@ -100,6 +102,8 @@ type entry struct {
 	cancel    context.CancelFunc
 	readiness sync.WaitGroup
 
+	// buried: what is left of it is being removed; guarded by Backend.pinning.
+	buried bool
 	// failure is why we killed it ourselves, guarded by Backend.mu.
 	failure string
 

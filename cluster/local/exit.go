@@ -35,6 +35,9 @@ func (b *Backend) follow(e *entry) {
 // tells why it did.
 func (b *Backend) bury(e *entry) {
 	id := e.record.Spec.ID
+	b.pinning.Lock()
+	e.buried = true
+	b.pinning.Unlock()
 	outOfMemory := b.outOfMemory(e)
 	err := b.killRest(e)
 	// Until it is reaped its pid cannot be anybody else's.

@@ -59,13 +59,12 @@ func boosted(limit int) int {
 // 20, while a request waits.
 const startingCPU = 1000
 
-// restrict holds an instance that has become ready to its own share.
+// restrict holds an instance that has become ready to its own share. It is called
+// with pinning held.
 func (b *Backend) restrict(e *entry) error {
 	if e.group == nil {
 		return nil
 	}
-	b.pinning.Lock()
-	defer b.pinning.Unlock()
 	whole, inner := b.limits(e)
 	switch {
 	case inner.CPU > 0 && inner.CPU < startingCPU:

@@ -99,6 +99,8 @@ func answers(ctx context.Context, client *http.Client) bool {
 }
 
 func (b *Backend) becomeReady(e *entry) {
+	b.pinning.Lock()
+	defer b.pinning.Unlock()
 	if err := b.restrict(e); err != nil {
 		b.log.Error().Err(err).Msg("an instance keeps the larger CPU share that it started with")
 	}

@@ -59,7 +59,10 @@ type fakeBackend struct {
 	// started lists every instance that was asked for.
 	started   []cluster.InstanceSpec
 	stopFails int
-	listed    int
+	// resized lists the configs that were asked for; resizeFails makes that fail.
+	resized     []cluster.Config
+	resizeFails bool
+	listed      int
 }
 
 type fakeInstance struct {
@@ -218,8 +221,30 @@ func (b *fakeBackend) becomes(behave func(n int, spec cluster.InstanceSpec) beha
 	b.behave = behave
 }
 
-// resize gives the node so many millicores.
-func (b *fakeBackend) resize(cpu int) {
+// Resize changes an instance's quota, unless it is to fail.
+func (b *fakeBackend) Resize(_ context.Context, id cluster.InstanceID, config cluster.Config) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.resized = append(b.resized, config)
+	in, ok := b.instances[id]
+	if !ok || b.resizeFails {
+		return errors.New("no such instance")
+	}
+	held := config.Resources
+	for other, o := range b.instances {
+		if o.Node == in.Node && other != id {
+			held = held.Add(o.Config.Resources)
+		}
+	}
+	if at := slices.IndexFunc(b.nodes, func(n cluster.Node) bool { return n.Name == in.Node }); !held.Fits(b.nodes[at].Total) {
+		b.t.Errorf("%s: resized to %v, which is more than the node has", id, config)
+	}
+	in.Config = config
+	return nil
+}
+
+// widen gives the node so many millicores.
+func (b *fakeBackend) widen(cpu int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nodes[0].Total.CPU = cpu

@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -75,10 +76,12 @@ type Options struct {
 	Profiles Profiles
 	// Corrections may be nil; a restart then begins with the profiles alone.
 	Corrections Corrections
-	Bundles     Bundles
-	Secrets     Secrets
-	Metrics     *metrics.Metrics
-	Logger      zerolog.Logger
+	// Histories may be nil; a restart then begins without what Cold has learned.
+	Histories Histories
+	Bundles   Bundles
+	Secrets   Secrets
+	Metrics   *metrics.Metrics
+	Logger    zerolog.Logger
 	// Policy is the batching policy of functions that name none.
 	Policy string
 	// ColdWait is how long beyond its SLO a request that finds no ready
@@ -101,7 +104,7 @@ type Options struct {
 // Controller holds the functions of one provider.
 type Controller struct {
 	options Options
-	engine  *scaling.Engine
+	engine  policy.Scaler
 	kick    chan struct{}
 	// measuring and preparing hold a token while a model is measured or
 	// prepared: measurements side by side would disturb each other.
@@ -125,9 +128,10 @@ type Controller struct {
 	// blind is why the nodes could not be listed, "" if they could.
 	blind    string
 	sampling bool
-	// saving: what was seen is being written; saved is when it last was.
-	saving bool
-	saved  time.Time
+	// saving: what was seen is being written; saved is when it last was, and
+	// savedHistories when what Cold has learned was.
+	saving                bool
+	saved, savedHistories time.Time
 }
 
 // New returns a controller that has found the instances of an earlier provider
@@ -141,7 +145,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		options: o, engine: scaling.New(o.Scaling), kick: make(chan struct{}, 1),
 		measuring: make(chan struct{}, 1), preparing: make(chan struct{}, 1),
 		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
-		known: map[cluster.InstanceID]*orphan{}, shown: map[string]cluster.Node{}, saved: time.Now(),
+		known: map[cluster.InstanceID]*orphan{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stops, c.kill = context.WithCancel(context.Background())
@@ -248,8 +252,9 @@ func (c *Controller) Close(ctx context.Context) error {
 	c.work.Wait()
 	c.kill()
 	c.mu.Lock()
-	states := c.unsaved()
+	states, histories := c.unsaved(), c.unsavedHistories()
 	c.mu.Unlock()
 	c.write(states)
+	c.writeHistories(histories)
 	return err
 }

@@ -54,7 +54,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	}
 	fn.observed = fn.observed[:0]
 	for _, e := range fn.executed {
-		if in, ok := fn.instances[e.Instance]; ok && in.times == fn.times {
+		if in, ok := fn.instances[e.Instance]; ok && in.times == fn.times && in.alike(now) {
 			fn.observed = append(fn.observed, correction.Observation{Millicores: in.Config.CPU, Batch: e.Size, Exec: e.Exec})
 		}
 	}

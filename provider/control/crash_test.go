@@ -214,7 +214,7 @@ func TestEventsOfUnknownInstancesAreIgnored(t *testing.T) {
 func TestCloseLeavesNothing(t *testing.T) {
 	for at := time.Duration(0); at < 200*time.Millisecond; at += 9 * time.Millisecond {
 		try(t, func(r *rig) {
-			r.backend.resize(1000)
+			r.backend.widen(1000)
 			for i := range 6 {
 				r.measured(fmt.Sprint("f", i), "m")
 			}

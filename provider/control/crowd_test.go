@@ -14,7 +14,7 @@ import (
 // fake fails the test).
 func TestManyFunctionsOnASmallNode(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.resize(2000)
+		r.backend.widen(2000)
 		const functions = 100
 		for i := range functions {
 			r.deploy(fmt.Sprint("f", i), "m", func(f *provider.Function) { f.Inference.SLO = time.Second })

@@ -54,6 +54,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, err
 	}
+	history := c.history(f.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
@@ -63,6 +64,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if !ok {
 		fn = c.newFunction(f, policy)
 		c.functions[f.Name] = fn
+		c.remember(f.Name, history)
 	} else {
 		fn.abandon()
 		// What was wrong with the earlier deployment need not be with this one.
@@ -145,6 +147,7 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 	}
 	c.options.Metrics.Remove(name)
 	c.unlearn(name)
+	c.forgetHistory(name)
 	return nil
 }
 

@@ -201,7 +201,7 @@ func TestRemoveWhileInstancesRun(t *testing.T) {
 // A function is removed while its instance waits for the room of another.
 func TestRemoveWhileAnInstanceWaitsForRoom(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.resize(250)
+		r.backend.widen(250)
 		r.measured("f", "m")
 		r.answered("f", "m")
 		time.Sleep(5 * time.Second)

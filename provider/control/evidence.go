@@ -18,21 +18,35 @@ type Corrections interface {
 // more than that.
 const savePeriod = time.Minute
 
-// save writes in the background what was seen since it was last written, if that
-// is long enough ago.
+// save writes in the background what was seen and learned since it was last
+// written, if that is long enough ago.
 func (c *Controller) save(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.saving || now.Sub(c.saved) < savePeriod {
+	if c.saving {
 		return
 	}
-	states := c.unsaved()
-	if len(states) == 0 {
+	var states map[string]correction.State
+	var histories map[string][]byte
+	if now.Sub(c.saved) >= savePeriod {
+		states = c.unsaved()
+	}
+	if now.Sub(c.savedHistories) >= historyPeriod {
+		histories = c.unsavedHistories()
+	}
+	if len(states) > 0 {
+		c.saved = now
+	}
+	if len(histories) > 0 {
+		c.savedHistories = now
+	}
+	if len(states) == 0 && len(histories) == 0 {
 		return
 	}
-	c.saving, c.saved = true, now
+	c.saving = true
 	c.begin(func() {
 		c.write(states)
+		c.writeHistories(histories)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.saving = false
@@ -63,13 +77,18 @@ func (c *Controller) write(states map[string]correction.State) {
 		c.options.Logger.Error().Err(err).Msg("keep what instances have shown of their functions' times")
 	}
 	for name := range states {
-		c.mu.Lock()
-		_, ok := c.functions[name]
-		c.mu.Unlock()
-		if !ok {
+		if !c.has(name) {
 			c.unlearn(name)
 		}
 	}
+}
+
+// has reports whether a function is deployed.
+func (c *Controller) has(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.functions[name]
+	return ok
 }
 
 // unlearn deletes what was written of a function.

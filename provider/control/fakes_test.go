@@ -176,6 +176,43 @@ func (s *fakeCorrections) written() (functions, writes int) {
 	return len(s.kept), s.writes
 }
 
+// fakeHistories is a store in memory.
+type fakeHistories struct {
+	mu     sync.Mutex
+	kept   map[string][]byte
+	writes int
+}
+
+func (s *fakeHistories) History(function string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if history, ok := s.kept[function]; ok {
+		return history, nil
+	}
+	return nil, errors.New("not in the store")
+}
+
+func (s *fakeHistories) PutHistories(histories map[string][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	maps.Copy(s.kept, histories)
+	return nil
+}
+
+func (s *fakeHistories) DeleteHistory(function string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.kept, function)
+	return nil
+}
+
+func (s *fakeHistories) written() (functions, writes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.kept), s.writes
+}
+
 // fakeSecrets holds one secret, "token".
 type fakeSecrets struct{}
 

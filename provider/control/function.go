@@ -70,8 +70,10 @@ type function struct {
 	replicas uint64
 	// scaledToZero: the scale route asked for none; a request undoes it.
 	scaledToZero bool
-	// activity is what the looks at its requests have seen.
-	activity *policy.Activity
+	// activity is what the looks at its requests have seen; unwritten: what the
+	// cold-start policy has learned by it since it was written.
+	activity  *policy.Activity
+	unwritten bool
 	// failures counts the instances in a row that did not live; notBefore is
 	// when the next may be started.
 	failures  int
@@ -93,8 +95,12 @@ type instance struct {
 	useless bool
 	// rate is what the batching policy was told of r_i.
 	rate float64
-	// config is Config.String().
+	// config is the string of the Config that the instance really has; before is
+	// that Config while it gets another, else nil; until mixed, what it executes
+	// may have begun with an earlier one.
 	config string
+	before *cluster.Config
+	mixed  time.Time
 	usage  cluster.Resources
 	// retiring: it takes nothing new. fault is why it is of no use any more,
 	// nil if it was the engine's wish.
@@ -184,5 +190,8 @@ func (in *instance) describe(queue scaling.Queue) batching.Instance {
 
 // up lets a ready instance take batches, or tells of its new rate or times.
 func (in *instance) up(queue scaling.Queue) {
-	in.function.dispatcher.Up(in.describe(queue), in.Network, in.Address)
+	d, slo := in.describe(queue), in.function.Inference.SLO
+	// Where the policy waits for a given time, a full batch is in time even then.
+	d.Timeout = max(0, slo-batching.Travel(slo)-d.Exec[len(d.Exec)-1])
+	in.function.dispatcher.Up(d, in.Network, in.Address)
 }

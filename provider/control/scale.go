@@ -37,6 +37,11 @@ func (c *Controller) scale(now time.Time) time.Duration {
 			c.retire(in, string(s.Why))
 		}
 	}
+	for _, r := range plan.Resize {
+		if in, ok := c.instances[r.ID]; ok {
+			c.resize(in, r)
+		}
+	}
 	for _, s := range plan.Start {
 		if fn, ok := c.functions[s.Function]; ok {
 			c.start(fn, s)
@@ -66,10 +71,10 @@ func (c *Controller) unseen(err error) bool {
 // room is what is free on the nodes when everything that was begun is counted,
 // also what the backend has not heard of yet.
 func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
-	hold := func(in cluster.Instance) {
+	hold := func(node string, held cluster.Resources) {
 		for i := range nodes {
-			if in.Node == nodes[i].Name {
-				nodes[i].Free = nodes[i].Free.Sub(in.Config.Resources)
+			if node == nodes[i].Name {
+				nodes[i].Free = nodes[i].Free.Sub(held)
 			}
 		}
 	}
@@ -77,10 +82,10 @@ func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
 		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
 	}
 	for _, in := range c.instances {
-		hold(in.Instance)
+		hold(in.Node, in.holds())
 	}
 	for _, in := range c.known {
-		hold(in.Instance)
+		hold(in.Node, in.Config.Resources)
 	}
 	return nodes
 }
@@ -126,6 +131,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats dispatch.Stats, busy bool) {
 	var decision coldstart.Decision
 	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, c.cold(fn), c.options.Tick)
+	fn.unwritten = fn.unwritten || fn.activity.Learned()
 	if fn.activity.Arrived() {
 		fn.wake()
 		f.Min = int(fn.replicas)

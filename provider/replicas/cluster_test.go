@@ -226,6 +226,10 @@ func (b *fakeBackend) Usage(_ context.Context, id cluster.InstanceID) (cluster.R
 	return cluster.Resources{CPU: 100, Memory: 1 << 20}, nil
 }
 
+func (b *fakeBackend) Resize(context.Context, cluster.InstanceID, cluster.Config) error {
+	return errors.New("a program's instance has no quota that could be changed")
+}
+
 func (b *fakeBackend) Close() error { return nil }
 
 // Dial connects to an instance.

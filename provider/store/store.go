@@ -1,6 +1,7 @@
 // Package store keeps what must survive a restart of the provider: functions,
-// namespaces, profiles and their corrections, in one bbolt file. It is not on a request's way; the provider
-// answers look-ups from memory.
+// namespaces, profiles and their corrections, what was learned of functions' idle
+// times, in one bbolt file. It is not on a request's way; the provider answers
+// look-ups from memory.
 package store
 
 import (
@@ -56,8 +57,10 @@ var (
 	bucketProfiles  = []byte("profiles")
 	// Corrections are by functions' full names.
 	bucketCorrections = []byte("corrections")
-	bucketMeta        = []byte("meta")
-	keyFormat         = []byte("format")
+	// Histories are by functions' full names, too.
+	bucketHistories = []byte("idle-times")
+	bucketMeta      = []byte("meta")
+	keyFormat       = []byte("format")
 )
 
 // format is the version of the layout above.
@@ -189,7 +192,7 @@ func (s *Store) get(bucket, key []byte, value any) error {
 // prepare creates the buckets of a new file and checks the format of an old
 // one.
 func prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketMeta} {
+	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketHistories, bucketMeta} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -1,0 +1,88 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// parsed is what the flags say, names checked.
+func parsed(t *testing.T, args ...string) (*providerFlags, error) {
+	t.Helper()
+	f, flags := &providerFlags{}, pflag.NewFlagSet("provider", pflag.ContinueOnError)
+	f.register(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return f, f.checkNames()
+}
+
+func TestColdStartFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, policy.Default},
+		{[]string{"--keep-alive", "1m"}, "fixed"},
+		{[]string{"--cold-start", "fixed"}, "fixed"},
+		{[]string{"--cold-start", "fixed", "--keep-alive", "1m"}, "fixed"},
+		{[]string{"--cold-start", "lsth"}, "lsth"},
+		{[]string{"--cold-start", "hhp"}, "hhp"},
+	} {
+		f, err := parsed(t, c.args...)
+		if err != nil || f.coldStart != c.want {
+			t.Errorf("%v: %q, %v, want %q", c.args, f.coldStart, err, c.want)
+		}
+		if p, err := f.cold(); err != nil || p == nil {
+			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+	f, err := parsed(t, "--keep-alive", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := f.cold(); err != nil || p.Windows(time.Now(), "f").KeepAlive != 0 {
+		t.Errorf("a keep-alive of 0: %v", err)
+	}
+}
+
+func TestPolicyFlagsThatMakeNoSense(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--cold-start", "arima"}, `--cold-start "arima": it is faas-infer, fixed, hhp or lsth`},
+		{[]string{"--cold-start", "lsth", "--keep-alive", "1m"}, "--keep-alive is for --cold-start fixed"},
+		{[]string{"--scheduler", "random"}, `--scheduler "random": it is joint or greedy`},
+		{[]string{"--policy", "best"}, `"best"`},
+	} {
+		if _, err := parsed(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestSchedulerFlag(t *testing.T) {
+	f, err := parsed(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := policy.ByName(policy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.scaling(); err != nil || got != ours.Settings() {
+		t.Errorf("by default: %+v, %v", got, err)
+	}
+	if f, err = parsed(t, "--scheduler", "greedy"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.scaling(); err != nil || got != scaling.DefaultSettings() || got.Joint {
+		t.Errorf("greedy: %+v, %v", got, err)
+	}
+}

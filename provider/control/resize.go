@@ -1,0 +1,49 @@
+package control
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// resize gives an instance another CPU quota in the background, and then the times
+// that it has with it. Until then it holds of its node what it has and what it is
+// to have, whichever is more. The engine, which sees the new config from now on,
+// asks again if it could not be had. The lock is held.
+func (c *Controller) resize(in *instance, r scaling.Resize) {
+	fn, before := in.function, in.Config
+	if !in.serves() || in.before != nil || in.times != fn.times || r.Config == before || len(c.table(fn, r.Config.Batch, r.Config.CPU)) == 0 {
+		return
+	}
+	in.Config, in.before = r.Config, &before
+	c.begin(func() {
+		err := c.options.Backend.Resize(c.ctx, in.ID, r.Config)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		in.before = nil
+		if err != nil {
+			in.Config = before
+			c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Err(err).Msg("change an instance's CPU quota")
+			return
+		}
+		c.options.Logger.Debug().Str("function", in.Function).Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", r.Config).Msg("changed an instance's CPU quota")
+		in.config, in.mixed = in.Config.String(), time.Now().Add(2*in.exec)
+		c.refit(in)
+		fn.recordRatios()
+		c.Wake()
+	})
+}
+
+// alike reports whether what an instance has executed up to now ran on the share
+// that it has: not while that changes, and shortly after.
+func (in *instance) alike(now time.Time) bool { return in.before == nil && now.After(in.mixed) }
+
+// holds is what an instance takes of its node.
+func (in *instance) holds() cluster.Resources {
+	held := in.Config.Resources
+	if in.before != nil {
+		held.CPU = max(held.CPU, in.before.CPU)
+	}
+	return held
+}

@@ -1,0 +1,108 @@
+package control
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// resizer is an engine that wants every instance to have a quota.
+type resizer struct {
+	policy.Scaler
+	millicores int
+}
+
+func (s *resizer) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
+	plan := s.Scaler.Scale(now, functions, nodes)
+	for _, f := range functions {
+		for _, in := range f.Instances {
+			if s.millicores > 0 && in.Config.CPU != s.millicores {
+				config := in.Config
+				config.CPU = s.millicores
+				plan.Resize = append(plan.Resize, scaling.Resize{Function: f.Name, ID: in.ID, Config: config})
+			}
+		}
+	}
+	return plan
+}
+
+// An instance that is resized runs on, on its new share, with the times of that,
+// and with its own batch size.
+func TestResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.open()
+		engine := &resizer{Scaler: r.engine}
+		r.engine = engine
+		r.run()
+		defer r.close()
+		r.measured("f", "model", within(50*time.Millisecond))
+		r.answered("f", "model")
+		before, small := r.only(), r.known("f")
+
+		r.ask(engine, 1000)
+		r.until("resized", func() bool { return r.only().Config.CPU == 1000 })
+		r.answered("f", "model")
+		if now := r.only(); now.ID != before.ID || now.Config.Batch != before.Config.Batch || now.Config.Memory != before.Config.Memory {
+			t.Errorf("it was %+v and is %+v", before, now)
+		}
+		large := r.known("f")
+		if was, is := small.tables[before.ID][0], large.tables[before.ID][0]; is >= was {
+			t.Errorf("on four times the share its time is %v, before it was %v", is, was)
+		}
+		asked := len(r.resized())
+		time.Sleep(5 * time.Second)
+		if again := len(r.resized()); again != asked {
+			t.Errorf("it was resized again %d times", again-asked)
+		}
+	})
+}
+
+func (r *rig) ask(engine *resizer, millicores int) {
+	r.mu.Lock()
+	engine.millicores = millicores
+	r.mu.Unlock()
+	r.Wake()
+}
+
+func (r *rig) resized() []cluster.Config {
+	r.backend.mu.Lock()
+	defer r.backend.mu.Unlock()
+	return append([]cluster.Config(nil), r.backend.resized...)
+}
+
+// One that cannot be resized stays as it is, serves, and is tried again; what it
+// was to have is not lost to others.
+func TestResizeThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.backend.resizeFails = true
+		r.open()
+		engine := &resizer{Scaler: r.engine, millicores: 1000}
+		r.engine = engine
+		r.run()
+		defer r.close()
+		r.measured("f", "model", within(50*time.Millisecond))
+		r.answered("f", "model")
+		was := r.only().Config
+		time.Sleep(2 * time.Second)
+		r.answered("f", "model")
+		if got := r.only().Config; got != was {
+			t.Errorf("it has %v, it was %v", got, was)
+		}
+		if len(r.resized()) < 2 {
+			t.Error("it was not tried again")
+		}
+		r.mu.Lock()
+		for _, in := range r.instances {
+			if in.Config.CPU != was.CPU && in.before == nil {
+				t.Errorf("the controller takes it to have %v", in.Config)
+			}
+		}
+		r.mu.Unlock()
+	})
+}
