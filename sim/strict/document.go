@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 )
@@ -72,15 +73,19 @@ func (d *Document) Err() error {
 	return errors.Join(errs...)
 }
 
-// fail records an error at a node.
+// fail records an error at a node, unless it is known.
 func (d *Document) fail(at *yaml.Node, path, format string, args ...any) {
-	if len(d.errs) == maxErrors {
-		d.more++
-		return
-	}
 	what := fmt.Sprintf(format, args...)
 	if path != "" {
 		what = path + ": " + what
 	}
-	d.errs = append(d.errs, fmt.Errorf("%s:%d: %s", d.name, at.Line, what))
+	err := fmt.Errorf("%s:%d: %s", d.name, at.Line, what)
+	if slices.ContainsFunc(d.errs, func(known error) bool { return known.Error() == err.Error() }) {
+		return
+	}
+	if len(d.errs) == maxErrors {
+		d.more++
+		return
+	}
+	d.errs = append(d.errs, err)
 }

@@ -162,8 +162,9 @@ func TestParseRefuses(t *testing.T) {
 func TestErrorsAreBounded(t *testing.T) {
 	d := parse(t, strings.Repeat("a: 1\n", 3)+"b: 1")
 	o := d.Root()
-	for range 30 {
-		o.Fail("b", "wrong")
+	for i := range 30 {
+		o.Fail("b", "wrong %d", i)
+		o.Fail("b", "wrong 0")
 	}
 	o.Fail("", "all of it")
 	if err := d.Err().Error(); strings.Count(err, "\n") != maxErrors || !strings.HasSuffix(err, "and 23 more") {

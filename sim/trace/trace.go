@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -39,7 +38,13 @@ type Column struct {
 }
 
 // Max is the highest count.
-func (c Column) Max() float64 { return slices.Max(c.Counts) }
+func (c Column) Max() float64 {
+	most := 0.0
+	for _, n := range c.Counts {
+		most = max(most, n)
+	}
+	return most
+}
 
 // Total is the number of requests.
 func (c Column) Total() float64 {
