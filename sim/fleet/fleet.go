@@ -56,6 +56,16 @@ func (c Cluster) Nodes() []cluster.Node {
 	return nodes
 }
 
+// Kinds lists one node of each kind of machine.
+func (c Cluster) Kinds() []cluster.Node {
+	var nodes []cluster.Node
+	for _, m := range c.Machines {
+		m.Count = 1
+		nodes = append(nodes, Cluster{Machines: []Machines{m}}.Nodes()[0])
+	}
+	return nodes
+}
+
 // separator stands between a machine's name and the number of its GPU.
 const separator = "/"
 

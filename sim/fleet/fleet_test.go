@@ -58,6 +58,9 @@ func TestLoadsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := c.Nodes()
+	if kinds := c.Kinds(); len(kinds) != 2 || kinds[1].Name != "big-1" || kinds[1].Total != nodes[2].Total {
+		t.Errorf("%+v", kinds)
+	}
 	if c.Name != "mine" || len(nodes) != 3 || nodes[0].Name != "m1-1" || nodes[0].Total.CPU != 1500 || nodes[0].Total.GPU != 0 || nodes[2].Name != "big-2" || nodes[2].Total.GPU != 100 {
 		t.Errorf("%+v", nodes)
 	}
@@ -102,7 +105,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		nodes := c.Nodes()
+		nodes := c.Kinds()
 		if len(nodes) == 0 {
 			t.Fatal("an empty cluster")
 		}

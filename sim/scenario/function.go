@@ -183,21 +183,12 @@ func (r *reader) times(o *strict.Object, f *Function) {
 // possible checks that a function can run at all: that a config fits a node, and that
 // the fastest of those that fit executes one request within slo.
 func possible(o *strict.Object, f *Function, s *Scenario, slo time.Duration) {
-	nodes := s.Cluster.Nodes()
+	nodes := s.Cluster.Kinds()
 	if f.Times == nil || len(nodes) == 0 || slo == 0 {
 		return
 	}
-	kinds := map[cluster.Resources]bool{}
-	for _, n := range nodes {
-		kinds[n.Total] = true
-	}
 	fastest, on, ok := profile.Fastest(f.Times, func(need cluster.Resources) bool {
-		for total := range kinds {
-			if need.Fits(total) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(nodes, func(n cluster.Node) bool { return need.Fits(n.Total) })
 	})
 	switch {
 	case !ok:
