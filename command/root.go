@@ -46,6 +46,7 @@ an objective are ordinary ones: any program, called one to one.`,
 		NewAsyncCommand(),
 		NewRedirectCommand(),
 		NewBenchCommand(),
+		NewSimulateCommand(),
 	)
 	return root
 }

@@ -1,0 +1,253 @@
+package figure
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/sim"
+	"github.com/faas-infer/faas-infer/sim/figure/draw"
+	"github.com/faas-infer/faas-infer/sim/figure/limit"
+	"github.com/faas-infer/faas-infer/sim/figure/paper"
+	"github.com/faas-infer/faas-infer/sim/figure/placing"
+	"github.com/faas-infer/faas-infer/sim/figure/search"
+	"github.com/faas-infer/faas-infer/sim/scenario"
+)
+
+// peak is the highest load that a system bears.
+type peak struct {
+	scenario *scenario.Scenario
+	system   policy.System
+	// rps is all functions' rates together, bound the limit for any policy.
+	rps, bound float64
+	// result is of the run at that load; nil if no load was borne.
+	result *sim.Result
+}
+
+// find searches the highest load of p's scenario, to half a percent. trials is
+// about how many loads that takes.
+func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
+	at := func(load float64) (sim.Setup, error) { return p.scenario.Setup(p.system, load, p.scenario.Seed) }
+	s, err := at(1)
+	if err != nil {
+		return err
+	}
+	rates, err := limit.Rates(s)
+	if err != nil {
+		return err
+	}
+	most, err := limit.Bound(s, rates)
+	if err != nil {
+		return err
+	}
+	const trials = 13
+	tried := 0.0
+	load, err := search.Highest(ctx, search.Options{Most: most, Precision: 0.005, Least: 1e-3}, func(ctx context.Context, load float64) (bool, error) {
+		s, err := at(load)
+		if err != nil {
+			return false, err
+		}
+		s.Progress = func(done float64) { part(min(0.99, (tried+done)/trials)) }
+		r, err := o.run(ctx, s)
+		tried++
+		if err != nil || !bears(r) {
+			return false, err
+		}
+		p.result = r
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s under %s: %w", p.scenario.Name, p.system.Name, err)
+	}
+	total := 0.0
+	for _, r := range rates {
+		total += r
+	}
+	p.rps, p.bound = load*total, most*total
+	return nil
+}
+
+// bears reports whether each function answered 99 % of its requests in time.
+func bears(r *sim.Result) bool {
+	return !slices.ContainsFunc(r.Functions, func(f sim.FunctionResult) bool { return f.Violations() > 1-limit.Attained })
+}
+
+// factors are on the objectives of a scenario, for the figures that vary it: OSVT's
+// 200 ms become the paper's 150…400 ms.
+var factors = []float64{0.75, 1, 1.25, 1.5, 1.75, 2}
+
+// varied are the systems whose figures vary the objective.
+var varied = []string{policy.Batch, policy.INFless, policy.FaaSInfer}
+
+// relaxed is the scenario with all objectives multiplied.
+func relaxed(c *scenario.Scenario, factor float64) *scenario.Scenario {
+	other := *c
+	other.Functions = slices.Clone(c.Functions)
+	for i := range other.Functions {
+		other.Functions[i].SLO = time.Duration(factor * float64(c.Functions[i].SLO))
+	}
+	return &other
+}
+
+// maxRPS finds the highest load of each system (INFless Fig. 11).
+func maxRPS(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
+	out := &Outcome{}
+	for i, c := range cases {
+		one := o
+		if tell := o.Progress; tell != nil {
+			one.Progress = func(done, total int) { tell(i*total+done, len(cases)*total) }
+		}
+		if err := maxCase(ctx, c, one, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// maxCase does so for one case and, for drawings, under other objectives (Fig.
+// 12(b), 13, 15(b, c)).
+func maxCase(ctx context.Context, c *scenario.Scenario, o Options, out *Outcome) error {
+	var peaks []*peak
+	for _, s := range o.Systems {
+		peaks = append(peaks, &peak{scenario: c, system: s})
+	}
+	for _, name := range varied {
+		if s, ok := o.system(name); ok && o.Drawings {
+			for _, f := range factors {
+				peaks = append(peaks, &peak{scenario: relaxed(c, f), system: s})
+			}
+		}
+	}
+	err := o.each(ctx, len(peaks), func(ctx context.Context, i int, part func(float64)) error {
+		return peaks[i].find(ctx, o, part)
+	})
+	if err != nil {
+		return err
+	}
+	own := peaks[:len(o.Systems)]
+	application, prefix := strings.TrimPrefix(c.Name, "testbed-"), ""
+	if c.Case != "" {
+		application, prefix = c.Case, c.Case+"."
+	}
+	maxResults(out, application, prefix, own)
+	maxTable(out, application, own)
+	if o.Drawings {
+		out.Drawings = append(out.Drawings, draw.Throughput(application, throughputs(own), own[0].bound))
+		if more := peaks[len(own):]; len(more) > 0 {
+			out.Drawings = append(out.Drawings, objectives(application, more)...)
+		}
+	}
+	return nil
+}
+
+// compared are pairs of which the ratio of throughputs is told.
+var compared = [][2]string{
+	{policy.INFless, policy.OpenFaaS}, {policy.INFless, policy.Batch},
+	{policy.INFlessBB, policy.INFless}, {policy.INFlessRS, policy.INFless},
+	{policy.INFlessOP1, policy.INFless}, {policy.INFlessOP2, policy.INFless},
+	{policy.FaaSInfer, policy.INFless}, {policy.FaaSInfer, policy.Batch}, {policy.FaaSInfer, policy.OpenFaaS},
+}
+
+// maxResults adds the figures for programs.
+func maxResults(out *Outcome, application, prefix string, peaks []*peak) {
+	rps := map[string]float64{}
+	for _, p := range peaks {
+		name := p.system.Name
+		rps[name] = p.rps
+		v, ok := paper.Throughput(application, name)
+		out.add("max_rps."+prefix+name, p.rps, "1/s", beside(v, ok, "Fig. 11"))
+		out.add("share_of_bound."+prefix+name, p.rps/p.bound, "", "")
+	}
+	out.add("max_rps."+prefix+"bound", peaks[0].bound, "1/s", "no policy can have more")
+	for _, pair := range compared {
+		a, b := rps[pair[0]], rps[pair[1]]
+		if b > 0 {
+			v, ok := paper.Ratio(application, pair[0], pair[1])
+			if _, too := rps[pair[0]]; too {
+				out.add("ratio."+prefix+pair[0]+"_over_"+pair[1], a/b, "", beside(v, ok, "Fig. 11"))
+			}
+		}
+	}
+}
+
+// maxTable adds the figures for people.
+func maxTable(out *Outcome, application string, peaks []*peak) {
+	rps := map[string]float64{}
+	for _, p := range peaks {
+		rps[p.system.Name] = p.rps
+	}
+	over := func(a, b string) (here, there float64) {
+		v, ok := paper.Ratio(application, a, b)
+		if rps[b] == 0 || a == b {
+			return math.NaN(), math.NaN()
+		}
+		return rps[a] / rps[b], or(v, ok)
+	}
+	t := Table{
+		Title:  "The highest rate at which each function answers 99 % of its requests within its SLO.",
+		Header: []string{"policy", "max RPS", "paper", "% of bound", "÷ infless", "paper", "÷ batch", "paper", "÷ openfaas+", "paper", "% of cluster held", "fragments %"},
+	}
+	for _, p := range peaks {
+		v, ok := paper.Throughput(application, p.system.Name)
+		a, ap := over(p.system.Name, policy.INFless)
+		b, bp := over(p.system.Name, policy.Batch)
+		c, cp := over(p.system.Name, policy.OpenFaaS)
+		held, fragments := p.held()
+		t.row(p.system.Name, p.rps, or(v, ok), 100*p.rps/p.bound, a, ap, b, bp, c, cp, held, fragments)
+	}
+	t.row("bound", peaks[0].bound)
+	t.Notes = []string{"bound: no policy can serve more on these machines (linear program; instances cut into pieces, no request waits).", "paper: " + paper.Source + ", Fig. 11."}
+	out.Tables = append(out.Tables, t)
+}
+
+// held is what part of the cluster instances held at the peak, and what part of the
+// machines in use nobody had, in %.
+func (p *peak) held() (held, fragments float64) {
+	if p.result == nil {
+		return math.NaN(), math.NaN()
+	}
+	total := 0.0
+	for _, n := range p.scenario.Cluster.Nodes() {
+		total += placing.Weigh(n.Total, p.scenario.Beta)
+	}
+	span := (p.scenario.Duration - p.scenario.Warmup).Seconds()
+	return 100 * p.result.ResourceSeconds / span / total, p.result.FragmentPct
+}
+
+// throughputs lists the highest rates by policy.
+func throughputs(peaks []*peak) (all []draw.Value) {
+	for _, p := range peaks {
+		all = append(all, draw.Value{Policy: p.system.Name, Value: p.rps})
+	}
+	return all
+}
+
+// objectives draws what peaks under several objectives show: the throughput for
+// each unit of resources, which batches it comes from, which configs there are, and
+// what latencies consist of.
+func objectives(application string, peaks []*peak) []draw.Drawing {
+	var all []draw.Objective
+	for _, p := range peaks {
+		if p.result == nil {
+			continue
+		}
+		at := draw.Objective{Policy: p.system.Name, SLO: p.scenario.Functions[0].SLO, PerResource: p.result.ThroughputPerResource(), Model: p.scenario.Functions[0].Name}
+		for i, f := range p.result.Functions {
+			at.Latencies = append(at.Latencies, draw.Latency{Function: f.Name, Queue: f.QueueMean, Exec: f.ExecMean})
+			if m := p.scenario.Functions[i].Model; strings.Contains(m, "resnet") {
+				at.Model = f.Name
+			}
+		}
+		for _, f := range p.result.Functions {
+			if f.Name == at.Model {
+				at.Configs = f.Configs
+			}
+		}
+		all = append(all, at)
+	}
+	return draw.Objectives(application, all)
+}
