@@ -15,7 +15,7 @@ func (r *run) settle(in *instance) {
 	if !in.loaded {
 		return
 	}
-	used := in.fn.carrier.Used(in.id)
+	used := in.serving.Used()
 	ready := r.window.Overlap(in.readySince, r.now).Seconds()
 	busy := (used.Busy - in.used.Busy).Seconds()
 	f.BusySeconds += weight * busy

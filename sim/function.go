@@ -24,13 +24,9 @@ type carrier interface {
 	Advance(now time.Duration)
 	// Up has an instance serve, or changes it; Down has it take nothing new, and
 	// tells whether it has nothing left; Forget drops it after that.
-	Up(now time.Duration, in traffic.Peer)
+	Up(now time.Duration, in traffic.Peer) traffic.Ready
 	Down(now time.Duration, id cluster.InstanceID) (drained bool)
 	Forget(id cluster.InstanceID)
-	// IdleSince is since when an instance has had nothing to do, Used what it has
-	// done.
-	IdleSince(id cluster.InstanceID) (since time.Duration, idle bool)
-	Used(id cluster.InstanceID) traffic.Use
 	// Waiting is how many requests wait; Settled: none waits or is executed.
 	Waiting() int
 	Settled() bool

@@ -32,6 +32,8 @@ type instance struct {
 	// those that wait for this one.
 	awaits int
 	blocks []*instance
+	// serving is how it does once it has loaded.
+	serving traffic.Ready
 	// begun: it holds its resources; loaded: it is or was ready. heldSince and
 	// readySince are from when on what it holds is not yet counted, used what it
 	// did until then.
@@ -134,7 +136,7 @@ func (r *run) loaded(in *instance) {
 func (r *run) up(in *instance) {
 	config := in.config
 	config.Batch = len(in.tables.predicted)
-	in.fn.carrier.Up(r.now, traffic.Peer{
+	in.serving = in.fn.carrier.Up(r.now, traffic.Peer{
 		Instance: batching.Instance{ID: in.id, Config: config, Exec: in.tables.predicted, Rate: in.rate, Timeout: in.timeout},
 		Truth:    in.tables.truth,
 	})

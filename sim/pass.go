@@ -81,10 +81,12 @@ func (r *run) look(fn *function) scaling.Function {
 		x := scaling.Running{
 			ID: in.id, Node: r.nodes[in.node].Name, Config: in.config, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
 		}
-		if since, idle := fn.carrier.IdleSince(in.id); idle {
-			x.IdleSince = event.Time(since)
-		} else if in.state == cluster.Ready {
-			busy = true
+		if in.loaded {
+			since, idle := in.serving.IdleSince()
+			if idle {
+				x.IdleSince = event.Time(since)
+			}
+			busy = busy || !idle && in.state == cluster.Ready
 		}
 		fn.running = append(fn.running, x)
 	}

@@ -193,7 +193,10 @@ func (f *Flow) Finish() *measure.Record {
 // peer is a ready instance.
 type peer struct {
 	traffic.Peer
+	flow  *Flow
 	group *group
+	// since is when it came up.
+	since time.Duration
 	// began is what its group had used when it joined, used what it did before,
 	// in another group.
 	began, used use

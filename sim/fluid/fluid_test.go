@@ -54,7 +54,7 @@ func TestAllIsServedBelowTheCapacity(t *testing.T) {
 	if _, _, exec := r.Means(); math.Abs(exec.Seconds()-0.019) > 0.0005 || r.Batches[9] < 9_000 {
 		t.Errorf("executions take %v, batches %v", exec, r.Batches)
 	}
-	if u := f.Used("a"); math.Abs(u.Busy.Seconds()-95) > 1 || math.Abs(float64(u.Served)-45_000) > 10 {
+	if u := f.peers["a"].Used(); math.Abs(u.Busy.Seconds()-95) > 1 || math.Abs(float64(u.Served)-45_000) > 10 {
 		t.Errorf("an instance has done %+v", u)
 	}
 }
@@ -96,7 +96,7 @@ func TestAGapWithoutInstances(t *testing.T) {
 	}
 	f.until(10*time.Second, 11*time.Second)
 	f.Forget("a")
-	if r := f.Finish(); r.Arrived != r.Served+r.Rejected || f.Used("a") != (traffic.Use{}) {
+	if r := f.Finish(); r.Arrived != r.Served+r.Rejected || len(f.peers) > 0 {
 		t.Errorf("%+v", r.Counts)
 	}
 }
@@ -140,7 +140,7 @@ func TestRareRequestsAreWhole(t *testing.T) {
 	if c := f.Total(); c.Arrived != 6 || c.Served != 6 {
 		t.Errorf("%+v", c)
 	}
-	since, idle := f.IdleSince("a")
+	since, idle := f.peers["a"].IdleSince()
 	if !idle || since > 60*time.Second+100*ms || since < 59*time.Second {
 		t.Errorf("idle: %v since %v", idle, since)
 	}

@@ -148,11 +148,11 @@ func (f *Flow) soonest() time.Duration {
 }
 
 // Up has a ready instance serve, or changes its times, its config or its rate.
-func (f *Flow) Up(now time.Duration, in traffic.Peer) {
+func (f *Flow) Up(now time.Duration, in traffic.Peer) traffic.Ready {
 	f.Advance(now)
 	p, ok := f.peers[in.ID]
 	if !ok {
-		p = &peer{}
+		p = &peer{flow: f, since: now}
 		f.peers[in.ID] = p
 	} else {
 		f.leave(p)
@@ -162,6 +162,7 @@ func (f *Flow) Up(now time.Duration, in traffic.Peer) {
 	if !ok && f.up == 1 {
 		f.thaw(now)
 	}
+	return p
 }
 
 // join puts a peer into the group of its like.
@@ -225,20 +226,14 @@ func (f *Flow) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
 // Forget drops an instance that is down.
 func (f *Flow) Forget(id cluster.InstanceID) { delete(f.peers, id) }
 
-// IdleSince is since when an instance has had nothing to do; false while it has.
-func (f *Flow) IdleSince(id cluster.InstanceID) (since time.Duration, idle bool) {
-	if _, ok := f.peers[id]; !ok || f.busy {
-		return 0, false
-	}
-	return f.lastBusy, true
+// IdleSince implements [traffic.Ready]: while there are requests, no instance is
+// idle.
+func (p *peer) IdleSince() (since time.Duration, idle bool) {
+	return max(p.since, p.flow.lastBusy), !p.flow.busy
 }
 
-// Used is what an instance has done since it is up.
-func (f *Flow) Used(id cluster.InstanceID) traffic.Use {
-	p, ok := f.peers[id]
-	if !ok {
-		return traffic.Use{}
-	}
+// Used implements [traffic.Ready].
+func (p *peer) Used() traffic.Use {
 	u := p.did()
 	return traffic.Use{Busy: time.Duration(u.busy * float64(time.Second)), Served: uint64(u.served + 0.5)}
 }

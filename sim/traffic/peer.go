@@ -25,6 +25,20 @@ type Use struct {
 	Served uint64
 }
 
+// Ready is an instance that is up, for who wants to know how it does.
+type Ready interface {
+	// IdleSince is since when it has had nothing to do; false while it has.
+	IdleSince() (since time.Duration, idle bool)
+	// Used is what it has done since it is up.
+	Used() Use
+}
+
+// IdleSince implements [Ready].
+func (p *peer) IdleSince() (since time.Duration, idle bool) { return p.idleSince, p.inFlight == 0 }
+
+// Used implements [Ready].
+func (p *peer) Used() Use { return p.use }
+
 // peer is an instance with what it is doing.
 type peer struct {
 	Peer

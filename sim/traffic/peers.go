@@ -10,7 +10,7 @@ import (
 
 // Up has a ready instance take batches, or changes its times, its config or its
 // rate. What it executes goes on as it began.
-func (r *Requests) Up(now time.Duration, in Peer) {
+func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	p, ok := r.peers[in.ID]
 	if !ok {
 		p = &peer{up: true, idleSince: now, slot: r.slot()}
@@ -21,6 +21,7 @@ func (r *Requests) Up(now time.Duration, in Peer) {
 	p.Peer = in
 	r.options.Policy.Up(event.Time(now), in.Instance)
 	r.act(now)
+	return p
 }
 
 // slot is a free place for a peer.
@@ -66,23 +67,6 @@ func (r *Requests) Waiting() int { return r.options.Policy.Waiting() }
 
 // Settled reports whether nothing waits or is executed.
 func (r *Requests) Settled() bool { return r.inFlight == 0 && r.Waiting() == 0 }
-
-// IdleSince is since when an instance has had nothing to do; false while it has.
-func (r *Requests) IdleSince(id cluster.InstanceID) (since time.Duration, idle bool) {
-	p, ok := r.peers[id]
-	if !ok || p.inFlight > 0 {
-		return 0, false
-	}
-	return p.idleSince, true
-}
-
-// Used is what an instance has done since it is up.
-func (r *Requests) Used(id cluster.InstanceID) Use {
-	if p, ok := r.peers[id]; ok {
-		return p.use
-	}
-	return Use{}
-}
 
 // Advance does nothing: requests come by events.
 func (r *Requests) Advance(time.Duration) {}

@@ -92,10 +92,10 @@ func TestLatencyIsWaitingExecutionAndTheWay(t *testing.T) {
 	if _, queue, exec := r.Means(); queue != (0+11+10)*ms/3 || exec != (11+12+12)*ms/3 {
 		t.Errorf("queue %v, exec %v", queue, exec)
 	}
-	if use := g.Used("a"); use.Busy != 23*ms || use.Served != 3 || r.Batches[1] != 1 || r.Batches[2] != 1 {
+	if use := g.peers["a"].Used(); use.Busy != 23*ms || use.Served != 3 || r.Batches[1] != 1 || r.Batches[2] != 1 {
 		t.Errorf("used %+v, batches %v", use, r.Batches)
 	}
-	if since, idle := g.IdleSince("a"); !idle || since != 37*ms {
+	if since, idle := g.peers["a"].IdleSince(); !idle || since != 37*ms {
 		t.Errorf("idle: %v since %v", idle, since)
 	}
 }
@@ -139,8 +139,8 @@ func TestOnlyTheWindowIsMeasured(t *testing.T) {
 	g.Up(0, one("a", affine(1, 0, 8*ms)))
 	g.until(time.Hour)
 	r := g.Finish()
-	if g.Total().Arrived != 4 || r.Arrived != 2 || r.Served != 2 || g.Used("a").Served != 2 || g.Used("a").Busy != (3+8+8)*ms {
-		t.Errorf("total %+v, measured %+v, used %+v", g.Total(), r.Counts, g.Used("a"))
+	if g.Total().Arrived != 4 || r.Arrived != 2 || r.Served != 2 || g.peers["a"].Used().Served != 2 || g.peers["a"].Used().Busy != (3+8+8)*ms {
+		t.Errorf("total %+v, measured %+v, used %+v", g.Total(), r.Counts, g.peers["a"].Used())
 	}
 }
 
@@ -151,7 +151,7 @@ func TestDownDrains(t *testing.T) {
 	g.Up(0, one("b", affine(1, 0, 10*ms)))
 	g.until(ms)
 	busy := cluster.InstanceID("a")
-	if _, idle := g.IdleSince("a"); idle {
+	if _, idle := g.peers["a"].IdleSince(); idle {
 		busy = "b"
 	}
 	if g.Down(2*ms, busy) {
@@ -227,8 +227,8 @@ func TestSeveralShortBatchesAtOnce(t *testing.T) {
 	for size, n := range r.Batches {
 		whole += uint64(size) * n
 	}
-	if whole != 40 || len(r.Batches) != 5 || g.Used("a").Busy != 40*5*time.Microsecond {
-		t.Errorf("batches %v, busy %v", r.Batches, g.Used("a").Busy)
+	if whole != 40 || len(r.Batches) != 5 || g.peers["a"].Used().Busy != 40*5*time.Microsecond {
+		t.Errorf("batches %v, busy %v", r.Batches, g.peers["a"].Used().Busy)
 	}
 }
 
