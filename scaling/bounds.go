@@ -54,9 +54,10 @@ func Bounds(b int, exec, slo time.Duration, rounding Rounding) Range {
 
 // Usable is the largest batch that an instance may take under slo, Eq. 3 and 4,
 // if a batch of b takes exec[b-1]; 0 if not even one request can be in time.
+// Among many that are planned jointly it may take all of the SLO but the reserve.
 func (o Options) Usable(exec []time.Duration, slo time.Duration) int {
 	for b := len(exec); b > 0; b-- {
-		if o.meets(Candidate{Config: cluster.Config{Batch: b}, Exec: exec[b-1]}, slo) {
+		if o.Joint && exec[b-1].Seconds() <= slo.Seconds()*(1-o.Reserve) || o.meets(Candidate{Config: cluster.Config{Batch: b}, Exec: exec[b-1]}, slo) {
 			return b
 		}
 	}

@@ -125,7 +125,7 @@ func TestUsable(t *testing.T) {
 	}{
 		{times(10, 20, 30, 40), 100, 4}, {times(10, 20, 30, 60), 100, 3}, {times(60, 70), 100, 1}, {times(101, 102), 100, 0}, {nil, 100, 0}, {times(500, 600), 0, 2},
 	} {
-		if got := Production().Usable(c.exec, time.Duration(c.slo)*ms); got != c.want {
+		if got := Greedy().Usable(c.exec, time.Duration(c.slo)*ms); got != c.want {
 			t.Errorf("%v under %d ms: %d, want %d", c.exec, c.slo, got, c.want)
 		}
 	}

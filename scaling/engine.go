@@ -41,11 +41,14 @@ func DefaultSettings() Settings {
 }
 
 // Engine is the auto-scaling engine (§3.1, §3.2). It remembers each
-// function's demand for the stabilisation window and nothing else. It serves
+// function's demand for the stabilisation window, and when it has looked for
+// better arrangements, and nothing else. It serves
 // one caller at a time.
 type Engine struct {
 	settings Settings
 	memories map[string]*memory
+	// exchanges says when instances are next exchanged for better ones.
+	exchanges patience
 }
 
 // memory is what the engine remembers of a function.
@@ -75,7 +78,7 @@ func New(s Settings) *Engine {
 // released only if the others' R_max is not below the highest demand of the
 // stabilisation window, and one is started only if the demand is above R_max.
 func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node) Plan {
-	p := &pass{engine: e, now: now, room: newRoom(nodes, e.settings.Options), gone: map[cluster.InstanceID]bool{}}
+	p := &pass{engine: e, now: now, nodes: nodes, gone: map[cluster.InstanceID]bool{}}
 	sorted := slices.Clone(functions)
 	slices.SortStableFunc(sorted, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
 	for i := range sorted {
@@ -88,10 +91,12 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	for _, v := range p.views {
 		p.first(v)
 	}
+	p.rest()
 	for _, v := range p.views {
-		p.rest(v)
+		p.fill(v)
 		p.supersede(v)
 	}
+	p.exchange()
 	return p.plan
 }
 
@@ -112,11 +117,21 @@ func (e *Engine) forget(sorted []Function) {
 type pass struct {
 	engine *Engine
 	now    time.Time
-	room   *room
-	views  []*view
+	nodes  []cluster.Node
+	// room is what space returns.
+	room  *room
+	views []*view
 	// gone are the instances that the plan stops.
 	gone map[cluster.InstanceID]bool
 	plan Plan
+}
+
+// space is the nodes' room. Most passes change nothing and do not ask for it.
+func (p *pass) space() *room {
+	if p.room == nil {
+		p.room = newRoom(p.nodes, p.engine.settings.Options)
+	}
+	return p.room
 }
 
 // stop plans to stop an instance of v.
@@ -130,8 +145,8 @@ func (p *pass) stop(v *view, in Running, why Why) {
 func (p *pass) start(v *view, placed []Placed) {
 	for _, x := range placed {
 		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
-		if i, ok := p.room.find(x.Node); ok {
-			for _, id := range p.room.places[i].leaving {
+		if i, ok := p.space().find(x.Node); ok {
+			for _, id := range p.space().places[i].leaving {
 				if p.gone[id] {
 					s.After = append(s.After, id)
 				}
@@ -157,9 +172,9 @@ func (p *pass) first(v *view) {
 	}
 	d := v.wanted(max(v.demand, someLoad))
 	d.Limit = v.Max
-	left := p.room.schedule(d, 1)
+	left := p.space().schedule(d, 1)
 	if left.Reason == NoRoom && p.evict(v, d) {
-		left = p.room.schedule(d, 1)
+		left = p.space().schedule(d, 1)
 	}
 	p.start(v, left.Placed)
 	if len(left.Placed) == 0 {
@@ -171,29 +186,47 @@ func (p *pass) first(v *view) {
 // that has no load.
 const someLoad = 1
 
-// rest is case (i) of §3.2: instances for the load beyond R_max. It also fills
-// up to Min.
-func (p *pass) rest(v *view) {
-	if v.short != None || v.robbed || v.retired || v.count() == 0 && v.floor == 0 {
+// rest is case (i) of §3.2: instances for the load beyond R_max.
+func (p *pass) rest() {
+	var joint []*view
+	for _, v := range p.views {
+		if v.mayGrow() {
+			p.stretch(v)
+		}
+		switch {
+		case !v.mayGrow():
+		case v.joint:
+			joint = append(joint, v)
+		default:
+			p.alone(v)
+		}
+	}
+	p.jointly(joint)
+}
+
+// alone places what one function is short of.
+func (p *pass) alone(v *view) {
+	residual := v.residual()
+	if residual == 0 {
 		return
 	}
-	if residual := v.demand - v.capacity(); residual > negligible*v.demand {
-		left := p.more(v, residual)
-		if left.Reason != None && p.rearrange(v, left) {
-			return
-		}
-		p.start(v, left.Placed)
-		if left.Reason != None {
-			p.unplaced(v, left)
-			return
-		}
+	left := p.more(v, residual)
+	if left.Reason != None && p.rearrange(v, left) {
+		return
 	}
-	for v.count() < v.floor {
-		left := p.room.schedule(v.wanted(someLoad), 1)
+	p.start(v, left.Placed)
+	if left.Reason != None {
+		p.unplaced(v, left)
+	}
+}
+
+// fill fills up to the least number of instances.
+func (p *pass) fill(v *view) {
+	for v.mayGrow() && v.count() < v.floor {
+		left := p.space().schedule(v.wanted(someLoad), 1)
 		p.start(v, left.Placed)
 		if len(left.Placed) == 0 {
 			p.unplaced(v, left)
-			return
 		}
 	}
 }
@@ -206,5 +239,5 @@ func (p *pass) more(v *view, residual float64) Placement {
 			return Placement{Residual: residual, Reason: AtLimit}
 		}
 	}
-	return p.room.schedule(d, 0)
+	return p.space().schedule(d, 0)
 }

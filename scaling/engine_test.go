@@ -15,8 +15,11 @@ import (
 // randomWorld has a few nodes and functions without load.
 func randomWorld(r *rand.Rand) *world {
 	s := DefaultSettings()
-	if r.IntN(3) == 0 {
+	switch r.IntN(4) {
+	case 0:
 		s.Options = Faithful()
+	case 1:
+		s.Options = Greedy()
 	}
 	w := newWorld(s)
 	w.coldTime = time.Duration(r.IntN(3000)) * ms
@@ -82,6 +85,10 @@ func (w *world) shuffled(r *rand.Rand) ([]Function, []cluster.Node) {
 func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 	t.Helper()
 	stopped := map[cluster.InstanceID]Running{}
+	free, returned := map[string]cluster.Resources{}, map[string]bool{}
+	for _, n := range w.nodes {
+		free[n.Name] = n.Free
+	}
 	left := map[string]int{}
 	for _, f := range functions {
 		for _, in := range f.Instances {
@@ -106,9 +113,21 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 			}
 		}
 	}
-	free, returned := map[string]cluster.Resources{}, map[string]bool{}
-	for _, n := range w.nodes {
-		free[n.Name] = n.Free
+	for _, r := range plan.Resize {
+		f := functions[slices.IndexFunc(functions, func(f Function) bool { return f.Name == r.Function })]
+		in := f.Instances[slices.IndexFunc(f.Instances, func(in Running) bool { return in.ID == r.ID })]
+		want := r.Config
+		want.CPU = in.Config.CPU
+		if _, gone := stopped[r.ID]; gone || want != in.Config || r.Config.Threads() != in.Config.Threads() {
+			t.Fatalf("%s becomes %v, was %v", r.ID, r.Config, in.Config)
+		}
+		if more := r.Config.CPU - in.Config.CPU; more > 0 {
+			f := free[in.Node]
+			if f.CPU -= more; f.CPU < 0 {
+				t.Fatalf("%s grows by %d, which %s has not", r.ID, more, in.Node)
+			}
+			free[in.Node] = f
+		}
 	}
 	for _, s := range plan.Start {
 		left[s.Function]++
@@ -168,7 +187,7 @@ func FuzzEngine(f *testing.F) {
 			step()
 		}
 		for range 70 {
-			if p := step(); len(p.Start)+len(p.Stop) > 0 {
+			if p := step(); len(p.Start)+len(p.Stop)+len(p.Resize) > 0 {
 				t.Fatalf("no rest under a constant load:\n%s\n%s", w.print(p), w.instances())
 			}
 		}

@@ -35,7 +35,7 @@ func (p *pass) evict(v *view, d Demand) bool {
 	}
 	for _, x := range best {
 		p.stop(x.view, x.Running, evictedWhy(x))
-		p.room.give(at, x.Config.Resources, x.ID)
+		p.space().give(at, x.Config.Resources, x.ID)
 		x.view.robbed = x.view != v
 	}
 	return at >= 0
@@ -51,9 +51,9 @@ func evictedWhy(x victim) Why {
 // victims lists, per node, who could make room for v, in the order in which
 // they should.
 func (p *pass) victims(v *view) [][]victim {
-	byNode := make([][]victim, len(p.room.places))
+	byNode := make([][]victim, len(p.space().places))
 	add := func(u *view, in Running, tier int) {
-		if i, ok := p.room.find(in.Node); ok {
+		if i, ok := p.space().find(in.Node); ok {
 			byNode[i] = append(byNode[i], victim{in, u, tier})
 		}
 	}
@@ -106,7 +106,7 @@ func (x victim) keeps() int {
 // fits in, without those that it turns out not to need; nil if all of them are
 // not enough.
 func (p *pass) enough(i int, victims []victim, choices []choice) []victim {
-	free := p.room.places[i].free
+	free := p.space().places[i].free
 	taken := map[*view]int{}
 	var set []victim
 	for _, x := range victims {

@@ -27,7 +27,7 @@ func (p *pass) rearrange(v *view, left Placement) bool {
 	if !v.memory.rearranged.IsZero() && p.now.Before(again) {
 		return false
 	}
-	trial := p.room.clone()
+	trial := p.space().clone()
 	carried := v.capacity()
 	for _, x := range left.Placed {
 		carried += x.Range.Up
@@ -49,13 +49,13 @@ func (p *pass) rearrange(v *view, left Placement) bool {
 	}
 	p.room = trial
 	v.memory.rearranged = p.now
-	p.exchange(v, fresh)
+	p.replace(v, fresh)
 	return true
 }
 
-// exchange stops the instances that the fresh placement has no use for and
+// replace stops the instances that the fresh placement has no use for and
 // starts those that it lacks.
-func (p *pass) exchange(v *view, fresh Placement) {
+func (p *pass) replace(v *view, fresh Placement) {
 	missing := slices.Clone(fresh.Placed)
 	for _, in := range slices.Clone(v.live) {
 		same := slices.IndexFunc(missing, func(x Placed) bool { return x.Node == in.Node && x.Config == in.Config })

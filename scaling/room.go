@@ -25,6 +25,8 @@ type room struct {
 type place struct {
 	name string
 	free cluster.Resources
+	// used: it holds something.
+	used bool
 	// leaving are the instances whose room is counted as free already. Who
 	// takes room here waits for them.
 	leaving []cluster.InstanceID
@@ -47,7 +49,7 @@ func newRoom(nodes []cluster.Node, o Options) *room {
 	o.FragmentFloor = max(o.FragmentFloor, 1e-6)
 	r := &room{options: o, places: make([]place, len(nodes)), order: make([]weighed, len(nodes))}
 	for i, n := range nodes {
-		r.places[i] = place{name: n.Name, free: n.Free}
+		r.places[i] = place{name: n.Name, free: n.Free, used: n.Free != n.Total}
 	}
 	slices.SortFunc(r.places, func(a, b place) int { return strings.Compare(a.name, b.name) })
 	for i, p := range r.places {
@@ -68,7 +70,10 @@ func (r *room) find(name string) (int, bool) {
 }
 
 // take takes res from place i.
-func (r *room) take(i int, res cluster.Resources) { r.set(i, r.places[i].free.Sub(res)) }
+func (r *room) take(i int, res cluster.Resources) {
+	r.places[i].used = true
+	r.set(i, r.places[i].free.Sub(res))
+}
 
 // give returns to place i what an instance that is about to stop holds.
 func (r *room) give(i int, res cluster.Resources, id cluster.InstanceID) {

@@ -112,11 +112,18 @@ const (
 	FirstFit
 )
 
-// Production is what the provider schedules with. The fragment floor of 1/2
+// Production is what the provider schedules with: all functions jointly.
+func Production() Options {
+	o := Greedy()
+	o.Joint, o.Reserve, o.Vertical = true, 0.05, true
+	return o
+}
+
+// Greedy is Algorithm 1 as a provider can use it. The fragment floor of 1/2
 // lets a perfect fit count double: enough to fill gaps, and not enough for one
 // instance that fills two cores at 70 % of the efficiency to displace two that
 // have one core each.
-func Production() Options {
+func Greedy() Options {
 	return Options{Rounding: Exact, Beta: DefaultBeta, DemandCapped: true, HalfSLO: true, FragmentFloor: 0.5}
 }
 
@@ -159,6 +166,8 @@ type Demand struct {
 	// a limit, an instance that takes its part of the load is preferred to a
 	// more efficient one that is too small.
 	Limit int
+	// load is all of the function's, of which RPS is a part.
+	load float64
 }
 
 // Placed is one instance that Algorithm 1 placed.
@@ -226,14 +235,15 @@ type choice struct {
 // second) are left out: Algorithm 1 would place them for ever.
 func (o Options) choices(d Demand) []choice {
 	var cs []choice
-	for _, c := range d.Configs {
-		r := c.Config.Resources
-		bounds := o.bounds(c.Config.Batch, c.Exec, d.SLO, d.Queue)
-		cost := o.weigh(r)
-		if r.CPU < 0 || r.GPU < 0 || r.Memory < 0 || !(cost > 0) || !(bounds.Up > 0) || !o.meets(c, d.SLO) {
-			continue
+	if o.Joint && d.Queue == LateBound {
+		cs = o.jointChoices(d)
+	}
+	if len(cs) == 0 {
+		for _, c := range d.Configs {
+			if o.meets(c, d.SLO) {
+				cs = o.choice(cs, c, o.bounds(c.Config.Batch, c.Exec, d.SLO, d.Queue))
+			}
 		}
-		cs = append(cs, choice{c, bounds, cost})
 	}
 	slices.SortFunc(cs, func(a, b choice) int {
 		return cmp.Or(
@@ -244,6 +254,28 @@ func (o Options) choices(d Demand) []choice {
 			cmp.Compare(a.Exec, b.Exec),
 		)
 	})
+	return cs
+}
+
+// choice adds a candidate that can be placed.
+func (o Options) choice(cs []choice, c Candidate, bounds Range) []choice {
+	r, cost := c.Config.Resources, o.weigh(c.Config.Resources)
+	if r.CPU < 0 || r.GPU < 0 || r.Memory < 0 || r.GPUMemory < 0 || !(cost > 0) || !(bounds.Up > 0) {
+		return cs
+	}
+	return append(cs, choice{c, bounds, cost})
+}
+
+// jointChoices are the candidates that serve what they do as a part of the
+// function's pool. There are none where the SLO leaves no reserve: then what
+// meets it at all has to do.
+func (o Options) jointChoices(d Demand) []choice {
+	var cs []choice
+	for _, c := range d.Configs {
+		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, max(d.RPS, d.load)); ok {
+			cs = o.choice(cs, c, Range{Up: up})
+		}
+	}
 	return cs
 }
 

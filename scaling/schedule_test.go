@@ -62,7 +62,7 @@ func TestSchedule(t *testing.T) {
 		{
 			"line 20: one request need only be done within the SLO",
 			Demand{RPS: 10, SLO: 50 * ms, Configs: []Candidate{config(1, 1000, 0, 50*ms)}},
-			big, Production(), "⟨1,1000m,0%⟩@b",
+			big, Greedy(), "⟨1,1000m,0%⟩@b",
 		},
 		{
 			"without HalfSLO",
@@ -71,7 +71,7 @@ func TestSchedule(t *testing.T) {
 		},
 		{
 			"one request per second takes the smallest share",
-			Demand{RPS: 1, SLO: 50 * ms, Configs: dssm}, big, Production(), "⟨1,250m,0%⟩@b",
+			Demand{RPS: 1, SLO: 50 * ms, Configs: dssm}, big, Greedy(), "⟨1,250m,0%⟩@b",
 		},
 		{
 			"as printed, it takes the share that fills the server best",
@@ -79,41 +79,41 @@ func TestSchedule(t *testing.T) {
 		},
 		{
 			"late bound: of shares that cost the same, the one with the most room to grow",
-			Demand{RPS: 1, SLO: 50 * ms, Configs: dssm, Queue: LateBound}, big, Production(), "⟨32,250m,0%⟩@b",
+			Demand{RPS: 1, SLO: 50 * ms, Configs: dssm, Queue: LateBound}, big, Greedy(), "⟨32,250m,0%⟩@b",
 		},
 		{
 			"late bound: a big load takes what is most efficient",
-			Demand{RPS: 10000, SLO: 50 * ms, Configs: dssm, Queue: LateBound}, big, Production(), "⟨32,1000m,0%⟩@b",
+			Demand{RPS: 10000, SLO: 50 * ms, Configs: dssm, Queue: LateBound}, big, Greedy(), "⟨32,1000m,0%⟩@b",
 		},
 		{
 			"every dimension counts: memory",
 			Demand{RPS: 100, SLO: 50 * ms, Configs: []Candidate{config(1, 100, 0, 20*ms)}},
-			[]cluster.Node{node("a", 4000, 0, 150<<20), node("b", 4000, 0, 99<<20)}, Production(), "⟨1,100m,0%⟩@a residual 50",
+			[]cluster.Node{node("a", 4000, 0, 150<<20), node("b", 4000, 0, 99<<20)}, Greedy(), "⟨1,100m,0%⟩@a residual 50",
 		},
 		{
 			"every dimension counts: a node with GPUs and no cores",
 			Demand{RPS: 100, SLO: 50 * ms, Configs: []Candidate{config(1, 100, 10, 10*ms)}},
-			[]cluster.Node{node("a", 50, 400, 8<<30), node("b", 200, 100, 8<<30)}, Production(), "⟨1,100m,10%⟩@b",
+			[]cluster.Node{node("a", 50, 400, 8<<30), node("b", 200, 100, 8<<30)}, Greedy(), "⟨1,100m,10%⟩@b",
 		},
 		{
 			"an exact fit is the best packing",
 			Demand{RPS: 20, SLO: 50 * ms, Configs: []Candidate{config(1, 1000, 0, 50*ms)}},
-			[]cluster.Node{node("a", 1100, 0, 8<<30), node("b", 1000, 0, 8<<30), node("c", 4000, 0, 8<<30)}, Production(), "⟨1,1000m,0%⟩@b",
+			[]cluster.Node{node("a", 1100, 0, 8<<30), node("b", 1000, 0, 8<<30), node("c", 4000, 0, 8<<30)}, Greedy(), "⟨1,1000m,0%⟩@b",
 		},
 		{
 			"a limit: the instance must take its part",
-			Demand{RPS: 5000, SLO: 50 * ms, Configs: dssm, Queue: LateBound, Limit: 1}, big, Production(), "⟨32,1000m,0%⟩@b",
+			Demand{RPS: 5000, SLO: 50 * ms, Configs: dssm, Queue: LateBound, Limit: 1}, big, Greedy(), "⟨32,1000m,0%⟩@b",
 		},
 		{
 			"a limit that is too small: the strongest",
-			Demand{RPS: 50000, SLO: 50 * ms, Configs: dssm, Limit: 2}, big, Production(), "⟨32,1000m,0%⟩@b ⟨32,1000m,0%⟩@b residual 2.241e+04",
+			Demand{RPS: 50000, SLO: 50 * ms, Configs: dssm, Limit: 2}, big, Greedy(), "⟨32,1000m,0%⟩@b ⟨32,1000m,0%⟩@b residual 2.241e+04",
 		},
 		{
 			"no batch is filled: it leaves when it times out",
-			Demand{RPS: 1, SLO: 50 * ms, Configs: []Candidate{config(8, 1000, 0, 5*ms), config(4, 1000, 0, 4*ms)}}, big, Production(), "⟨4,1000m,0%⟩@b",
+			Demand{RPS: 1, SLO: 50 * ms, Configs: []Candidate{config(8, 1000, 0, 5*ms), config(4, 1000, 0, 4*ms)}}, big, Greedy(), "⟨4,1000m,0%⟩@b",
 		},
-		{"no load", Demand{SLO: 50 * ms, Configs: dssm}, big, Production(), ""},
-		{"no node", Demand{RPS: 1, SLO: 50 * ms, Configs: dssm}, nil, Production(), "residual 1"},
+		{"no load", Demand{SLO: 50 * ms, Configs: dssm}, big, Greedy(), ""},
+		{"no node", Demand{RPS: 1, SLO: 50 * ms, Configs: dssm}, nil, Greedy(), "residual 1"},
 		{
 			"the paper's ⌊1/t⌋ is 0: Algorithm 1 as printed would not end",
 			Demand{RPS: 1, SLO: 5 * time.Second, Configs: []Candidate{config(1, 1000, 0, 2*time.Second)}}, big, Faithful(), "residual 1",
@@ -141,16 +141,16 @@ func TestEquation10(t *testing.T) {
 func TestExplain(t *testing.T) {
 	d := Demand{RPS: 10, SLO: 5 * ms, Configs: []Candidate{config(1, 1000, 0, 45*ms), config(1, 2000, 0, 25*ms)}}
 	nodes := []cluster.Node{node("a", 4000, 0, 8<<30)}
-	got := Schedule(d, nodes, Production()).Explain(d.SLO)
+	got := Schedule(d, nodes, Greedy()).Explain(d.SLO)
 	if want := "no config meets the SLO of 5ms: the fastest, ⟨1,2000m,0%⟩, takes 25ms"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	d.SLO, nodes[0].Free.CPU = time.Second, 100
-	if got := Schedule(d, nodes, Production()).Explain(d.SLO); !strings.Contains(got, "no node has room for 10 requests/s more") {
+	if got := Schedule(d, nodes, Greedy()).Explain(d.SLO); !strings.Contains(got, "no node has room for 10 requests/s more") {
 		t.Errorf("got %q", got)
 	}
 	d.Configs = nil
-	if got := Schedule(d, nodes, Production()).Explain(d.SLO); got != "there is no config to choose from" {
+	if got := Schedule(d, nodes, Greedy()).Explain(d.SLO); got != "there is no config to choose from" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestBeta(t *testing.T) {
 
 // scenario is a random demand and random nodes.
 func scenario(r *rand.Rand) (Demand, []cluster.Node, Options) {
-	o := Production()
+	o := Greedy()
 	if r.IntN(2) == 0 {
 		o = Faithful()
 	}
@@ -244,7 +244,7 @@ func BenchmarkSchedule10000On2000(b *testing.B) {
 	d.RPS, d.Limit = 1e12, 10000
 	placed := 0
 	for b.Loop() {
-		placed = len(Schedule(d, nodes, Production()).Placed)
+		placed = len(Schedule(d, nodes, Greedy()).Placed)
 	}
 	b.ReportMetric(float64(placed), "instances")
 }
@@ -254,7 +254,7 @@ func BenchmarkScheduleUntilFull(b *testing.B) {
 	d.RPS = 1e12
 	placed := 0
 	for b.Loop() {
-		placed = len(Schedule(d, nodes, Production()).Placed)
+		placed = len(Schedule(d, nodes, Greedy()).Placed)
 	}
 	b.ReportMetric(float64(placed), "instances")
 }

@@ -96,11 +96,17 @@ func (w *world) scale() Plan {
 		f := w.function(s.Function)
 		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return in.ID == s.ID })
 	}
+	for _, r := range plan.Resize {
+		f := w.function(r.Function)
+		f.Instances = slices.Clone(f.Instances)
+		i := slices.IndexFunc(f.Instances, func(in Running) bool { return in.ID == r.ID })
+		f.Instances[i].Config, f.Instances[i].Exec, f.Instances[i].Mean = r.Config, r.Exec, r.Mean
+	}
 	for _, s := range plan.Start {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
 		f := w.function(s.Function)
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Config: s.Config, Exec: s.Exec, Revision: s.Revision, State: cluster.Starting})
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan
@@ -113,6 +119,9 @@ func (w *world) print(plan Plan) string {
 	at := fmt.Sprintf("%v ", w.now.Sub(epoch))
 	for _, s := range plan.Stop {
 		fmt.Fprintf(&b, "%sstop %s %s: %s\n", at, s.Function, s.ID, s.Why)
+	}
+	for _, r := range plan.Resize {
+		fmt.Fprintf(&b, "%sresize %s %s to %v\n", at, r.Function, r.ID, r.Config)
 	}
 	for i, s := range plan.Start {
 		fmt.Fprintf(&b, "%sstart %s i%d %v on %s", at, s.Function, w.next-len(plan.Start)+i+1, s.Config, s.Node)
@@ -240,7 +249,7 @@ func (a arguments) duration(key string, otherwise time.Duration) time.Duration {
 // TestScenarios runs testdata/*.txt. A scenario is blocks of commands, each
 // followed by a line of four dashes, what the commands print, and an empty
 // line; # begins a comment. A first command "faithful" sets the paper's
-// options and no headroom. With -rewrite, what is printed is written back.
+// options and no headroom, "greedy" Algorithm 1 for a provider. With -rewrite, what is printed is written back.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -278,9 +287,11 @@ func runScenario(t *testing.T, file string) {
 		default:
 			check()
 			out.WriteString(line)
-			if trimmed == "faithful" {
+			if trimmed == "faithful" || trimmed == "greedy" {
 				s := DefaultSettings()
-				s.Options, s.Headroom = Faithful(), 0
+				if s.Options = Greedy(); trimmed == "faithful" {
+					s.Options, s.Headroom = Faithful(), 0
+				}
 				w = newWorld(s)
 			} else if trimmed != "" && !strings.HasPrefix(trimmed, "#") {
 				got.WriteString(w.do(t, trimmed))

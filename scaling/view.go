@@ -20,6 +20,8 @@ type view struct {
 	// of waiting requests, peak the highest demand of the window; all in
 	// requests per second.
 	steady, demand, peak float64
+	// joint: it is planned for together with others.
+	joint bool
 	// floor is how many instances there must be.
 	floor int
 	// prewarm: the cold-start policy wants an instance without a request.
@@ -35,11 +37,21 @@ type view struct {
 	startedUp float64
 	// short is why this plan leaves load unplaced.
 	short Reason
+	// now and then hold the ranges of instances at the demand and at the
+	// peak, as far as they were asked for.
+	now, then []ranged
+}
+
+// ranged is Eq. 1 of an instance with such a config and times.
+type ranged struct {
+	config     cluster.Config
+	exec, mean time.Duration
+	bounds     Range
 }
 
 // look takes a function in.
 func (e *Engine) look(now time.Time, f *Function) *view {
-	v := &view{Function: *f, engine: e, memory: e.memories[f.Name]}
+	v := &view{Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Joint && f.Queue == LateBound}
 	if v.memory == nil {
 		v.memory = &memory{}
 		e.memories[f.Name] = v.memory
@@ -99,21 +111,44 @@ func (v *view) load() (steady, demand float64) {
 	return steady, max(steady, min(burst, 2*steady+largest))
 }
 
-// wanted is a demand of rps for the function.
+// wanted is a demand of rps for the function, which is a part of its load.
 func (v *view) wanted(rps float64) Demand {
-	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue}
+	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue, load: max(v.demand, rps)}
 }
 
-// bounds is Eq. 1 of one of the function's instances.
-func (v *view) bounds(in Running) Range {
-	return v.engine.settings.bounds(in.Config.Batch, in.Exec, v.SLO, v.Queue)
+// bounds is Eq. 1 of one of the function's instances at the demand, peaked at
+// the peak.
+func (v *view) bounds(in *Running) Range { return v.ranged(in, v.demand, &v.now) }
+
+func (v *view) peaked(in *Running) Range { return v.ranged(in, v.peak, &v.then) }
+
+// ranged is the range of an instance at a load; functions have few configs, and
+// each is asked for many times.
+func (v *view) ranged(in *Running, load float64, known *[]ranged) Range {
+	for i := range *known {
+		if k := &(*known)[i]; k.config == in.Config && k.exec == in.Exec && k.mean == in.Mean {
+			return k.bounds
+		}
+	}
+	o, slo := v.engine.settings.Options, v.SLO
+	r := o.bounds(in.Config.Batch, in.Exec, slo, v.Queue)
+	if v.joint {
+		r.Up = o.serves(in, v.Configs, slo, max(load, someLoad))
+	}
+	*known = append(*known, ranged{in.Config, in.Exec, in.Mean, r})
+	return r
 }
 
-// total is [R_min, R_max] of a set of instances.
-func (v *view) total(set []Running) Range {
+// total is [R_min, R_max] of a set of instances at the demand, crest at the
+// peak.
+func (v *view) total(set []Running) Range { return total(set, v.bounds) }
+
+func (v *view) crest(set []Running) Range { return total(set, v.peaked) }
+
+func total(set []Running, bounds func(*Running) Range) Range {
 	var sum Range
-	for _, in := range set {
-		r := v.bounds(in)
+	for i := range set {
+		r := bounds(&set[i])
 		sum.Low, sum.Up = sum.Low+r.Low, sum.Up+r.Up
 	}
 	return sum
@@ -142,6 +177,12 @@ func (v *view) wantsFirst() bool {
 	return v.Waiting > 0 || v.prewarm || v.floor > 0 || len(v.old) > 0
 }
 
+// mayGrow reports whether the function may get more instances than it has, or a
+// first.
+func (v *view) mayGrow() bool {
+	return v.short == None && !v.robbed && !v.retired && (v.count() > 0 || v.floor > 0)
+}
+
 // mayEvict reports whether the function may take the room of others: only for
 // requests or instances that must be, not for what might be needed.
 func (v *view) mayEvict() bool { return v.Waiting > 0 || v.floor > 0 }
@@ -161,8 +202,26 @@ func (p *pass) release(v *view) {
 			p.stop(v, in, OverMax)
 		}
 	}
-	if v.memory.settled(p.now, p.engine.settings.Stabilisation) {
-		p.surplus(v)
+	if p.engine.settings.KeepAlive > 0 {
+		p.expire(v)
+		return
+	}
+	if !v.memory.settled(p.now, p.engine.settings.Stabilisation) {
+		return
+	}
+	before := len(v.live)
+	if p.surplus(v); len(v.live) == before {
+		p.relax(v)
+	}
+}
+
+// expire stops the instances that have been idle for as long as each is kept.
+func (p *pass) expire(v *view) {
+	for _, in := range slices.Clone(v.live) {
+		old := in.State == cluster.Ready && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.KeepAlive
+		if old && len(v.live) > v.floor {
+			p.stop(v, in, Idle)
+		}
 	}
 }
 
@@ -170,7 +229,7 @@ func (p *pass) release(v *view) {
 // or the others could not carry it.
 func (p *pass) surplus(v *view) {
 	s := p.engine.settings
-	total := v.total(v.live)
+	total := v.crest(v.live)
 	under := func() bool {
 		return v.peak < Threshold(total, s.Alpha, s.Reading) && len(v.live) > max(1, v.floor)
 	}
@@ -178,7 +237,7 @@ func (p *pass) surplus(v *view) {
 		return
 	}
 	for _, in := range v.worstFirst() {
-		r := v.bounds(in)
+		r := v.peaked(&in)
 		if total.Up-r.Up < v.peak {
 			continue
 		}
@@ -195,14 +254,14 @@ func (p *pass) surplus(v *view) {
 func (v *view) worstFirst() []Running {
 	options := v.engine.settings.Options
 	carries := func(in Running) float64 {
-		return min(v.bounds(in).Up, v.peak) / max(options.weigh(in.Config.Resources), 1e-9)
+		return min(v.peaked(&in).Up, v.peak) / max(options.weigh(in.Config.Resources), 1e-9)
 	}
 	worst := slices.Clone(v.live)
 	slices.SortFunc(worst, func(a, b Running) int {
 		return cmp.Or(
 			cmp.Compare(carries(a), carries(b)),
 			cmp.Compare(options.weigh(b.Config.Resources), options.weigh(a.Config.Resources)),
-			cmp.Compare(v.bounds(a).Up, v.bounds(b).Up),
+			cmp.Compare(v.peaked(&a).Up, v.peaked(&b).Up),
 			cmp.Compare(a.ID, b.ID),
 		)
 	})

@@ -1,76 +1,67 @@
 package packing
 
-import (
-	"fmt"
-	"math"
+import "math"
 
-	"github.com/faas-infer/faas-infer/cluster"
-)
-
-// Bound returns the largest θ for which θ·Demands could be served, or more: no
+// Bound returns an upper bound of the θ for which θ·Demands can be served: no
 // way to schedule can serve a larger part, or multiple, of all demands at once,
-// whatever it does. It is 0 where a demand has no item that fits a class, and
-// infinite without demands. Costs do not count.
+// whatever it does. It is 0 where a demand has no item that fits a node, and
+// infinite where there is no demand. Costs do not count. An error names the
+// number that cannot be.
+//
+// It holds by duality, however exact the program was solved: for prices π ≥ 0
+// with Σ π·demand = 1, θ = Σ π·θ·demand is no more than what all nodes' best
+// patterns are worth at these prices.
 func Bound(p Problem) (float64, error) {
 	if err := p.check(); err != nil {
 		return 0, err
 	}
+	free := Problem{Demands: p.Demands}
+	for _, it := range p.Items {
+		it.Cost = 0
+		free.Items = append(free.Items, it)
+	}
+	for _, c := range p.Classes {
+		c.Cost = 0
+		free.Classes = append(free.Classes, c)
+	}
 	theta := math.Inf(1)
-	for k, demand := range p.Demands {
-		if demand <= 0 {
-			continue
+	// The program says what part of the demands can be served; they are raised
+	// until that is less than all.
+	for scale := 1.0; ; scale *= 8 {
+		again := free
+		again.Demands = make([]float64, len(free.Demands))
+		for k, d := range free.Demands {
+			again.Demands[k] = d * scale
 		}
-		served := 0.0
-		for _, c := range p.Classes {
-			best := 0.0
-			for _, it := range p.Items {
-				if it.Demand == k && it.Need.Fits(c.Free) {
-					best = max(best, it.Rate*share(c.Free, it))
-				}
+		g := newProgram(&again, true)
+		for k, d := range p.Demands {
+			if d > 0 && (g == nil || g.row[k] < 0) {
+				return 0, nil
 			}
-			served += best * float64(c.Count)
 		}
-		theta = min(theta, served/demand)
+		if g == nil {
+			return theta, nil
+		}
+		g.generate()
+		g.evaluate()
+		if theta = scale * g.ceiling(); theta < scale {
+			return theta, nil
+		}
 	}
-	return theta, nil
 }
 
-// check names the first number that cannot be.
-func (p Problem) check() error {
-	for k, d := range p.Demands {
-		if !(d >= 0) || math.IsInf(d, 1) {
-			return fmt.Errorf("demand %d is %v: it must be a number of requests per second", k, d)
-		}
+// ceiling is θ's bound from the current prices, relative to the program's
+// demands.
+func (g *program) ceiling() float64 {
+	sum, worth := 0.0, 0.0
+	for i := range g.demands {
+		sum += g.prices[i]
 	}
-	for i, it := range p.Items {
-		n := it.Need
-		switch {
-		case it.Demand < 0 || it.Demand >= len(p.Demands):
-			return fmt.Errorf("item %d is for demand %d of %d", i, it.Demand, len(p.Demands))
-		case !(it.Rate > 0) || math.IsInf(it.Rate, 1):
-			return fmt.Errorf("item %d serves %v requests per second: it must be more than 0", i, it.Rate)
-		case n.CPU < 0 || n.GPU < 0 || n.Memory < 0 || n.GPUMemory < 0:
-			return fmt.Errorf("item %d needs less than nothing: %+v", i, n)
-		case n.CPU == 0 && n.GPU == 0:
-			return fmt.Errorf("item %d needs neither CPU nor GPU", i)
-		}
+	for _, j := range g.classes {
+		worth += float64(g.Classes[j].Count) * g.sack.value(g.Classes[j].Free)
 	}
-	for j, c := range p.Classes {
-		if c.Count < 0 || !(c.Cost >= 0) || math.IsInf(c.Cost, 1) {
-			return fmt.Errorf("class %d: %d nodes at a cost of %v", j, c.Count, c.Cost)
-		}
+	if !(sum > 0) {
+		return math.Inf(1)
 	}
-	return nil
-}
-
-// share is how many of an item a node's room would hold if it could be cut.
-func share(free cluster.Resources, it Item) float64 {
-	n := math.Inf(1)
-	if it.Need.CPU > 0 {
-		n = float64(free.CPU) / float64(it.Need.CPU)
-	}
-	if it.Need.GPU > 0 && it.Need.CPU == 0 {
-		n = float64(free.GPU) / float64(it.Need.GPU)
-	}
-	return n
+	return worth / sum
 }

@@ -1,14 +1,19 @@
 // Package packing fills nodes with instances of many functions at once. A
-// pattern is what one node holds; which patterns are used how often is a linear
-// program whose columns are found as they are needed (column generation, as for
-// cutting stock: Gilmore and Gomory 1961), and then rounded.
+// pattern is what one node holds; how many nodes get which pattern is a linear
+// program whose columns are made as they are needed (column generation, as for
+// cutting stock: Gilmore and Gomory, 1961) and whose solution is then rounded.
 //
 // The package knows numbers only: demands, items that serve them, nodes with
-// room. What may be an item (which SLOs are met, how fast a batch is) is decided
-// by the caller.
+// room. What may be an item (which objectives are met, how fast a batch is) is
+// decided by the caller.
 package packing
 
-import "github.com/faas-infer/faas-infer/cluster"
+import (
+	"fmt"
+	"math"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
 
 // Item is one way to serve a demand: an instance of a config.
 type Item struct {
@@ -18,6 +23,8 @@ type Item struct {
 	Rate float64
 	// Need is what it takes of a node. CPU or GPU must be above 0.
 	Need cluster.Resources
+	// Cost is what it costs on top of its node.
+	Cost float64
 }
 
 // Class is a number of nodes that have the same room.
@@ -26,8 +33,8 @@ type Class struct {
 	Free cluster.Resources
 	// Count is how many there are.
 	Count int
-	// Cost is what one of them costs if it is used at all (Eq. 2: βC + G, what
-	// stays empty included); 0 for nodes that are used anyway.
+	// Cost is what one of them costs if it is used at all (Eq. 2 of INFless:
+	// βC + G, what stays empty included); 0 for nodes that are used anyway.
 	Cost float64
 }
 
@@ -37,4 +44,64 @@ type Problem struct {
 	Demands []float64
 	Items   []Item
 	Classes []Class
+}
+
+// Use is a number of instances of an item.
+type Use struct{ Item, Count int }
+
+// Filled is a number of nodes of a class that hold the same.
+type Filled struct {
+	Class, Count int
+	// Uses are by item.
+	Uses []Use
+}
+
+// Solution is what [Solve] found.
+type Solution struct {
+	// Filled are the nodes that are used.
+	Filled []Filled
+	// Served is, per demand, what the instances serve; it is at least the
+	// demand unless there is no room.
+	Served []float64
+	// Prices say, per demand, what one more request per second costs in the
+	// linear program; where there is no room for all, they are relative to
+	// each other only.
+	Prices []float64
+	// Values say, per class, what the best pattern would be worth at these
+	// prices.
+	Values []float64
+	// Theta is the part of all demands that the linear program serves, 1 where
+	// there is room, and Cost what it costs there. Both are what an ideal
+	// packing of cut instances would reach.
+	Theta, Cost float64
+}
+
+// check names the first number that cannot be.
+func (p *Problem) check() error {
+	for k, d := range p.Demands {
+		if !(d >= 0) || math.IsInf(d, 1) {
+			return fmt.Errorf("demand %d is %v: it must be a number of requests per second", k, d)
+		}
+	}
+	for i, it := range p.Items {
+		n := it.Need
+		switch {
+		case it.Demand < 0 || it.Demand >= len(p.Demands):
+			return fmt.Errorf("item %d is for demand %d of %d", i, it.Demand, len(p.Demands))
+		case !(it.Rate > 0) || math.IsInf(it.Rate, 1):
+			return fmt.Errorf("item %d serves %v requests per second: it must be more than 0", i, it.Rate)
+		case n.CPU < 0 || n.GPU < 0 || n.Memory < 0 || n.GPUMemory < 0:
+			return fmt.Errorf("item %d needs less than nothing: %+v", i, n)
+		case n.CPU == 0 && n.GPU == 0:
+			return fmt.Errorf("item %d needs neither CPU nor GPU", i)
+		case !(it.Cost >= 0) || math.IsInf(it.Cost, 1):
+			return fmt.Errorf("item %d costs %v", i, it.Cost)
+		}
+	}
+	for j, c := range p.Classes {
+		if c.Count < 0 || !(c.Cost >= 0) || math.IsInf(c.Cost, 1) {
+			return fmt.Errorf("class %d: %d nodes at a cost of %v", j, c.Count, c.Cost)
+		}
+	}
+	return nil
 }

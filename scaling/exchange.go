@@ -1,0 +1,264 @@
+package scaling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Where all nodes are full and load is left over, instances are exchanged for
+// others that serve more in the same room: functions grew one by one, so nodes
+// hold what was best when there was room. The nodes that are worth least at the
+// prices of an ideal plan for everything are emptied and packed anew, a few at a
+// time, and only if what they hold is worth a good deal more then. As every
+// exchange raises the worth of what runs, exchanges come to an end.
+const (
+	// exchangePart is the part of the instances that are exchanged at once, if
+	// no larger part of the load is left over anyway.
+	exchangePart = 0.1
+	// exchangeGain is how much more than before the emptied nodes must be
+	// worth, as a part of it, and the ideal plan must serve.
+	exchangeGain = 0.08
+	// exchangePause is the time between two looks, while they find nothing
+	// doubled up to the stabilisation window.
+	exchangePause = time.Second
+)
+
+// patience is what the engine remembers of its looks.
+type patience struct {
+	next  time.Time
+	pause time.Duration
+}
+
+// due reports whether it is time for a look.
+func (w *patience) due(now time.Time) bool { return !now.Before(w.next) }
+
+// looked says when the next look is due.
+func (w *patience) looked(now time.Time, found bool, most time.Duration) {
+	if found || w.pause == 0 {
+		w.pause = exchangePause
+	} else {
+		w.pause = min(2*w.pause, most)
+	}
+	w.next = now.Add(w.pause)
+}
+
+// exchange plans one step, if one is due.
+func (p *pass) exchange() {
+	e := p.engine
+	if !e.settings.Joint || !e.exchanges.due(p.now) {
+		return
+	}
+	var views []*view
+	short, starting := false, false
+	for _, v := range p.views {
+		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 {
+			continue
+		}
+		views = append(views, v)
+		short = short || v.short == NoRoom && v.steady > v.capacity()
+		starting = starting || v.started > 0 || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Starting })
+	}
+	if !short || starting {
+		return
+	}
+	x := &swap{pass: p, views: views}
+	e.exchanges.looked(p.now, x.try(), e.settings.Stabilisation)
+}
+
+// swap is one try to exchange instances.
+type swap struct {
+	*pass
+	views []*view
+	// needs is what each view is to serve, has what it does, prices what a
+	// request per second of it is worth.
+	needs, has, prices []float64
+	// inside are the instances that could be exchanged, by place.
+	inside map[int][]member
+	// total counts them.
+	total int
+}
+
+// member is an instance and the index of its view.
+type member struct {
+	Running
+	view int
+}
+
+// try exchanges the worst nodes' instances, or else the worst node's. It reports
+// whether it did.
+func (x *swap) try() bool {
+	x.look()
+	all := x.ask(x.views, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
+	if len(all.views) < len(x.views) {
+		return false
+	}
+	empty := x.emptied(nil)
+	classes, ideal := all.solve(empty)
+	part := 1.0
+	for k := range x.views {
+		part = min(part, x.has[k]/x.needs[k])
+	}
+	if ideal.Theta < part*(1+exchangeGain) {
+		return false
+	}
+	x.prices = ideal.Prices
+	worst := x.worst(empty, classes, ideal.Values)
+	budget := max(exchangePart, 1-part) * float64(x.total)
+	n, count := 0, 0
+	for n < len(worst) && (n == 0 || float64(count+len(x.inside[worst[n]])) <= budget) {
+		count += len(x.inside[worst[n]])
+		n++
+	}
+	return n > 0 && (x.replace(worst[:n]) || n > 1 && x.replace(worst[:1]))
+}
+
+// look takes in what is served and could be exchanged. A function that has
+// enough keeps what its peak needs.
+func (x *swap) look() {
+	x.inside = map[int][]member{}
+	fixed := map[int]bool{}
+	for k, v := range x.views {
+		need, has := v.peak, v.capacity()
+		if v.steady > has {
+			need = v.steady
+		}
+		x.needs, x.has = append(x.needs, max(need, someLoad)), append(x.has, has)
+		for _, in := range v.live {
+			i, ok := x.space().find(in.Node)
+			if !ok {
+				continue
+			}
+			x.inside[i] = append(x.inside[i], member{in, k})
+			fixed[i] = fixed[i] || in.State != cluster.Ready || len(x.space().places[i].leaving) > 0
+		}
+	}
+	for i := range fixed {
+		if fixed[i] {
+			delete(x.inside, i)
+		}
+		x.total += len(x.inside[i])
+	}
+}
+
+// emptied is the room if the instances on these places were gone; on all places
+// for nil. What they leave does not count as used.
+func (x *swap) emptied(places []int) *room {
+	trial := x.space().clone()
+	if places == nil {
+		for i := range x.inside {
+			places = append(places, i)
+		}
+		slices.Sort(places)
+	}
+	for _, i := range places {
+		free := trial.places[i].free
+		for _, in := range x.inside[i] {
+			free = free.Add(in.Config.Resources)
+		}
+		trial.set(i, free)
+		trial.places[i].used = false
+	}
+	return trial
+}
+
+// worst sorts the places with instances by what these are worth, compared with
+// the best that the place could hold.
+func (x *swap) worst(empty *room, classes []class, values []float64) []int {
+	best := map[int]float64{}
+	for j, c := range classes {
+		for _, i := range c.places {
+			best[i] = values[j]
+		}
+	}
+	part := func(i int) float64 { return x.worth(x.inside[i]) / max(best[i], 1e-12) }
+	var places []int
+	for i := range x.inside {
+		if best[i] > 0 {
+			places = append(places, i)
+		}
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Or(cmp.Compare(part(a), part(b)), cmp.Compare(a, b)) })
+	return places
+}
+
+// worth is what instances serve at the prices; what a function does not need is
+// worth nothing.
+func (x *swap) worth(set []member) float64 {
+	sum := 0.0
+	for i := range set {
+		k := set[i].view
+		sum += x.prices[k] * x.views[k].bounds(&set[i].Running).Up * min(1, x.needs[k]/max(x.has[k], 1e-12))
+	}
+	return sum
+}
+
+// replace packs these places anew for what the others do not serve, if they are
+// worth more then.
+func (x *swap) replace(places []int) bool {
+	left := slices.Clone(x.has)
+	old := 0.0
+	for _, i := range places {
+		old += x.worth(x.inside[i])
+		for _, in := range x.inside[i] {
+			left[in.view] -= x.views[in.view].bounds(&in.Running).Up
+		}
+	}
+	t := x.ask(x.views, func(v *view) float64 {
+		k := slices.Index(x.views, v)
+		return max(0, x.needs[k]-left[k])
+	})
+	trial := x.emptied(places)
+	placements := t.place(trial)
+	gain := 0.0
+	for k := range x.views {
+		after := left[k]
+		if n := slices.Index(t.views, x.views[k]); n >= 0 {
+			for _, y := range placements[n].Placed {
+				after += y.Range.Up
+			}
+			if v := x.views[k]; v.Max > 0 && v.count()+len(placements[n].Placed) > v.Max {
+				return false
+			}
+		}
+		gain += x.prices[k] * (min(after, x.needs[k]) - min(x.has[k], x.needs[k]))
+	}
+	if gain <= exchangeGain*old {
+		return false
+	}
+	x.carry(t, places, placements)
+	return true
+}
+
+// carry plans the stops and starts. An instance stays where one like it is to be.
+func (x *swap) carry(t *together, places []int, placements []Placement) {
+	for n, v := range t.views {
+		for _, i := range places {
+			x.inside[i] = slices.DeleteFunc(x.inside[i], func(in member) bool {
+				if x.views[in.view] != v {
+					return false
+				}
+				same := slices.IndexFunc(placements[n].Placed, func(y Placed) bool { return y.Node == in.Node && y.Config == in.Config })
+				if same >= 0 {
+					placements[n].Placed = slices.Delete(placements[n].Placed, same, same+1)
+				}
+				return same >= 0
+			})
+		}
+	}
+	for _, i := range places {
+		for _, in := range x.inside[i] {
+			x.stop(x.views[in.view], in.Running, Rearranged)
+			x.space().give(i, in.Config.Resources, in.ID)
+		}
+	}
+	for n, v := range t.views {
+		for _, y := range placements[n].Placed {
+			i, _ := x.space().find(y.Node)
+			x.space().take(i, y.Config.Resources)
+		}
+		x.start(v, placements[n].Placed)
+	}
+}

@@ -1,0 +1,180 @@
+package packing
+
+import "github.com/faas-infer/faas-infer/cluster"
+
+// dimensions are CPU, GPU, memory and GPU memory.
+const dimensions = 4
+
+type vector [dimensions]int64
+
+func amounts(r cluster.Resources) vector {
+	return vector{int64(r.CPU), int64(r.GPU), r.Memory, r.GPUMemory}
+}
+
+// grid measures resources in whole steps, so that what fits into a node is a
+// knapsack in whole numbers. A dimension in which nothing can run short before
+// CPU or GPU do has no steps.
+type grid struct {
+	step   vector
+	size   [dimensions]int
+	stride [dimensions]int
+	// loose makes needs smaller or nodes larger where steps are not exact, so
+	// that everything that fits in truth fits on the grid. Otherwise it is the
+	// other way round.
+	loose bool
+	// extra is how many steps of CPU and GPU a node is larger for that.
+	extra [dimensions]int64
+}
+
+// cells bounds the knapsack's table: of a plan, which must be quick, and of a
+// bound, which must be exact.
+const (
+	cellsOfPlan  = 1 << 13
+	cellsOfBound = 1 << 18
+)
+
+// newGrid is the coarsest grid on which the items are exact, or a coarser one
+// if that has too many cells.
+func newGrid(items []Item, classes []Class, loose bool) *grid {
+	g := &grid{loose: loose}
+	var largest vector
+	for _, c := range classes {
+		for d, x := range amounts(c.Free) {
+			largest[d] = max(largest[d], x)
+		}
+	}
+	binding := bindingMemory(items, classes)
+	for _, it := range items {
+		for d, x := range amounts(it.Need) {
+			if d < 2 || binding[d] {
+				g.step[d] = gcd(g.step[d], x)
+			}
+		}
+	}
+	exact := g.step
+	limit := cellsOfPlan
+	if loose {
+		limit = cellsOfBound
+	}
+	// What is measured in bytes has few common divisors: it is made coarse
+	// first.
+	for d := 2; d < dimensions; d++ {
+		if g.step[d] > 0 {
+			g.step[d] = max(g.step[d], ceilDiv(largest[d], 64))
+		}
+	}
+	for g.measure(largest) > limit {
+		widest := 0
+		for d := range dimensions {
+			if g.size[d] > g.size[widest] {
+				widest = d
+			}
+		}
+		g.step[widest] *= 2
+	}
+	if loose {
+		for d := range 2 {
+			if g.step[d] != exact[d] {
+				g.extra[d] = mostItems(items, classes)
+			}
+		}
+		g.measure(largest)
+	}
+	return g
+}
+
+// measure sets sizes and strides for nodes up to largest and returns the number
+// of cells.
+func (g *grid) measure(largest vector) int {
+	cells := 1
+	for d := range dimensions {
+		g.stride[d], g.size[d] = cells, 1
+		if g.step[d] > 0 {
+			g.size[d] += int(g.room(d, largest[d]))
+		}
+		cells *= g.size[d]
+	}
+	return cells
+}
+
+// room is how many steps an amount of dimension d of a node has.
+func (g *grid) room(d int, amount int64) int64 {
+	if amount <= 0 {
+		return 0
+	}
+	if g.loose && d >= 2 {
+		return ceilDiv(amount, g.step[d])
+	}
+	return amount/g.step[d] + g.extra[d]
+}
+
+// need is how many steps an item takes.
+func (g *grid) need(d int, amount int64) int64 {
+	if g.step[d] == 0 {
+		return 0
+	}
+	if g.loose && d >= 2 {
+		return amount / g.step[d]
+	}
+	return ceilDiv(amount, g.step[d])
+}
+
+// cell is the table's cell for a node with that room.
+func (g *grid) cell(free cluster.Resources) int {
+	cell := 0
+	for d, x := range amounts(free) {
+		if g.step[d] > 0 {
+			cell += g.stride[d] * min(int(g.room(d, x)), g.size[d]-1)
+		}
+	}
+	return cell
+}
+
+// bindingMemory tells which memories can run short: those of which the items
+// that need the most of it, for each unit of CPU or GPU, need more than some
+// node has when CPU or GPU are used up.
+func bindingMemory(items []Item, classes []Class) [dimensions]bool {
+	var most, mostGPU [dimensions]float64 // per unit of CPU; per unit of GPU of items without CPU
+	for _, it := range items {
+		need := amounts(it.Need)
+		for d := 2; d < dimensions; d++ {
+			if need[0] > 0 {
+				most[d] = max(most[d], float64(need[d])/float64(need[0]))
+			} else {
+				mostGPU[d] = max(mostGPU[d], float64(need[d])/float64(need[1]))
+			}
+		}
+	}
+	var binding [dimensions]bool
+	for _, c := range classes {
+		free := amounts(c.Free)
+		for d := 2; d < dimensions; d++ {
+			if most[d]*float64(free[0])+mostGPU[d]*float64(free[1]) > float64(free[d]) {
+				binding[d] = true
+			}
+		}
+	}
+	return binding
+}
+
+// mostItems is more than any node holds.
+func mostItems(items []Item, classes []Class) int64 {
+	least := int64(1 << 40)
+	for _, it := range items {
+		least = min(least, max(int64(it.Need.CPU), int64(it.Need.GPU)))
+	}
+	var most int64
+	for _, c := range classes {
+		most = max(most, (int64(max(c.Free.CPU, 0))+int64(max(c.Free.GPU, 0)))/least)
+	}
+	return most
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

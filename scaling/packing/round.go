@@ -1,0 +1,302 @@
+package packing
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Solve packs instances for the demands into the nodes: first so that as much as
+// can be of all demands is served (to the same part of each; more of those that
+// can have more), then at the least cost. No node is ever over-full. Equal
+// problems have equal solutions; the orders of demands, items and classes decide
+// where nothing else does. An error names the number that cannot be.
+func Solve(p Problem) (Solution, error) {
+	if err := p.check(); err != nil {
+		return Solution{}, err
+	}
+	s := Solution{Served: make([]float64, len(p.Demands)), Prices: make([]float64, len(p.Demands)), Values: make([]float64, len(p.Classes)), Theta: 1}
+	g := newProgram(&p, false)
+	if g == nil {
+		for _, d := range p.Demands {
+			if d > 0 {
+				s.Theta = 0
+			}
+		}
+		return s, nil
+	}
+	g.run()
+	g.evaluate()
+	for i, k := range g.demands {
+		s.Prices[k] = max(0, g.prices[i]) / p.Demands[k]
+	}
+	for _, j := range g.classes {
+		s.Values[j] = g.sack.value(p.Classes[j].Free)
+	}
+	for k, d := range p.Demands {
+		if d > 0 && g.row[k] < 0 {
+			s.Theta = 0
+		}
+	}
+	for i, j := range g.basis {
+		if c := &g.columns[j]; c.class >= 0 {
+			s.Cost += c.cost * g.x[i]
+		}
+	}
+	for _, t := range g.theta {
+		s.Theta = min(s.Theta, t)
+	}
+	r := newRounding(g, &s)
+	r.dive()
+	r.target(g.theta)
+	r.fill()
+	r.target(nil)
+	r.fill()
+	r.balance()
+	r.shrink()
+	r.finish()
+	return s, nil
+}
+
+// open is a node that is being filled by itself.
+type open struct {
+	class int
+	room  cluster.Resources
+	uses  []Use
+}
+
+// rounding turns the program's solution into whole nodes.
+type rounding struct {
+	*program
+	solution *Solution
+	opens    []open
+	// goal is what is to be served of each demand, price what a request per
+	// second of it is worth.
+	goal, price []float64
+	// items are each demand's.
+	items [][]int
+}
+
+func newRounding(g *program, s *Solution) *rounding {
+	r := &rounding{program: g, solution: s, goal: make([]float64, len(g.Demands)), price: make([]float64, len(g.Demands))}
+	r.items = make([][]int, len(g.Demands))
+	for i, it := range g.Items {
+		r.items[it.Demand] = append(r.items[it.Demand], i)
+	}
+	// What has no price is worth little, but not nothing.
+	least := g.missing / 10 / float64(len(g.demands))
+	for _, k := range g.demands {
+		r.price[k] = max(s.Prices[k], 1e-6*least/g.Demands[k])
+	}
+	return r
+}
+
+// whole uses every pattern on as many nodes as the program does, rounded down.
+// It returns how many nodes the program uses beyond that, and which pattern of
+// them most, or -1.
+func (r *rounding) whole() (rest float64, largest int) {
+	largest = -1
+	most := 0.0
+	for i, j := range r.basis {
+		c := &r.columns[j]
+		if c.class < 0 {
+			continue
+		}
+		at, _ := slices.BinarySearch(r.classes, c.class)
+		n := min(int(r.x[i]+1e-6), r.left[at])
+		if n > 0 {
+			r.left[at] -= n
+			r.solution.Filled = append(r.solution.Filled, Filled{c.class, n, c.uses})
+			for _, u := range c.uses {
+				it := &r.Items[u.Item]
+				r.solution.Served[it.Demand] += float64(n*u.Count) * it.Rate
+			}
+		}
+		part := max(0, r.x[i]-float64(n))
+		if rest += part; part > most && r.left[at] > 0 {
+			most, largest = part, j
+		}
+	}
+	return rest, largest
+}
+
+// dive is for problems without room for all, where every node will be filled. It
+// solves the program again and again for what is not served yet, each time with
+// one more pattern used for good, as long as more than one node is left over:
+// where nodes are few, what is rounded counts.
+func (r *rounding) dive() {
+	rest, largest := r.whole()
+	for range dives {
+		if rest <= 1 || largest < 0 || r.where[r.everywhere()] < 0 {
+			return
+		}
+		c := r.columns[largest]
+		at, _ := slices.BinarySearch(r.classes, c.class)
+		r.place(r.begun(at), c.uses)
+		for i, k := range r.demands {
+			r.done[i] = r.solution.Served[k] / r.Demands[k]
+		}
+		r.again()
+		r.generate()
+		rest, largest = r.whole()
+	}
+}
+
+// dives bounds the work.
+const dives = 64
+
+// begun begins a node of the n-th class.
+func (r *rounding) begun(n int) int {
+	r.left[n]--
+	r.opens = append(r.opens, open{class: r.classes[n], room: r.Classes[r.classes[n]].Free})
+	return len(r.opens) - 1
+}
+
+// target sets the goals to the parts that the program serves, or to all.
+func (r *rounding) target(theta []float64) {
+	for i, k := range r.demands {
+		if r.goal[k] = r.Demands[k]; theta != nil {
+			r.goal[k] *= theta[i]
+		}
+	}
+}
+
+// lacks is what a demand still needs.
+func (r *rounding) lacks(k int) float64 {
+	lack := r.goal[k] - r.solution.Served[k]
+	if lack <= 1e-9*r.Demands[k] {
+		return 0
+	}
+	return lack
+}
+
+// fill serves what is lacking, node by node: the one is next on which a pattern
+// is worth most for what it costs, where nothing is worth more than is lacking
+// of it. Nodes that were begun come first.
+func (r *rounding) fill() {
+	for {
+		lacking := false
+		for i, it := range r.Items {
+			lack := 0.0
+			if r.row[it.Demand] >= 0 {
+				lack = r.lacks(it.Demand)
+			}
+			if r.worth[i] = 0; lack > 0 {
+				lacking = true
+				// What an item costs only decides between equals.
+				r.worth[i] = r.price[it.Demand]*min(it.Rate, lack) - 1e-6*it.Cost
+			}
+		}
+		if !lacking {
+			return
+		}
+		r.sack.fill(r.worth)
+		if at, uses := r.next(); len(uses) == 0 || !r.place(at, uses) {
+			return
+		}
+	}
+}
+
+// next finds the open node, or else the class, and the pattern that are best
+// filled next.
+func (r *rounding) next() (int, []Use) {
+	at, most := -1, 0.0
+	var best []Use
+	for o := range r.opens {
+		if r.sack.value(r.opens[o].room) <= most {
+			continue
+		}
+		if uses, benefit := r.trim(r.sack.pattern(r.opens[o].room)); benefit > most {
+			at, best, most = o, uses, benefit
+		}
+	}
+	if at >= 0 {
+		return at, best
+	}
+	for n, j := range r.classes {
+		c := &r.Classes[j]
+		if r.left[n] == 0 || r.sack.value(c.Free)/(c.Cost+1e-9) <= most {
+			continue
+		}
+		if uses, benefit := r.trim(r.sack.pattern(c.Free)); benefit/(c.Cost+1e-9) > most {
+			at, best, most = n, uses, benefit/(c.Cost+1e-9)
+		}
+	}
+	if at < 0 {
+		return 0, nil
+	}
+	return r.begun(at), best
+}
+
+// trim leaves out the instances of a pattern that nothing is lacking for, and
+// says what the others are worth.
+func (r *rounding) trim(uses []Use) ([]Use, float64) {
+	lack := map[int]float64{}
+	benefit := 0.0
+	sorted := slices.Clone(uses)
+	slices.SortStableFunc(sorted, func(a, b Use) int { return cmp.Compare(r.Items[b.Item].Rate, r.Items[a.Item].Rate) })
+	kept := sorted[:0]
+	for _, u := range sorted {
+		it := &r.Items[u.Item]
+		l, known := lack[it.Demand]
+		if !known {
+			l = r.lacks(it.Demand)
+		}
+		n := min(u.Count, int(math.Ceil(l/it.Rate-1e-9)))
+		if n > 0 {
+			benefit += r.price[it.Demand] * min(l, float64(n)*it.Rate)
+			l = max(0, l-float64(n)*it.Rate)
+			kept = append(kept, Use{u.Item, n})
+		}
+		lack[it.Demand] = l
+	}
+	return kept, benefit
+}
+
+// place puts instances on an open node. It reports false if one does not fit,
+// which no pattern allows.
+func (r *rounding) place(at int, uses []Use) bool {
+	o := &r.opens[at]
+	for _, u := range uses {
+		it := &r.Items[u.Item]
+		for range u.Count {
+			if !it.Need.Fits(o.room) {
+				return false
+			}
+			r.put(o, u.Item, 1)
+		}
+	}
+	return true
+}
+
+// put adds n instances of an item to an open node, or takes them away.
+func (r *rounding) put(o *open, item, n int) {
+	it := &r.Items[item]
+	for range max(n, -n) {
+		if n > 0 {
+			o.room = o.room.Sub(it.Need)
+		} else {
+			o.room = o.room.Add(it.Need)
+		}
+	}
+	r.solution.Served[it.Demand] += float64(n) * it.Rate
+	if i := slices.IndexFunc(o.uses, func(u Use) bool { return u.Item == item }); i >= 0 {
+		if o.uses[i].Count += n; o.uses[i].Count == 0 {
+			o.uses = slices.Delete(o.uses, i, i+1)
+		}
+		return
+	}
+	o.uses = append(o.uses, Use{item, n})
+}
+
+// finish adds the open nodes to the solution.
+func (r *rounding) finish() {
+	for _, o := range r.opens {
+		if len(o.uses) > 0 {
+			slices.SortFunc(o.uses, func(a, b Use) int { return a.Item - b.Item })
+			r.solution.Filled = append(r.solution.Filled, Filled{o.class, 1, o.uses})
+		}
+	}
+}

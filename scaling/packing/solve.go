@@ -1,0 +1,234 @@
+package packing
+
+import "slices"
+
+// program is the master program of a problem: a row for every demand that can be
+// served, in units of that demand, and one for every class of nodes. Demands that
+// cannot all be served are served to the same part θ; those that could have more
+// without harm to the others then get it (max-min).
+type program struct {
+	*Problem
+	*master
+	sack *knapsack
+	// demands and classes are what the rows stand for, row the row of each
+	// demand, or -1.
+	demands, classes []int
+	row              []int
+	// theta is, by row, the part that a demand gets; fixed tells of which that
+	// is settled. done is the part that is served already, and left how many
+	// nodes of each class are not used yet.
+	theta, done []float64
+	fixed       []bool
+	left        []int
+	// missing is what it costs if all demands are missing, worth what each
+	// item is worth now.
+	missing float64
+	worth   []float64
+}
+
+// pivots and rounds bound the work; they are far above what is needed.
+const (
+	pivots = 20000
+	rounds = 2000
+	// gap is how far from the optimum the program may stop, as a part of it.
+	gap = 1e-3
+)
+
+// newProgram returns nil if nothing can be served at all.
+func newProgram(p *Problem, loose bool) *program {
+	g := &program{Problem: p, row: make([]int, len(p.Demands)), worth: make([]float64, len(p.Items))}
+	served := make([]bool, len(p.Demands))
+	for j, c := range p.Classes {
+		usable := false
+		for _, it := range p.Items {
+			if c.Count > 0 && p.Demands[it.Demand] > 0 && it.Need.Fits(c.Free) {
+				usable, served[it.Demand] = true, true
+			}
+		}
+		if usable {
+			g.classes = append(g.classes, j)
+		}
+	}
+	for k := range p.Demands {
+		if g.row[k] = -1; served[k] {
+			g.row[k] = len(g.demands)
+			g.demands = append(g.demands, k)
+		}
+	}
+	if len(g.demands) == 0 {
+		return nil
+	}
+	g.theta, g.fixed = make([]float64, len(g.demands)), make([]bool, len(g.demands))
+	for i := range g.theta {
+		g.theta[i] = 1
+	}
+	g.done = make([]float64, len(g.demands))
+	usable := make([]Class, 0, len(g.classes))
+	for _, j := range g.classes {
+		usable, g.left = append(usable, p.Classes[j]), append(g.left, p.Classes[j].Count)
+	}
+	g.sack = newKnapsack(p.Items, usable, loose)
+	g.missing = g.dear()
+	g.begin(nil)
+	return g
+}
+
+// dear is more than serving more of all demands can cost: ten times what it
+// costs with one item on each node.
+func (g *program) dear() float64 {
+	least := make([]float64, len(g.demands))
+	dearest := 1.0
+	for _, j := range g.classes {
+		dearest = max(dearest, g.Classes[j].Cost)
+	}
+	for _, it := range g.Items {
+		if i := g.row[it.Demand]; i >= 0 {
+			if c := (dearest + it.Cost) * g.Demands[it.Demand] / it.Rate; least[i] == 0 || c < least[i] {
+				least[i] = c
+			}
+		}
+	}
+	sum := 0.0
+	for _, c := range least {
+		sum += c
+	}
+	return 10 * sum
+}
+
+// begin sets the master program up with these patterns.
+func (g *program) begin(patterns []column) {
+	var right []float64
+	var first []column
+	everywhere := column{cost: g.missing, class: -1}
+	for i := range g.demands {
+		right = append(right, max(0, g.theta[i]-g.done[i]))
+		first = append(first, column{cost: 10 * g.missing, rows: []int{i}, in: []float64{1}, class: -1})
+		if !g.fixed[i] {
+			everywhere.rows, everywhere.in = append(everywhere.rows, i), append(everywhere.in, 1)
+		}
+	}
+	for n := range g.classes {
+		right = append(right, float64(g.left[n]))
+		first = append(first, column{rows: []int{len(g.demands) + n}, in: []float64{1}, class: -1})
+	}
+	g.master = newMaster(right, first)
+	if len(everywhere.rows) > 0 {
+		g.add(everywhere)
+	}
+	for i := range g.demands {
+		g.add(column{rows: []int{i}, in: []float64{-1}, class: -1})
+	}
+	for _, c := range patterns {
+		g.add(c)
+	}
+}
+
+// everywhere is the index of the column that stands for what all demands lack.
+func (g *program) everywhere() int { return g.rows }
+
+// run solves the program and settles what each demand gets.
+func (g *program) run() {
+	for {
+		g.generate()
+		at := g.where[g.everywhere()]
+		if at < 0 || g.x[at] < 1e-7 || !slices.Contains(g.fixed, false) {
+			return
+		}
+		theta := 1 - g.x[at]
+		for i := range g.demands {
+			// A demand without a price could have more.
+			if !g.fixed[i] && g.prices[i] > 1e-9*g.missing {
+				g.theta[i], g.fixed[i] = theta, true
+			}
+		}
+		if !slices.Contains(g.fixed, false) {
+			return
+		}
+		g.again()
+	}
+}
+
+// again sets the program up anew, with the patterns that it knows.
+func (g *program) again() {
+	g.begin(slices.DeleteFunc(g.columns, func(c column) bool { return c.class < 0 }))
+}
+
+// generate solves the program with all patterns that there could be: as long as
+// some class has a pattern that is worth more than it costs, it is added.
+func (g *program) generate() {
+	for range rounds {
+		g.solve(pivots)
+		g.evaluate()
+		added := false
+		for n, j := range g.classes {
+			c := &g.Classes[j]
+			value := g.sack.value(c.Free)
+			if c.Cost-value-g.prices[len(g.demands)+n] < -g.tolerance(c.Cost) {
+				added = g.add(g.pattern(n, g.sack.pattern(c.Free))) || added
+			}
+		}
+		if !added || g.total()-g.least() <= gap*g.total() {
+			return
+		}
+	}
+}
+
+// evaluate fills the knapsack with what items are worth at the current prices.
+func (g *program) evaluate() {
+	for i, it := range g.Items {
+		if g.worth[i] = 0; g.row[it.Demand] >= 0 {
+			g.worth[i] = g.prices[g.row[it.Demand]]*it.Rate/g.Demands[it.Demand] - it.Cost
+		}
+	}
+	g.sack.fill(g.worth)
+}
+
+// pattern is the column of a pattern on the n-th class.
+func (g *program) pattern(n int, uses []Use) column {
+	j := g.classes[n]
+	c := column{cost: g.Classes[j].Cost, class: j, uses: uses}
+	served := map[int]float64{}
+	for _, u := range uses {
+		it := &g.Items[u.Item]
+		c.cost += float64(u.Count) * it.Cost
+		if _, known := served[it.Demand]; !known {
+			c.rows = append(c.rows, g.row[it.Demand])
+		}
+		served[it.Demand] += float64(u.Count) * it.Rate
+	}
+	for _, i := range c.rows {
+		k := g.demands[i]
+		c.in = append(c.in, served[k]/g.Demands[k])
+	}
+	c.rows, c.in = append(c.rows, len(g.demands)+n), append(c.in, 1)
+	return c
+}
+
+// least is a lower bound of the objective from the current prices: Lagrange's,
+// or Farley's, in which the prices are lowered until no pattern pays.
+func (g *program) least() float64 {
+	pays := 1.0
+	for _, j := range g.classes {
+		if c := &g.Classes[j]; c.Cost > 0 {
+			if v := g.sack.value(c.Free); v > c.Cost {
+				pays = min(pays, c.Cost/v)
+			}
+		}
+	}
+	return max(g.lagrange(1), g.lagrange(pays))
+}
+
+func (g *program) lagrange(scale float64) float64 {
+	sum, all := 0.0, 0.0
+	for i := range g.demands {
+		sum += scale * g.prices[i] * g.right[i]
+		if !g.fixed[i] {
+			all += scale * g.prices[i]
+		}
+	}
+	for n, j := range g.classes {
+		c := &g.Classes[j]
+		sum += float64(g.left[n]) * min(0, c.Cost-scale*g.sack.value(c.Free))
+	}
+	return sum + min(0, g.missing-all)
+}

@@ -1,0 +1,121 @@
+package scaling
+
+import (
+	"math"
+	"time"
+)
+
+// unlucky is the part of a function's requests that may have to wait longer
+// than its objective allows because others came at the same time.
+const unlucky = 0.005
+
+// crew is how many instances a load needs that comes at random to one queue, so
+// that all but [unlucky] of the requests wait no longer than they may. load is
+// what they have to do, in instances' time (requests/s · t/b), batch how many
+// requests they take at once and patience how long a request may wait, in
+// executions.
+//
+// With N instances, a request waits with Erlang's probability C(N, load), and
+// if it does, on average for
+//
+//	t/N · 1/(1−ρ) · (c_a² + c_s²)/2 = t / (2·b·(N−load))
+//
+// (Kingman; batches of b come with c_a² = 1/b, their time varies little), so
+// longer than s with probability C · exp(−2·b·(N−load)·s/t). For example one
+// request at a time, a load of 2 and patience of one half: of 4 instances, C is
+// 0.174 and the product 0.174·exp(−2) = 0.0235; of 5, 0.0597·exp(−3) = 0.0030.
+func crew(load, batch, patience float64) float64 {
+	if !(load > 0) {
+		return 0
+	}
+	decay := 2 * batch * max(patience, 1e-3)
+	if load > manyInstances {
+		return crowd(load, decay)
+	}
+	blocked := 1.0 // Erlang B, by its recursion.
+	for n := 1.0; ; n++ {
+		blocked = load * blocked / (n + load*blocked)
+		if n <= load {
+			continue
+		}
+		wait := blocked / (1 - load/n*(1-blocked))
+		if wait*math.Exp(-decay*(n-load)) <= unlucky || n > load+math.Log(1/unlucky)/decay {
+			return n
+		}
+	}
+}
+
+// manyInstances is the load from which on the law of large numbers is taken
+// instead of Erlang's sum.
+const manyInstances = 48
+
+// crowd is crew for a large load, with Halfin's and Whitt's limit of Erlang's C:
+// 1/(1 + β·Φ(β)/φ(β)) for load + β·√load instances.
+func crowd(load, decay float64) float64 {
+	low, high := 0.0, math.Log(1/unlucky)/decay
+	for range 30 {
+		middle := (low + high) / 2
+		beta := middle / math.Sqrt(load)
+		normal := math.Exp(-beta*beta/2) / math.Sqrt(2*math.Pi)
+		wait := 1 / (1 + beta*(1+math.Erf(beta/math.Sqrt2))/2/normal)
+		if wait*math.Exp(-decay*middle) <= unlucky {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return load + high
+}
+
+// pooled is how many of rps requests per second, which come to one queue, an
+// instance of batch b serves within the SLO: the load, shared among as many
+// equal instances as it takes. It reports false if there is no number that
+// suffices: a request waits until an instance is free, in turns at the function's
+// rate b/rps (a pooled queue fills at that rate, not at an instance's share), or
+// with one instance t, and is then executed for t, all within what the reserve
+// leaves of the SLO. Single requests do not wait for others by design.
+func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (float64, bool) {
+	if mean <= 0 {
+		mean = exec
+	}
+	if b < 1 || exec <= 0 {
+		return 0, false
+	}
+	most := float64(b) / mean.Seconds()
+	if slo <= 0 || !(rps > 0) {
+		return most, true
+	}
+	t, limit, turn := exec.Seconds(), slo.Seconds()*(1-o.Reserve), 0.0
+	if b > 1 {
+		turn = min(t, float64(b)/rps)
+	}
+	if t+turn > limit {
+		return 0, false
+	}
+	load := rps * mean.Seconds() / float64(b)
+	n := crew(load, float64(b), (limit-t-turn/2)/t)
+	return min(most, rps/max(n, load)), true
+}
+
+// serves is what an instance that runs serves of a load: as pooled says, or, if
+// its full batch takes too long for that, what one with the same resources does
+// with smaller batches, of which the times are among configs; if that is not
+// known either, single requests in the time of a full batch.
+func (o Options) serves(in *Running, configs []Candidate, slo time.Duration, load float64) float64 {
+	if up, ok := o.pooled(in.Config.Batch, in.Exec, in.Mean, slo, load); ok {
+		return up
+	}
+	best := 0.0
+	for i := range configs {
+		c := &configs[i]
+		if c.Config.CPU == in.Config.CPU && c.Config.GPU == in.Config.GPU && c.Config.Batch < in.Config.Batch {
+			if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, slo, load); ok {
+				best = max(best, up)
+			}
+		}
+	}
+	if best == 0 && in.Exec > 0 {
+		best = min(1/in.Exec.Seconds(), load)
+	}
+	return best
+}
