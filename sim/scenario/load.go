@@ -20,7 +20,7 @@ type Overrides struct {
 	Trace string
 	// Cluster is a file or a built-in cluster; "" leaves it.
 	Cluster string
-	// Duration is how long is simulated; 0 leaves it.
+	// Duration is how long is simulated, as far as traces go; 0 leaves it.
 	Duration time.Duration
 	// Seed is of all that is random; nil leaves it.
 	Seed *uint64

@@ -116,6 +116,22 @@ func TestTraces(t *testing.T) {
 	}
 }
 
+// The load that INFless' release raises for half an hour: up to 200, 400 and 600
+// requests/s in 200 steps of 9 s.
+func TestRamp(t *testing.T) {
+	s := load(t, "osvt-ramp", Overrides{})
+	if s.Duration != 30*time.Minute || s.Case != "" {
+		t.Errorf("%v", s.Duration)
+	}
+	out := setup(t, s, 1, 1)
+	for i, want := range []struct{ peak, last float64 }{{200, 200}, {400, 392}, {600, 527}} {
+		last := out.Functions[i].Arrivals.(sim.Rate).Rate(s.Duration - time.Second)
+		if f := s.Functions[i]; math.Abs(f.Peak-want.peak) > 1e-9 || math.Abs(last-want.last) > 1e-9 {
+			t.Errorf("%s: at most %v, %v at the end", f.Name, f.Peak, last)
+		}
+	}
+}
+
 func TestColdStarts(t *testing.T) {
 	s := load(t, "testbed-osvt", Overrides{})
 	resnet := s.Functions[1]
