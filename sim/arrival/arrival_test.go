@@ -164,8 +164,8 @@ func TestMMPP(t *testing.T) {
 	q, err := MMPP(states, 3)
 	made(t, q, err)
 	expected := 0.0
-	for ms := range 1000 * seconds {
-		expected += q.Rate(time.Duration(ms)*time.Millisecond) / 1000
+	for cs := range 100 * seconds {
+		expected += q.Rate(time.Duration(cs)*10*time.Millisecond) / 100
 	}
 	if math.Abs(expected/float64(len(times))-1) > 0.01 {
 		t.Errorf("rates add up to %v requests, there are %d", expected, len(times))
