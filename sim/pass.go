@@ -58,11 +58,11 @@ func (r *run) pass() {
 
 // apply carries a plan out.
 func (r *run) apply(plan scaling.Plan) {
-	for _, s := range plan.Resize {
-		r.resize(s)
-	}
 	for _, s := range plan.Stop {
 		r.stop(s)
+	}
+	for _, s := range plan.Resize {
+		r.resize(s)
 	}
 	for _, s := range plan.Start {
 		if r.start(s); r.err != nil {
@@ -120,8 +120,7 @@ func (r *run) retime(fn *function) {
 // deal tells the batching policy how much of the load each instance is to get
 // (r_i, INFless §3.2).
 func (r *run) deal(fn *function, rate float64) {
-	var serving []*instance
-	var ranges []scaling.Range
+	serving, ranges := r.serving[:0], r.ranges[:0]
 	for _, in := range fn.instances {
 		if in.state == cluster.Ready {
 			serving = append(serving, in)
@@ -129,6 +128,7 @@ func (r *run) deal(fn *function, rate float64) {
 			ranges = append(ranges, scaling.Bounds(in.config.Batch, full, fn.SLO, scaling.Exact))
 		}
 	}
+	r.serving, r.ranges = serving, ranges
 	for i, rate := range scaling.Rates(rate, ranges) {
 		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
 			in.rate = rate
@@ -137,10 +137,10 @@ func (r *run) deal(fn *function, rate float64) {
 	}
 }
 
-// resize gives an instance another CPU quota at once.
+// resize gives a ready instance another CPU quota at once.
 func (r *run) resize(s scaling.Resize) {
 	in, ok := r.instances[s.ID]
-	if !ok || in.state == cluster.Stopping {
+	if !ok || in.state != cluster.Ready || s.Config == in.config {
 		return
 	}
 	tables := r.times(in.fn, s.Config)
@@ -150,16 +150,12 @@ func (r *run) resize(s scaling.Resize) {
 	r.settle(in)
 	from, to := in.config.Resources, s.Config.Resources
 	r.nodes[in.node].Free = r.nodes[in.node].Free.Add(from).Sub(to)
-	if in.begun {
-		r.hold(in.node, from, to)
-		in.fn.held = in.fn.held.Sub(from).Add(to)
-		r.machines.Change(r.now, from, to)
-	}
+	r.hold(in.node, from, to)
+	in.fn.held = in.fn.held.Sub(from).Add(to)
+	r.machines.Change(r.now, from, to)
 	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
 	if r.window.Has(r.now) {
 		r.result.Resizes++
 	}
-	if in.state == cluster.Ready {
-		r.up(in)
-	}
+	r.up(in)
 }

@@ -58,6 +58,9 @@ type run struct {
 	functions []*function
 	// looked is what the engine is told of functions.
 	looked []scaling.Function
+	// serving and ranges are deal's.
+	serving []*instance
+	ranges  []scaling.Range
 
 	machines *measure.Machines
 	// nodes and node are the setup's by place and by name; used is what begun
@@ -119,6 +122,7 @@ func (r *run) loop(ctx context.Context) error {
 	for {
 		e, ok := r.events.Next()
 		if !ok || e.At > last || e.At >= r.Duration && e.Kind == pass && r.settled() {
+			r.now = max(r.now, r.Duration)
 			return nil
 		}
 		r.now = e.At
@@ -127,9 +131,10 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		if e.Kind < traffic.Kinds {
 			r.functions[e.A].carrier.Handle(e)
-			continue
+		} else {
+			r.happen(e)
 		}
-		if r.happen(e); r.err != nil {
+		if r.err != nil {
 			return r.err
 		}
 	}

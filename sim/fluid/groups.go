@@ -232,8 +232,10 @@ func (p *peer) IdleSince() (since time.Duration, idle bool) {
 	return max(p.since, p.flow.lastBusy), !p.flow.busy
 }
 
-// Used implements [traffic.Ready].
+// Used implements [traffic.Ready]. An instance that has just begun what it has
+// taken, or goes down with it, has not been executing for longer than it is up.
 func (p *peer) Used() traffic.Use {
 	u := p.did()
-	return traffic.Use{Busy: time.Duration(u.busy * float64(time.Second)), Served: uint64(u.served + 0.5)}
+	up := p.flow.options.Window.Overlap(p.since, p.flow.last)
+	return traffic.Use{Busy: min(up, time.Duration(u.busy*float64(time.Second))), Served: uint64(u.served + 0.5)}
 }
