@@ -82,7 +82,7 @@ func TestSchedulerFlag(t *testing.T) {
 	if f, err = parsed(t, "--scheduler", "greedy"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.scaling(); err != nil || got != scaling.DefaultSettings() || got.Joint {
+	if got, err := f.scaling(); err != nil || got.Options != scaling.Greedy() || got.Joint {
 		t.Errorf("greedy: %+v, %v", got, err)
 	}
 }

@@ -109,11 +109,12 @@ func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds
 
 // scaling are the settings of the engine that --scheduler names.
 func (f *providerFlags) scaling() (scaling.Settings, error) {
-	if f.scheduler == greedy {
-		return scaling.DefaultSettings(), nil
-	}
 	system, err := policy.ByName(policy.Default)
-	return system.Settings(), err
+	settings := system.Settings()
+	if f.scheduler == greedy {
+		settings.Options = scaling.Greedy()
+	}
+	return settings, err
 }
 
 // cold is the cold-start policy that --cold-start names. A keep-alive of 0 is one,

@@ -38,7 +38,7 @@ var systems = []System{
 	infless(INFlessOP2, "INFless with predicted times twice as long", 2, every),
 	{
 		Name: FaaSInfer, Says: "ours: configs and places chosen together, one queue per function, the percentile that was promised",
-		settings: scaling.DefaultSettings(), cold: "faas-infer", batching: batching.SharedName, queue: scaling.LateBound, choose: every,
+		settings: ours(), cold: "faas-infer", batching: batching.SharedName, queue: scaling.LateBound, choose: every,
 	},
 }
 
@@ -55,7 +55,15 @@ func infless(name, says string, margin float64, choose chooser) System {
 // with INFless' placement has fewer fragments than without.
 func baseline() scaling.Settings {
 	s := scaling.DefaultSettings()
-	s.HalfSLO, s.Placement, s.KeepAlive = false, scaling.Spread, baselineKeepAlive
+	s.Options, s.KeepAlive = scaling.Greedy(), baselineKeepAlive
+	s.HalfSLO, s.Placement = false, scaling.Spread
+	return s
+}
+
+// ours plans for all functions at once.
+func ours() scaling.Settings {
+	s := scaling.DefaultSettings()
+	s.Options = scaling.Production()
 	return s
 }
 

@@ -123,7 +123,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 			in.table, changed = table, true
 		}
 	}
-	usable := c.options.Scaling.Usable(in.table, in.function.Inference.SLO)
+	usable := c.limits(in.function.Function).Usable(in.table, in.function.Inference.SLO)
 	in.useless = usable == 0
 	batch := max(1, usable)
 	if batch < len(in.table) {
@@ -132,6 +132,14 @@ func (c *Controller) fit(in *instance) (changed bool) {
 	changed = changed || batch != in.batch
 	in.batch, in.exec = batch, in.table[batch-1]
 	return changed
+}
+
+// limits are the options by which the function's batches are bounded: one with
+// queues of its instances' own is not planned jointly.
+func (c *Controller) limits(f *provider.Function) scaling.Options {
+	o := c.options.Scaling.Options
+	o.Joint = o.Joint && c.queue(f) == scaling.LateBound
+	return o
 }
 
 // table lists the function's corrected times of batches up to batch on a CPU

@@ -99,8 +99,15 @@ func (r *rig) close() {
 // try runs f with a controller in a bubble, in which time passes by itself.
 func try(t *testing.T, f func(r *rig)) {
 	t.Helper()
+	tryWith(t, func(*Options) {}, f)
+}
+
+// tryWith is try with other options.
+func tryWith(t *testing.T, edit func(*Options), f func(r *rig)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		edit(&r.options)
 		r.open()
 		r.run()
 		defer r.close()
