@@ -69,10 +69,10 @@ func New(s Settings) *Engine {
 // back. Of functions that are not among the arguments nothing is remembered.
 //
 // Instances are released first, but their room is used only by later plans,
-// when it shows as free. Then every function that needs a first instance gets
-// it, and only then does the load beyond R_max get more (§3.2, case (i)), so
-// that one busy function does not keep others from starting. The plan does not
-// depend on the order of the arguments.
+// when it shows as free. Every function that needs a first instance gets it
+// before the load beyond R_max gets more (§3.2, case (i)), so that one busy
+// function does not keep others from starting. The plan does not depend on the
+// order of the arguments.
 //
 // Between two plans under the same load nothing changes: an instance is
 // released only if the others' R_max is not below the highest demand of the
@@ -89,7 +89,9 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		p.release(v)
 	}
 	for _, v := range p.views {
-		p.first(v)
+		if !v.joint {
+			p.first(v)
+		}
 	}
 	p.rest()
 	for _, v := range p.views {
@@ -194,9 +196,9 @@ func (p *pass) rest() {
 			p.stretch(v)
 		}
 		switch {
-		case !v.mayGrow():
-		case v.joint:
+		case v.joint && (v.mayGrow() || v.wantsFirst()):
 			joint = append(joint, v)
+		case !v.mayGrow():
 		default:
 			p.alone(v)
 		}

@@ -168,7 +168,11 @@ func FuzzEngine(f *testing.F) {
 			w.now = w.now.Add(time.Second)
 			w.settle()
 			functions, nodes := w.shuffled(r)
+			before := fmt.Sprint(functions, nodes)
 			want := other.Scale(w.now, functions, nodes)
+			if fmt.Sprint(functions, nodes) != before {
+				t.Fatal("the arguments were changed")
+			}
 			got := w.scale()
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("the order of the arguments matters:\n%s%s", w.print(got), w.print(want))

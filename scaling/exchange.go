@@ -51,18 +51,19 @@ func (p *pass) exchange() {
 	if !e.settings.Joint || !e.exchanges.due(p.now) {
 		return
 	}
+	short := func(v *view) bool { return v.joint && v.short == NoRoom && v.steady > v.capacity() }
+	if !slices.ContainsFunc(p.views, short) {
+		return
+	}
 	var views []*view
-	short, starting := false, false
 	for _, v := range p.views {
 		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 {
 			continue
 		}
+		if v.started > 0 || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Starting }) {
+			return
+		}
 		views = append(views, v)
-		short = short || v.short == NoRoom && v.steady > v.capacity()
-		starting = starting || v.started > 0 || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Starting })
-	}
-	if !short || starting {
-		return
 	}
 	x := &swap{pass: p, views: views}
 	e.exchanges.looked(p.now, x.try(), e.settings.Stabilisation)

@@ -164,15 +164,19 @@ func (t *together) put(room *room, at, item int, placements []Placement) {
 	placements[k].Placed = append(placements[k].Placed, Placed{Candidate: c.Candidate, Node: room.places[at].name, Range: c.bounds})
 }
 
-// jointly is case (i) of §3.2 for all late-bound functions at once. Those that
-// would get more instances than they may have are placed before the others, by
-// Algorithm 1, which knows limits.
+// jointly is case (i) of §3.2 for all late-bound functions at once, first
+// instances included. Functions that would get more instances than they may have,
+// and those that would not even get a first, are placed before the others, by
+// Algorithm 1, which knows limits and evicts.
 func (p *pass) jointly(views []*view) {
 	limited := map[*view]bool{}
 	for {
 		t := p.ask(views, func(v *view) float64 {
-			if limited[v] {
+			switch {
+			case limited[v] || v.robbed || v.short != None:
 				return 0
+			case v.count() == 0:
+				return max(v.demand, someLoad)
 			}
 			return v.residual()
 		})
@@ -183,9 +187,15 @@ func (p *pass) jointly(views []*view) {
 		placements := t.place(trial)
 		fits := true
 		for k, v := range t.views {
-			if v.Max > 0 && v.count()+len(placements[k].Placed) > v.Max {
+			switch n := len(placements[k].Placed); {
+			case v.count()+n == 0:
+				fits = false
+				p.first(v)
+			case v.Max > 0 && v.count()+n > v.Max:
 				limited[v], fits = true, false
-				p.alone(v)
+				if p.first(v); v.mayGrow() {
+					p.alone(v)
+				}
 			}
 		}
 		if !fits {

@@ -272,7 +272,8 @@ func (o Options) choice(cs []choice, c Candidate, bounds Range) []choice {
 func (o Options) jointChoices(d Demand) []choice {
 	var cs []choice
 	for _, c := range d.Configs {
-		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, max(d.RPS, d.load)); ok {
+		load := max(d.RPS, d.load, someLoad)
+		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok && sensible(c, up, load) {
 			cs = o.choice(cs, c, Range{Up: up})
 		}
 	}

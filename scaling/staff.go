@@ -82,9 +82,10 @@ func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (floa
 		return 0, false
 	}
 	most := float64(b) / mean.Seconds()
-	if slo <= 0 || !(rps > 0) {
+	if slo <= 0 {
 		return most, true
 	}
+	rps = max(rps, someLoad)
 	t, limit, turn := exec.Seconds(), slo.Seconds()*(1-o.Reserve), 0.0
 	if b > 1 {
 		turn = min(t, float64(b)/rps)
@@ -95,6 +96,18 @@ func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (floa
 	load := rps * mean.Seconds() / float64(b)
 	n := crew(load, float64(b), (limit-t-turn/2)/t)
 	return min(most, rps/max(n, load)), true
+}
+
+// sensible reports whether a load takes no more than twice, and three, of the
+// instances that its work would fill. Where it takes more, the time leaves no room
+// for chance, and little is to be hoped for from such instances.
+func sensible(c Candidate, up, load float64) bool {
+	t := c.Exec
+	if c.Mean > 0 {
+		t = c.Mean
+	}
+	work := max(1, math.Ceil(load*t.Seconds()/float64(c.Config.Batch)))
+	return up*(2*work+3) >= load
 }
 
 // serves is what an instance that runs serves of a load: as pooled says, or, if

@@ -10,7 +10,7 @@ import (
 // a function is short of: that takes effect at once, where a new instance would
 // have to start. Each gets the least that suffices, or else what helps most.
 func (p *pass) stretch(v *view) {
-	if !p.engine.settings.Vertical || v.residual() == 0 {
+	if !p.engine.settings.Vertical || len(v.live) == 0 || v.residual() == 0 {
 		return
 	}
 	choices := p.engine.settings.choices(v.wanted(v.demand))
@@ -74,6 +74,7 @@ func others(choices []choice, config cluster.Config, more bool) []choice {
 
 // resize plans another quota for v's i-th instance.
 func (p *pass) resize(v *view, i int, to choice) {
+	v.changed()
 	in := &v.live[i]
 	in.Config, in.Exec, in.Mean = to.Config, to.Exec, to.Mean
 	r := Resize{Function: v.Name, ID: in.ID, Config: to.Config, Exec: to.Exec, Mean: to.Mean}
@@ -92,7 +93,7 @@ func (p *pass) relax(v *view) {
 	if !s.Vertical || len(v.live) == 0 {
 		return
 	}
-	total := v.crest(v.live)
+	total := v.high()
 	if v.peak >= Threshold(total, s.Alpha, s.Reading) {
 		return
 	}

@@ -14,8 +14,13 @@ type view struct {
 	engine *Engine
 	memory *memory
 	// live are the Starting and Ready instances of the current revision, old
-	// those of older ones; both by ID.
+	// those of older ones; both by ID. owned: live is not the caller's.
 	live, old []Running
+	owned     bool
+	// sum and crest are the ranges of all in live at the demand and at the
+	// peak, if summed and crested.
+	sum, crest      Range
+	summed, crested bool
 	// steady is the measured load with headroom, demand that and the burst
 	// of waiting requests, peak the highest demand of the window; all in
 	// requests per second.
@@ -56,22 +61,7 @@ func (e *Engine) look(now time.Time, f *Function) *view {
 		v.memory = &memory{}
 		e.memories[f.Name] = v.memory
 	}
-	idle := f.Waiting <= 0
-	for _, in := range f.Instances {
-		if in.State != cluster.Starting && in.State != cluster.Ready {
-			continue
-		}
-		if in.Revision < f.Revision {
-			v.old = append(v.old, in)
-		} else {
-			v.live = append(v.live, in)
-		}
-		idle = idle && (in.State == cluster.Starting || !in.IdleSince.IsZero())
-	}
-	byID := func(a, b Running) int { return cmp.Compare(a.ID, b.ID) }
-	slices.SortFunc(v.live, byID)
-	slices.SortFunc(v.old, byID)
-
+	idle := v.sort() && f.Waiting <= 0
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
 		v.floor = max(1, v.floor)
 	}
@@ -84,6 +74,47 @@ func (e *Engine) look(now time.Time, f *Function) *view {
 	v.steady, v.demand = v.load()
 	v.peak = v.memory.observe(now, v.demand, e.settings.Stabilisation)
 	return v
+}
+
+// sort takes the function's instances in, by ID. Most often they are as they
+// should be, and are not copied. It reports whether none of them executes
+// anything.
+func (v *view) sort() (idle bool) {
+	idle, tidy := true, true
+	for i := range v.Instances {
+		in := &v.Instances[i]
+		if in.State == cluster.Ready && in.IdleSince.IsZero() {
+			idle = false
+		}
+		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && in.Revision >= v.Revision &&
+			(i == 0 || v.Instances[i-1].ID < in.ID)
+	}
+	if tidy {
+		v.live = v.Instances
+		return idle
+	}
+	v.owned = true
+	for _, in := range v.Instances {
+		switch {
+		case in.State != cluster.Starting && in.State != cluster.Ready:
+		case in.Revision < v.Revision:
+			v.old = append(v.old, in)
+		default:
+			v.live = append(v.live, in)
+		}
+	}
+	byID := func(a, b Running) int { return cmp.Compare(a.ID, b.ID) }
+	slices.SortFunc(v.live, byID)
+	slices.SortFunc(v.old, byID)
+	return idle
+}
+
+// changed is called before an instance is changed or removed.
+func (v *view) changed() {
+	if !v.owned {
+		v.live, v.owned = slices.Clone(v.live), true
+	}
+	v.summed, v.crested = false, false
 }
 
 // load is the steady load and the demand in requests per second. At a load of
@@ -106,7 +137,11 @@ func (v *view) load() (steady, demand float64) {
 	}
 	largest := 0.0
 	for _, c := range v.engine.settings.choices(v.wanted(0)) {
-		largest = max(largest, c.bounds.Up)
+		t := c.Exec
+		if v.joint && c.Mean > 0 {
+			t = c.Mean
+		}
+		largest = max(largest, v.engine.settings.bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
 	}
 	return steady, max(steady, min(burst, 2*steady+largest))
 }
@@ -120,7 +155,12 @@ func (v *view) wanted(rps float64) Demand {
 // the peak.
 func (v *view) bounds(in *Running) Range { return v.ranged(in, v.demand, &v.now) }
 
-func (v *view) peaked(in *Running) Range { return v.ranged(in, v.peak, &v.then) }
+func (v *view) peaked(in *Running) Range {
+	if v.peak == v.demand {
+		return v.bounds(in)
+	}
+	return v.ranged(in, v.peak, &v.then)
+}
 
 // ranged is the range of an instance at a load; functions have few configs, and
 // each is asked for many times.
@@ -133,17 +173,30 @@ func (v *view) ranged(in *Running, load float64, known *[]ranged) Range {
 	o, slo := v.engine.settings.Options, v.SLO
 	r := o.bounds(in.Config.Batch, in.Exec, slo, v.Queue)
 	if v.joint {
-		r.Up = o.serves(in, v.Configs, slo, max(load, someLoad))
+		r.Up = o.serves(in, v.Configs, slo, load)
 	}
 	*known = append(*known, ranged{in.Config, in.Exec, in.Mean, r})
 	return r
 }
 
-// total is [R_min, R_max] of a set of instances at the demand, crest at the
-// peak.
-func (v *view) total(set []Running) Range { return total(set, v.bounds) }
+// total is [R_min, R_max] of the instances at the demand.
+func (v *view) total() Range {
+	if !v.summed {
+		v.sum, v.summed = total(v.live, v.bounds), true
+	}
+	return v.sum
+}
 
-func (v *view) crest(set []Running) Range { return total(set, v.peaked) }
+// high is [R_min, R_max] of the instances at the peak.
+func (v *view) high() Range {
+	if v.peak == v.demand {
+		return v.total()
+	}
+	if !v.crested {
+		v.crest, v.crested = total(v.live, v.peaked), true
+	}
+	return v.crest
+}
 
 func total(set []Running, bounds func(*Running) Range) Range {
 	var sum Range
@@ -158,10 +211,11 @@ func total(set []Running, bounds func(*Running) Range) Range {
 func (v *view) count() int { return len(v.live) + v.started }
 
 // capacity is R_max of the instances that there will be.
-func (v *view) capacity() float64 { return v.total(v.live).Up + v.startedUp }
+func (v *view) capacity() float64 { return v.total().Up + v.startedUp }
 
 // remove forgets an instance that is to be stopped.
 func (v *view) remove(id cluster.InstanceID) {
+	v.changed()
 	is := func(in Running) bool { return in.ID == id }
 	v.live = slices.DeleteFunc(v.live, is)
 	v.old = slices.DeleteFunc(v.old, is)
@@ -229,7 +283,7 @@ func (p *pass) expire(v *view) {
 // or the others could not carry it.
 func (p *pass) surplus(v *view) {
 	s := p.engine.settings
-	total := v.crest(v.live)
+	total := v.high()
 	under := func() bool {
 		return v.peak < Threshold(total, s.Alpha, s.Reading) && len(v.live) > max(1, v.floor)
 	}
