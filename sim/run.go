@@ -121,7 +121,7 @@ func (r *run) loop(ctx context.Context) error {
 	last := r.Duration + r.patience()
 	for {
 		e, ok := r.events.Next()
-		if !ok || e.At > last || e.At >= r.Duration && e.Kind == pass && r.settled() {
+		if !ok || e.At > last || e.At > r.Duration && e.Kind == pass && r.settled() {
 			r.now = max(r.now, r.Duration)
 			return nil
 		}
