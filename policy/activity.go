@@ -11,7 +11,7 @@ import (
 // it: how many came, how often, and when the last was there. It turns counters
 // into the rate and the cold-start decision that the engine is told.
 type Activity struct {
-	meter    scaling.Meter
+	meter    rateMeter
 	arrivals uint64
 	last     time.Time
 	// arrived: the latest look has seen new requests; learned: and told the
@@ -22,8 +22,43 @@ type Activity struct {
 	policy  coldstart.Policy
 }
 
-// NewActivity remembers nothing; a function counts as active at now.
-func NewActivity(now time.Time) *Activity { return &Activity{last: now} }
+// rateMeter turns a counter into a rate per second.
+type rateMeter interface {
+	Read(now time.Time, total uint64) float64
+}
+
+// NewActivity remembers nothing; a function counts as active at now. It follows
+// the load as production does.
+func NewActivity(now time.Time) *Activity { return &Activity{last: now, meter: &scaling.Meter{}} }
+
+// Activity is NewActivity for the system: one that looks at the load once in a
+// period is told of what came in the last one.
+func (s System) Activity(now time.Time) *Activity {
+	if s.period > 0 {
+		return &Activity{last: now, meter: &monitor{period: s.period}}
+	}
+	return NewActivity(now)
+}
+
+// monitor counts what comes in a period.
+type monitor struct {
+	period time.Duration
+	total  uint64
+	since  time.Time
+	rate   float64
+}
+
+// Read returns the rate of the last period that is over.
+func (m *monitor) Read(now time.Time, total uint64) float64 {
+	passed := now.Sub(m.since)
+	if m.since.IsZero() {
+		m.since, m.total = now, total
+	} else if passed >= m.period {
+		m.rate = float64(total-m.total) / passed.Seconds()
+		m.since, m.total = now, total
+	}
+	return m.rate
+}
 
 // Look takes in the function's state at now: how many requests have arrived
 // since it exists, and whether one waits or is executed (busy). It returns the

@@ -68,3 +68,25 @@ func TestActivity(t *testing.T) {
 		t.Error("requests that were to be skipped have arrived")
 	}
 }
+
+// A system that looks at its load once in a second is told of what came in the last
+// one.
+func TestActivityOfASystemWithAPeriod(t *testing.T) {
+	s, err := ByName(INFless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, cold := time.Unix(1000, 0), coldstart.NewFixed(time.Minute)
+	a := s.Activity(start)
+	for _, c := range []struct {
+		after    time.Duration
+		arrivals uint64
+		rate     float64
+	}{
+		{0, 0, 0}, {500 * ms, 50, 0}, {time.Second, 100, 100}, {1900 * ms, 100, 100}, {2 * time.Second, 150, 50}, {4 * time.Second, 350, 100},
+	} {
+		if rate, _ := a.Look(start.Add(c.after), "f", c.arrivals, false, cold, 100*ms); rate != c.rate {
+			t.Errorf("after %v: %v/s, want %v", c.after, rate, c.rate)
+		}
+	}
+}

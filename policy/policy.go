@@ -29,6 +29,8 @@ type System struct {
 
 	settings scaling.Settings
 	cold     string
+	// period is how often the system looks at its load; 0 is whenever it is asked.
+	period   time.Duration
 	batching string
 	queue    scaling.Queue
 	// margin is what a predicted time is multiplied by; nil where the system
@@ -65,7 +67,12 @@ type Scaler interface {
 }
 
 // Scaler returns the system's auto-scaling engine, with nothing remembered yet.
-func (s System) Scaler() Scaler { return scaling.New(s.settings) }
+func (s System) Scaler() Scaler {
+	if s.period > 0 {
+		return &paced{Scaler: scaling.New(s.settings), period: s.period}
+	}
+	return scaling.New(s.settings)
+}
 
 // Settings are the engine's.
 func (s System) Settings() scaling.Settings { return s.settings }

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"time"
+
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -20,6 +22,13 @@ const (
 
 // baselineKeepAlive is how long the baselines keep idle instances (INFless §5.1).
 const baselineKeepAlive = coldstart.DefaultKeepAlive
+
+// What the paper does not say is as in INFless' release: it counts requests by the
+// second, and stops instances that were not needed at three looks, 10 s apart.
+const (
+	inflessPeriod  = time.Second
+	inflessRelease = 30 * time.Second
+)
 
 // systems are all, in the order in which figures show them.
 var systems = []System{
@@ -45,8 +54,8 @@ var systems = []System{
 // infless is INFless and its ablations, which differ in what they choose from.
 func infless(name, says string, margin float64, choose chooser) System {
 	s := scaling.DefaultSettings()
-	s.Options, s.Headroom = scaling.Faithful(), 0
-	return System{Name: name, Says: says, settings: s, cold: "lsth", batching: batching.InFlessName, queue: scaling.PerInstance, margin: times(margin), choose: choose}
+	s.Options, s.Headroom, s.Stabilisation = scaling.Faithful(), 0, inflessRelease
+	return System{Name: name, Says: says, settings: s, period: inflessPeriod, cold: "lsth", batching: batching.InFlessName, queue: scaling.PerInstance, margin: times(margin), choose: choose}
 }
 
 // baseline is what OpenFaaS and BATCH scale with: as many instances as the load
