@@ -13,8 +13,9 @@ type Trial func(ctx context.Context, load float64) (borne bool, err error)
 
 // Options bound a search.
 type Options struct {
-	// Most is a load above which none is borne; it must be positive.
-	Most float64
+	// Most is a load above which none is borne; it must be positive. Start is
+	// where the answer is likely to be; 0 is Most.
+	Most, Start float64
 	// Precision is how near, as a part of it, the answer is to a load that is
 	// not borne: 0.01 is 1 %.
 	Precision float64
@@ -28,9 +29,9 @@ type Options struct {
 // place in steps: where a load a few steps above the answer is borne after all,
 // the search goes on from there. An error is trial's, with the load.
 //
-// It halves from Most down until a load is borne, then halves the logarithm of
-// the gap: with Most twice the answer and a precision of 1 %, about 9 trials and 2
-// for the steps above.
+// It goes from Start in steps of √2 until a load is borne and the next one is not,
+// then halves the logarithm of the gap: with the answer between Start/√2 and Start
+// and a precision of 1 %, 8 trials and 2 for the steps above.
 func Highest(ctx context.Context, o Options, trial Trial) (float64, error) {
 	if !(o.Most > 0) || !(o.Precision > 0 && o.Precision < 1) {
 		return 0, fmt.Errorf("a search up to %v by steps of %v", o.Most, o.Precision)
@@ -45,19 +46,9 @@ func Highest(ctx context.Context, o Options, trial Trial) (float64, error) {
 		}
 		return ok, nil
 	}
-	low, high := o.Most, o.Most*(1+o.Precision)
-	for {
-		ok, err := try(low)
-		if err != nil {
-			return 0, err
-		}
-		if ok {
-			break
-		}
-		if high = low; low/2 < o.Most*o.Least {
-			return 0, nil
-		}
-		low /= 2
+	low, high, err := bracket(try, o)
+	if err != nil || low == 0 {
+		return 0, err
 	}
 	for {
 		var err error
@@ -69,6 +60,33 @@ func Highest(ctx context.Context, o Options, trial Trial) (float64, error) {
 			return low, err
 		}
 		low, high = next, next*(1+o.Precision)*(1+o.Precision)
+	}
+}
+
+// bracket finds a load that is borne and a higher one that is not; 0 if none is
+// borne.
+func bracket(try func(float64) (bool, error), o Options) (low, high float64, err error) {
+	if o.Start <= 0 || o.Start > o.Most {
+		o.Start = o.Most
+	}
+	for load := o.Start; ; {
+		ok, err := try(load)
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case ok && high > 0:
+			return load, high, nil
+		case ok && load == o.Most:
+			return load, load, nil
+		case ok:
+			low, load = load, min(load*math.Sqrt2, o.Most)
+		case low > 0:
+			return low, load, nil
+		default:
+			if high, load = load, load/math.Sqrt2; load < o.Most*o.Least {
+				return 0, 0, nil
+			}
+		}
 	}
 }
 
