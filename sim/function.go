@@ -65,7 +65,7 @@ type tables struct {
 
 func (r *run) newFunction(index int) (*function, error) {
 	f := &r.Functions[index]
-	fn := &function{Function: f, activity: policy.NewActivity(event.Time(0)), tuner: r.System.Tuner(f.Function, f.Times), tables: map[cluster.Config]*tables{}}
+	fn := &function{Function: f, activity: r.System.Activity(event.Time(0)), tuner: r.System.Tuner(f.Function, f.Times), tables: map[cluster.Config]*tables{}}
 	fn.result.Name = f.Name
 	wake := func() { r.wake() }
 	if rate, ok := f.Arrivals.(Rate); ok && r.Fluid {
