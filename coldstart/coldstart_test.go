@@ -1,7 +1,10 @@
 package coldstart
 
 import (
+	"math"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -19,6 +22,9 @@ func TestFixed(t *testing.T) {
 	p.Forget("mnist")
 	if got := p.Windows(start, "mnist"); !reflect.DeepEqual(got, Windows{KeepAlive: 300 * time.Second}) {
 		t.Errorf("forgotten: %v", got)
+	}
+	if p.Marshal("mnist") != nil || p.Restore("mnist", nil) != nil || p.Restore("mnist", []byte{1}) == nil {
+		t.Error("a fixed policy has a state")
 	}
 }
 
@@ -38,6 +44,7 @@ func TestDecide(t *testing.T) {
 		{"pre-warmed", 30, Windows{PreWarm: 30 * s, KeepAlive: 60 * s}, Decision{PreWarmAt: after(30), RetireAt: after(90)}},
 		{"never kept", 0, Windows{}, Decision{RetireAt: after(0)}},
 		{"nonsense is nothing", 0, Windows{PreWarm: -s, KeepAlive: -s}, Decision{RetireAt: after(0)}},
+		{"parked", 1, Windows{KeepAlive: 60 * s, Park: 2 * s}, Decision{RetireAt: after(60), ParkAt: after(2)}},
 	} {
 		if got := Decide(start, after(c.now), c.windows); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -61,5 +68,39 @@ func TestDecideLater(t *testing.T) {
 		if got := Decide(start, after(now), w); got != want {
 			t.Errorf("after %d s: %v, want %v", now, got, want)
 		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	if want := []string{"faas-infer", "fixed", "hhp", "lsth"}; !slices.Equal(Names(), want) {
+		t.Errorf("names: %v, want %v", Names(), want)
+	}
+	for _, name := range Names() {
+		p, err := New(name, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := p.Windows(start, "new"); w.PreWarm != 0 || w.KeepAlive < DefaultKeepAlive {
+			t.Errorf("%s does not keep a function that it does not know: %v", name, w)
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		options Options
+		says    string
+	}{
+		{"lru", Options{}, `no cold-start policy is named "lru"; there are faas-infer, fixed, hhp, lsth`},
+		{"fixed", Options{KeepAlive: -time.Second}, "the keep-alive time is -1s; it must not be negative"},
+		{"faas-infer", Options{Price: -1}, "price of a cold start"},
+		{"faas-infer", Options{Start: -1}, "time to start"},
+		{"lsth", Options{Gamma: 1.5}, "γ is 1.5; it must be from 0 to 1"},
+		{"lsth", Options{Gamma: math.NaN()}, "γ is NaN"},
+	} {
+		if _, err := New(c.name, c.options); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %v: %v, want %q", c.name, c.options, err, c.says)
+		}
+	}
+	if p, _ := New("fixed", Options{KeepAlive: time.Minute}); p.Windows(start, "f").KeepAlive != time.Minute {
+		t.Error("the keep-alive time is not used")
 	}
 }

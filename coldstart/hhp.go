@@ -1,8 +1,9 @@
 package coldstart
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // HHP is the hybrid histogram policy of Shahrad et al., Serverless in the Wild
@@ -41,9 +42,7 @@ func (p *HHP) Observe(_ time.Time, function string, idle time.Duration) {
 		h = &hybrid{}
 		p.functions[function] = h
 	}
-	h.put(binOf(idle), 1)
-	h.recent.add(idle)
-	h.chosen = h.choose()
+	h.observe(idle)
 }
 
 // Windows are those of the last idle time on.
@@ -63,45 +62,60 @@ func (p *HHP) Marshal(function string) []byte {
 	if h == nil {
 		return nil
 	}
-	w := newWriter(wireHHP)
-	w.count(h.outside)
-	filled := uint64(0)
-	for _, c := range h.counts {
-		filled += min(1, uint64(c))
-	}
-	w.count(filled)
-	for bin, c := range h.counts {
-		if c > 0 {
-			w.count(uint64(bin))
-			w.count(uint64(c))
-		}
-	}
-	w.spans(h.recent)
-	return w
+	w := wire.NewWriter(wireHHP, 1)
+	h.marshal(w)
+	return *w
 }
 
 // Restore takes up the histogram.
 func (p *HHP) Restore(function string, state []byte) error {
-	r := newReader(wireHHP, state)
-	h := &hybrid{}
-	h.outside = r.count(maxCount)
-	for range r.count(bins) {
-		bin := int(r.count(bins - 1))
-		if h.counts[bin] > 0 {
-			r.fail()
-		}
-		h.put(bin, uint32(r.count(maxCount)))
-	}
-	h.recent = r.spans(maxRecent)
-	if err := r.done(); err != nil {
+	r, h := wire.NewReader(wireHHP, 1, state), &hybrid{}
+	h.restore(r)
+	if err := r.Done(); err != nil {
 		return err
 	}
-	if len(h.recent) == 0 {
-		return fmt.Errorf("restore what is known of idle times: %w", errDamaged)
-	}
-	h.chosen = h.choose()
 	p.functions[function] = h
 	return nil
+}
+
+func (h *hybrid) observe(idle time.Duration) {
+	h.put(binOf(idle), 1)
+	h.recent.add(idle)
+	h.chosen = h.choose()
+}
+
+func (h *hybrid) marshal(w *wire.Writer) {
+	w.Count(h.outside)
+	filled := uint64(0)
+	for _, c := range h.counts {
+		filled += min(1, uint64(c))
+	}
+	w.Count(filled)
+	for bin, c := range h.counts {
+		if c > 0 {
+			w.Count(uint64(bin))
+			w.Count(uint64(c))
+		}
+	}
+	w.Spans(h.recent)
+}
+
+func (h *hybrid) restore(r *wire.Reader) {
+	h.outside = r.Count(wire.MaxCount)
+	for range r.Count(bins) {
+		bin := int(r.Count(bins - 1))
+		if h.counts[bin] > 0 {
+			r.Fail()
+		}
+		h.put(bin, uint32(r.Count(wire.MaxCount)))
+	}
+	h.recent = r.Spans(maxRecent)
+	if len(h.recent) == 0 {
+		r.Fail()
+	}
+	if !r.Failed() {
+		h.chosen = h.choose()
+	}
 }
 
 func (h *hybrid) choose() Windows {

@@ -1,8 +1,9 @@
 package coldstart
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // The two terms of LSTH (INFless §3.5) and the weight of the longer one.
@@ -77,23 +78,23 @@ func (p *LSTH) Marshal(function string) []byte {
 	if t == nil {
 		return nil
 	}
-	w := newWriter(wireLSTH)
-	t.marshal(&w)
-	w.spans(t.recent)
-	return w
+	w := wire.NewWriter(wireLSTH, 1)
+	t.marshal(w)
+	w.Spans(t.recent)
+	return *w
 }
 
 // Restore takes up both histograms.
 func (p *LSTH) Restore(function string, state []byte) error {
-	r := newReader(wireLSTH, state)
+	r := wire.NewReader(wireLSTH, 1, state)
 	t := &terms{stale: true}
 	t.restore(r)
-	t.recent = r.spans(maxRecent)
-	if err := r.done(); err != nil {
-		return err
-	}
+	t.recent = r.Spans(maxRecent)
 	if len(t.recent) == 0 {
-		return fmt.Errorf("restore what is known of idle times: %w", errDamaged)
+		r.Fail()
+	}
+	if err := r.Done(); err != nil {
+		return err
 	}
 	p.functions[function] = t
 	return nil

@@ -20,6 +20,10 @@ type Windows struct {
 	// policies have none. A function that is called in bursts by a timer is
 	// kept for a moment and then pre-warmed for the timer's next tick.
 	Later []Window
+	// Park is how long an instance has executed nothing when it gives back the
+	// CPU and the GPU share that are reserved for it. It stays loaded and takes
+	// them up again with the next request. With 0 it holds on to them.
+	Park time.Duration
 }
 
 // Window is a span of idle time during which there is an instance.
@@ -56,6 +60,9 @@ type Decision struct {
 	PreWarmAt time.Time
 	// RetireAt is from when on an idle function has no instance.
 	RetireAt time.Time
+	// ParkAt is from when on what instances an idle function has hold memory
+	// only; zero if they hold on to their CPU and GPU share.
+	ParkAt time.Time
 }
 
 // Decide applies windows to a function whose last request ended at last; now
@@ -75,10 +82,15 @@ func Decide(last, now time.Time, w Windows) Decision {
 		}
 		retired, current = current.To, next
 	}
-	if current.From <= 0 {
-		return Decision{RetireAt: last.Add(current.To)}
+	var d Decision
+	if w.Park > 0 {
+		d.ParkAt = last.Add(w.Park)
 	}
-	d := Decision{PreWarmAt: last.Add(current.From), RetireAt: last.Add(retired)}
+	if current.From <= 0 {
+		d.RetireAt = last.Add(current.To)
+		return d
+	}
+	d.PreWarmAt, d.RetireAt = last.Add(current.From), last.Add(retired)
 	if !now.Before(d.PreWarmAt) {
 		d.RetireAt = last.Add(current.To)
 	}

@@ -3,6 +3,8 @@ package coldstart
 import (
 	"math"
 	"time"
+
+	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // slot is how finely a trail knows when an idle time ended.
@@ -29,7 +31,11 @@ func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
 // add counts an idle time that ended now.
 func (t *trail) add(now time.Time, bin int) {
 	t.expire(now)
-	t.put(entry{slotOf(now), min(bin, bins), 1})
+	at := slotOf(now)
+	if n := len(t.entries); n > 0 { // A clock that was set back keeps the order.
+		at = max(at, t.entries[n-1].slot)
+	}
+	t.put(entry{at, min(bin, bins), 1})
 }
 
 // put appends to the entries, or to an equal one of the last slot.
@@ -65,27 +71,30 @@ func (t *trail) expire(now time.Time) {
 // of a minute or more end, and a sixth entry is for the shorter ones.
 const maxEntries = 6 * int(LongTerm/slot+1)
 
-func (t *trail) marshal(w *writer) {
-	w.count(uint64(len(t.entries)))
+// maxEntry is more idle times than a slot can have.
+const maxEntry = 1 << 20
+
+func (t *trail) marshal(w *wire.Writer) {
+	w.Count(uint64(len(t.entries)))
 	before := int64(0)
 	for _, e := range t.entries {
-		w.number(e.slot - before)
-		w.count(uint64(e.bin))
-		w.count(uint64(e.count))
+		w.Number(e.slot - before)
+		w.Count(uint64(e.bin))
+		w.Count(uint64(e.count))
 		before = e.slot
 	}
 }
 
 // restore puts what was marshalled into an empty trail; all of it counts for
 // the last hour, too, until the time is known.
-func (t *trail) restore(r *reader) {
+func (t *trail) restore(r *wire.Reader) {
 	before := int64(math.MinInt32)
 	at := int64(0)
-	for range r.count(uint64(maxEntries)) {
-		at += r.number()
-		e := entry{at, int(r.count(bins)), uint32(r.count(maxCount))}
-		if r.err != nil || e.slot < before || e.count == 0 {
-			r.fail()
+	for range r.Count(uint64(maxEntries)) {
+		at += r.Number()
+		e := entry{at, int(r.Count(bins)), uint32(r.Count(maxEntry))}
+		if r.Failed() || e.slot < before || e.count == 0 {
+			r.Fail()
 			return
 		}
 		t.put(e)
