@@ -16,7 +16,7 @@ func TestRunsCanBeRepeated(t *testing.T) {
 	for _, name := range policy.Names() {
 		run := func(seed uint64) *Result {
 			s := three(t, name, 300)
-			s.Seed, s.Sample, s.Duration, s.Warmup = seed, time.Second, 20*time.Second, 5*time.Second
+			s.Seed, s.Sample, s.Duration, s.Warmup = seed, time.Second, 10*time.Second, 3*time.Second
 			r := simulate(t, s)
 			r.Wall, r.Decide, r.DecideMax = 0, 0, 0
 			return r

@@ -19,7 +19,7 @@ func day(highest float64, seed uint64) *stream {
 }
 
 // A load that flows fares as its single requests do, roughly: a flow has no bursts
-// by chance, and so a little less is late. What is held is compared where
+// by chance, and so less is late, most of all by BATCH, which leaves no room. What is held is compared where
 // instances are all alike: which configs the others choose depends on the steps in
 // which the measured rate happens to rise.
 func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 		var results [2]*Result
 		for i := range results {
 			s := three(t, name, 0)
-			s.Nodes, s.Duration, s.Warmup, s.Fluid = machines(8), 7*time.Minute, 0, i == 1
+			s.Nodes, s.Duration, s.Warmup, s.Fluid = machines(8), 5*time.Minute, 0, i == 1
 			for k := range s.Functions {
 				s.Functions[k].Arrivals = day(300, uint64(k))
 			}
@@ -46,7 +46,7 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 		for i := range exact.Functions {
 			a, b := &exact.Functions[i], &fluid.Functions[i]
 			near("requests", float64(a.Requests), float64(b.Requests), 0.05)
-			if d := a.Violations() - b.Violations(); d < -0.005 || d > 0.03 {
+			if d := a.Violations() - b.Violations(); d < -0.01 || d > 0.06 {
 				t.Errorf("%s, %s: violations are %.4f as a flow, %.4f by requests", name, a.Name, b.Violations(), a.Violations())
 			}
 			if b.Requests != b.Served+b.Rejected || b.Latency.Count() != b.Served {

@@ -99,7 +99,7 @@ func system(t testing.TB, name string) policy.System {
 
 // three is a setup with three functions at a rate each.
 func three(t testing.TB, name string, rate float64) Setup {
-	s := Setup{Nodes: machines(4), System: system(t, name), Seed: 1, Duration: 90 * time.Second, Warmup: 30 * time.Second, Overhead: ms / 2}
+	s := Setup{Nodes: machines(4), System: system(t, name), Seed: 1, Duration: 45 * time.Second, Warmup: 15 * time.Second, Overhead: ms / 2}
 	for i, m := range []model{{4 * ms, ms, 0.1}, {20 * ms, 6 * ms, 0.1}, {ms, ms / 4, 0.1}} {
 		s.Functions = append(s.Functions, Function{
 			Function: policy.Function{Name: fmt.Sprint("f", i), SLO: 200 * ms, Percentile: 99, MaxBatch: 32}, Times: m,
