@@ -92,7 +92,7 @@ type member struct {
 // whether it did.
 func (x *swap) try() bool {
 	x.look()
-	all := x.ask(x.views, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
+	all := x.ask(x.views, thrift{}, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
 	if len(all.views) < len(x.views) {
 		return false
 	}
@@ -207,7 +207,7 @@ func (x *swap) replace(places []int) bool {
 			left[in.view] -= x.views[in.view].bounds(&in.Running).Up
 		}
 	}
-	t := x.ask(x.views, func(v *view) float64 {
+	t := x.ask(x.views, thrift{}, func(v *view) float64 {
 		k := slices.Index(x.views, v)
 		return max(0, x.needs[k]-left[k])
 	})

@@ -7,13 +7,27 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/packing"
 )
 
-// shareCost is what an instance's resources cost in a plan for many functions,
-// as a part of what a node's do: nodes count first (Eq. 2), and of plans with as
-// many nodes the one that takes less of them is better.
-const shareCost = 0.1
+// Where a plan's costs lie. Nodes count first (Eq. 2): of plans with as many nodes
+// the one that takes less of them is better (shareCost, as a part of what a node's
+// resources do). Room on nodes that are used already costs nearly as much as the
+// part of a new node that holds as much (roomCost): if it were free, it would be
+// given to instances that fill it badly.
+const (
+	shareCost = 0.1
+	roomCost  = 0.9
+)
+
+// thrift says what a plan spares.
+type thrift struct {
+	// lean plans take as few resources as they can, on no more than nodes new
+	// nodes; others take as few nodes as they can.
+	lean  bool
+	nodes int
+}
 
 // together is a demand of several functions that is placed at once.
 type together struct {
+	thrift
 	pass  *pass
 	views []*view
 	// demands are what the views need, choices what each may have, and items
@@ -26,8 +40,12 @@ type together struct {
 }
 
 // ask begins a demand of the views, as much as each is short of.
-func (p *pass) ask(views []*view, short func(v *view) float64) *together {
-	t := &together{pass: p}
+func (p *pass) ask(views []*view, by thrift, short func(v *view) float64) *together {
+	t := &together{pass: p, thrift: by}
+	share := shareCost
+	if by.lean {
+		share = 1
+	}
 	for _, v := range views {
 		need := short(v)
 		if need <= 0 {
@@ -37,7 +55,7 @@ func (p *pass) ask(views []*view, short func(v *view) float64) *together {
 		t.views, t.choices, t.from = append(t.views, v), append(t.choices, cs), append(t.from, len(t.items))
 		for _, c := range cs {
 			t.items = append(t.items, packing.Item{
-				Demand: len(t.demands), Rate: c.bounds.Up, Need: c.Config.Resources, Cost: shareCost * c.cost,
+				Demand: len(t.demands), Rate: c.bounds.Up, Need: c.Config.Resources, Cost: share * c.cost,
 			})
 		}
 		t.demands = append(t.demands, need)
@@ -64,6 +82,7 @@ func (t *together) classes(room *room) []class {
 	}
 	index := map[kind]int{}
 	var all []class
+	fresh := 0
 	for i := range room.places {
 		p := &room.places[i]
 		k := kind{p.free, p.used}
@@ -72,17 +91,16 @@ func (t *together) classes(room *room) []class {
 			n = -1
 			if slices.ContainsFunc(t.items, func(it packing.Item) bool { return it.Need.Fits(p.free) }) {
 				n = len(all)
-				c := class{Class: packing.Class{Free: p.free}}
-				if !p.used {
-					c.Cost = room.options.weigh(p.free)
-				}
-				all = append(all, c)
+				all = append(all, class{Class: packing.Class{Free: p.free, Cost: t.cost(room, p)}})
 			}
 			index[k] = n
 		}
-		if n >= 0 {
+		if n >= 0 && (p.used || !t.lean || fresh < t.nodes) {
 			all[n].places = append(all[n].places, i)
 			all[n].Count++
+			if !p.used {
+				fresh++
+			}
 		}
 	}
 	if len(all) > maxClasses {
@@ -92,6 +110,28 @@ func (t *together) classes(room *room) []class {
 		all = all[:maxClasses]
 	}
 	return all
+}
+
+// cost is what it costs to use a place at all. A used place's room is as large as
+// the part of the whole of which least is left.
+func (t *together) cost(room *room, p *place) float64 {
+	whole := room.options.weigh(p.total)
+	switch {
+	case t.lean && p.used:
+		return 0
+	case t.lean:
+		return shareCost * shareCost * whole
+	case !p.used:
+		return whole
+	}
+	part := 1.0
+	if p.total.CPU > 0 {
+		part = min(part, float64(p.free.CPU)/float64(p.total.CPU))
+	}
+	if p.total.GPU > 0 && p.free.GPU > 0 {
+		part = min(part, float64(p.free.GPU)/float64(p.total.GPU))
+	}
+	return roomCost * max(0, part) * whole
 }
 
 func compareFloat(a, b float64) int {
@@ -171,7 +211,7 @@ func (t *together) put(room *room, at, item int, placements []Placement) {
 func (p *pass) jointly(views []*view) {
 	limited := map[*view]bool{}
 	for {
-		t := p.ask(views, func(v *view) float64 {
+		need := func(v *view) float64 {
 			switch {
 			case limited[v] || v.robbed || v.short != None:
 				return 0
@@ -179,12 +219,11 @@ func (p *pass) jointly(views []*view) {
 				return max(v.demand, someLoad)
 			}
 			return v.residual()
-		})
-		if len(t.views) == 0 {
+		}
+		if !slices.ContainsFunc(views, func(v *view) bool { return need(v) > 0 }) {
 			return
 		}
-		trial := p.space().clone()
-		placements := t.place(trial)
+		t, trial, placements := p.trial(views, need)
 		fits := true
 		for k, v := range t.views {
 			switch n := len(placements[k].Placed); {
@@ -209,6 +248,21 @@ func (p *pass) jointly(views []*view) {
 			}
 		}
 		return
+	}
+}
+
+// trial places what the views need in a copy of the room: with as few resources
+// as can be while few nodes are used, else, or if that does not serve all, on as
+// few nodes as can be.
+func (p *pass) trial(views []*view, need func(*view) float64) (*together, *room, []Placement) {
+	lean := p.lean(views)
+	for {
+		t, trial := p.ask(views, lean, need), p.space().clone()
+		placements := t.place(trial)
+		if !lean.lean || !slices.ContainsFunc(placements, func(x Placement) bool { return x.Reason == NoRoom }) {
+			return t, trial, placements
+		}
+		lean = thrift{}
 	}
 }
 

@@ -24,7 +24,9 @@ type room struct {
 // place is one node.
 type place struct {
 	name string
-	free cluster.Resources
+	// total is what instances may have of the node, whether they have it or
+	// not.
+	free, total cluster.Resources
 	// used: it holds something.
 	used bool
 	// leaving are the instances whose room is counted as free already. Who
@@ -49,7 +51,7 @@ func newRoom(nodes []cluster.Node, o Options) *room {
 	o.FragmentFloor = max(o.FragmentFloor, 1e-6)
 	r := &room{options: o, places: make([]place, len(nodes)), order: make([]weighed, len(nodes))}
 	for i, n := range nodes {
-		r.places[i] = place{name: n.Name, free: n.Free, used: n.Free != n.Total}
+		r.places[i] = place{name: n.Name, free: n.Free, total: n.Total, used: n.Free != n.Total}
 	}
 	slices.SortFunc(r.places, func(a, b place) int { return strings.Compare(a.name, b.name) })
 	for i, p := range r.places {

@@ -121,7 +121,8 @@ func (v *view) changed() {
 // R, no more than R·t_slo requests can wait and still be in time; if more do,
 // the demand is what would let them, Waiting/t_slo. It is no more than twice
 // the steady load and one instance of the largest r_up, so that ten thousand
-// requests at once to a cold function do not take the whole cluster. The
+// requests at once to a cold function do not take the whole cluster; planned
+// jointly, than the load and that instance. The
 // demand does not depend on the instances, or plans would follow themselves.
 func (v *view) load() (steady, demand float64) {
 	if v.Rate > 0 {
@@ -142,6 +143,9 @@ func (v *view) load() (steady, demand float64) {
 			t = c.Mean
 		}
 		largest = max(largest, v.engine.settings.bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
+	}
+	if v.joint { // The rate itself is quick to follow.
+		return steady, max(steady, min(burst, steady+largest))
 	}
 	return steady, max(steady, min(burst, 2*steady+largest))
 }

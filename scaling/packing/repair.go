@@ -1,11 +1,5 @@
 package packing
 
-import (
-	"slices"
-
-	"github.com/faas-infer/faas-infer/cluster"
-)
-
 // balance exchanges instances in the nodes that were filled by themselves as long
 // as the demand of which the smallest part is served gains by it and no other one
 // falls below that.
@@ -71,21 +65,15 @@ func (r *rounding) favour(k int, least float64) bool {
 	return true
 }
 
-// shrink makes the nodes that were filled by themselves cheaper: instances that
-// are not needed go, and others are exchanged for cheaper ones that serve enough,
-// as long as some item still fits: what nothing can use is not worth saving.
+// shrink takes away instances that are not needed, and exchanges others for ones
+// that need less of something, and no more of anything, and serve enough.
 func (r *rounding) shrink() {
 	for o := range r.opens {
 		for r.drop(&r.opens[o]) {
 		}
-		for r.fitsAny(r.opens[o].room) && r.cheapen(&r.opens[o]) {
+		for r.reduce(&r.opens[o]) {
 		}
 	}
-}
-
-// fitsAny reports whether some item that is asked for fits into a room.
-func (r *rounding) fitsAny(room cluster.Resources) bool {
-	return slices.ContainsFunc(r.Items, func(it Item) bool { return r.row[it.Demand] >= 0 && it.Need.Fits(room) })
 }
 
 // spare is what is served of a demand beyond what is asked for.
@@ -102,39 +90,22 @@ func (r *rounding) drop(o *open) bool {
 	return false
 }
 
-// cheapen exchanges one instance.
-func (r *rounding) cheapen(o *open) bool {
+// reduce exchanges one instance for one that costs less.
+func (r *rounding) reduce(o *open) bool {
 	for _, u := range o.uses {
-		it := &r.Items[u.Item]
-		item, n := r.instead(o, u.Item, it.Rate-r.spare(it.Demand))
-		if n == 0 {
-			continue
+		old := &r.Items[u.Item]
+		best, enough := -1, (old.Rate-r.spare(old.Demand))*(1-1e-12)
+		for _, i := range r.items[old.Demand] {
+			it := &r.Items[i]
+			if it.Need.Fits(old.Need) && it.Rate >= enough && it.Cost < old.Cost*(1-1e-9) && (best < 0 || it.Cost < r.Items[best].Cost) {
+				best = i
+			}
 		}
-		r.put(o, u.Item, -1)
-		r.put(o, item, n)
-		return true
+		if best >= 0 {
+			r.put(o, u.Item, -1)
+			r.put(o, best, 1)
+			return true
+		}
 	}
 	return false
-}
-
-// instead finds the cheapest way to serve rate by instances of one item in the
-// place of one of another, after which something else still fits; no instance if
-// there is none that is cheaper.
-func (r *rounding) instead(o *open, item int, rate float64) (best, count int) {
-	old := &r.Items[item]
-	room := o.room.Add(old.Need)
-	least := old.Cost * (1 - 1e-9)
-	for _, i := range r.items[old.Demand] {
-		it := &r.Items[i]
-		n, served, left := 0, 0.0, room
-		for served < rate*(1-1e-12) && it.Need.Fits(left) && float64(n+1)*it.Cost < least {
-			left = left.Sub(it.Need)
-			served += it.Rate
-			n++
-		}
-		if served >= rate*(1-1e-12) && r.fitsAny(left) {
-			best, count, least = i, n, float64(n)*it.Cost
-		}
-	}
-	return best, count
 }

@@ -14,39 +14,9 @@ import (
 // problems have equal solutions; the orders of demands, items and classes decide
 // where nothing else does. An error names the number that cannot be.
 func Solve(p Problem) (Solution, error) {
-	if err := p.check(); err != nil {
-		return Solution{}, err
-	}
-	s := Solution{Served: make([]float64, len(p.Demands)), Prices: make([]float64, len(p.Demands)), Values: make([]float64, len(p.Classes)), Theta: 1}
-	g := newProgram(&p, false)
-	if g == nil {
-		for _, d := range p.Demands {
-			if d > 0 {
-				s.Theta = 0
-			}
-		}
-		return s, nil
-	}
-	g.run()
-	g.evaluate()
-	for i, k := range g.demands {
-		s.Prices[k] = max(0, g.prices[i]) / p.Demands[k]
-	}
-	for _, j := range g.classes {
-		s.Values[j] = g.sack.value(p.Classes[j].Free)
-	}
-	for k, d := range p.Demands {
-		if d > 0 && g.row[k] < 0 {
-			s.Theta = 0
-		}
-	}
-	for i, j := range g.basis {
-		if c := &g.columns[j]; c.class >= 0 {
-			s.Cost += c.cost * g.x[i]
-		}
-	}
-	for _, t := range g.theta {
-		s.Theta = min(s.Theta, t)
+	s, g, err := relax(&p)
+	if err != nil || g == nil {
+		return s, err
 	}
 	r := newRounding(g, &s)
 	r.dive()
@@ -58,6 +28,44 @@ func Solve(p Problem) (Solution, error) {
 	r.shrink()
 	r.finish()
 	return s, nil
+}
+
+// Relax is Solve for instances that may be cut: it says what things are worth and
+// what an ideal packing would cost, and fills no nodes.
+func Relax(p Problem) (Solution, error) {
+	s, _, err := relax(&p)
+	return s, err
+}
+
+func relax(p *Problem) (Solution, *program, error) {
+	if err := p.check(); err != nil {
+		return Solution{}, nil, err
+	}
+	s := Solution{Served: make([]float64, len(p.Demands)), Prices: make([]float64, len(p.Demands)), Values: make([]float64, len(p.Classes)), Theta: 1}
+	g := newProgram(p, false)
+	for k, d := range p.Demands {
+		if d > 0 && (g == nil || g.row[k] < 0) {
+			s.Theta = 0
+		}
+	}
+	if g == nil {
+		return s, nil, nil
+	}
+	g.run()
+	g.evaluate()
+	for i, k := range g.demands {
+		s.Prices[k] = max(0, g.prices[i]) / p.Demands[k]
+		s.Theta = min(s.Theta, g.theta[i])
+	}
+	for _, j := range g.classes {
+		s.Values[j] = g.sack.value(p.Classes[j].Free)
+	}
+	for i, j := range g.basis {
+		if c := &g.columns[j]; c.class >= 0 {
+			s.Cost += c.cost * g.x[i]
+		}
+	}
+	return s, g, nil
 }
 
 // open is a node that is being filled by itself.
@@ -75,6 +83,8 @@ type rounding struct {
 	// goal is what is to be served of each demand, price what a request per
 	// second of it is worth.
 	goal, price []float64
+	// premium is what prices are multiplied by for now.
+	premium float64
 	// items are each demand's.
 	items [][]int
 }
@@ -174,29 +184,40 @@ func (r *rounding) lacks(k int) float64 {
 
 // fill serves what is lacking, node by node: the one is next on which a pattern
 // is worth most for what it costs, where nothing is worth more than is lacking
-// of it. Nodes that were begun come first.
+// of it. Nodes that were begun come first. What no instance pays for at the
+// program's prices, since most of it would be spare, is served at higher ones.
 func (r *rounding) fill() {
-	for {
-		lacking := false
-		for i, it := range r.Items {
-			lack := 0.0
-			if r.row[it.Demand] >= 0 {
-				lack = r.lacks(it.Demand)
-			}
-			if r.worth[i] = 0; lack > 0 {
-				lacking = true
-				// What an item costs only decides between equals.
-				r.worth[i] = r.price[it.Demand]*min(it.Rate, lack) - 1e-6*it.Cost
-			}
-		}
-		if !lacking {
+	const premium, dearest = 1.25, 1e9
+	for r.premium = premium; r.premium < dearest; {
+		if !r.appraise() {
 			return
 		}
 		r.sack.fill(r.worth)
-		if at, uses := r.next(); len(uses) == 0 || !r.place(at, uses) {
+		at, uses := r.next()
+		if len(uses) == 0 {
+			r.premium *= 4
+			continue
+		}
+		if !r.place(at, uses) {
 			return
 		}
+		r.premium = premium
 	}
+}
+
+// appraise sets what each item is worth now. It reports whether anything is
+// lacking.
+func (r *rounding) appraise() (lacking bool) {
+	for i, it := range r.Items {
+		if r.worth[i] = 0; r.row[it.Demand] < 0 {
+			continue
+		}
+		if lack := r.lacks(it.Demand); lack > 0 {
+			lacking = true
+			r.worth[i] = r.premium*r.price[it.Demand]*min(it.Rate, lack) - it.Cost
+		}
+	}
+	return lacking
 }
 
 // next finds the open node, or else the class, and the pattern that are best
@@ -246,8 +267,9 @@ func (r *rounding) trim(uses []Use) ([]Use, float64) {
 		}
 		n := min(u.Count, int(math.Ceil(l/it.Rate-1e-9)))
 		if n > 0 {
-			benefit += r.price[it.Demand] * min(l, float64(n)*it.Rate)
-			l = max(0, l-float64(n)*it.Rate)
+			served := float64(n) * it.Rate
+			benefit += r.premium*r.price[it.Demand]*min(l, served) - float64(n)*it.Cost
+			l = max(0, l-served)
 			kept = append(kept, Use{u.Item, n})
 		}
 		lack[it.Demand] = l
