@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -80,10 +81,36 @@ func (r *run) newFunction(index int) (*function, error) {
 	}
 	fn.carrier = traffic.New(traffic.Options{
 		Index: int32(index), Policy: way, SLO: f.SLO, ColdWait: r.ColdWait, Overhead: r.Overhead, QueueLimit: r.QueueLimit,
-		Next: f.Arrivals.Next, Spread: f.Times.Spread(), Seed: r.Seed, Window: r.window, Events: &r.events,
+		Next: f.Arrivals.Next, Spread: f.Times.Spread(), Factor: f.factor(), Seed: r.Seed, Window: r.window, Events: &r.events,
 		OnCold: wake, OnDrained: func(id cluster.InstanceID) { r.gone(r.instances[id]) },
 	})
 	return fn, nil
+}
+
+// exec is the true mean time of a batch.
+func (f *Function) exec(c cluster.Config, b int) (time.Duration, bool) {
+	if f.Truth != nil {
+		return f.Truth.Exec(c, b)
+	}
+	return f.Times.Exec(c, b)
+}
+
+// quota bounds when an instance executes.
+func (f *Function) quota(c cluster.Config) traffic.Quota {
+	if f.Truth == nil {
+		return traffic.Quota{}
+	}
+	part, period := f.Truth.Quota(c)
+	return traffic.Quota{Part: part, Period: period}
+}
+
+// factor draws how much longer than the mean executions take; nil for the spread
+// of Times.
+func (f *Function) factor() func(*rand.Rand) float64 {
+	if f.Truth == nil {
+		return nil
+	}
+	return f.Truth.Factor
 }
 
 // times are those of a config; nil if the model has none for its batch.
@@ -94,7 +121,7 @@ func (r *run) times(fn *function, c cluster.Config) *tables {
 	truth := make([]time.Duration, c.Batch)
 	last := time.Duration(0)
 	for b := c.Batch; b > 0; b-- {
-		if mean, ok := fn.Times.Exec(c, b); ok && mean > 0 {
+		if mean, ok := fn.exec(c, b); ok && mean > 0 {
 			last = mean
 		} else if b == c.Batch {
 			return nil

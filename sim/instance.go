@@ -139,6 +139,7 @@ func (r *run) up(in *instance) {
 	in.serving = in.fn.carrier.Up(r.now, traffic.Peer{
 		Instance: batching.Instance{ID: in.id, Config: config, Exec: in.tables.predicted, Rate: in.rate, Timeout: in.timeout},
 		Truth:    in.tables.truth,
+		Quota:    in.fn.quota(in.config),
 	})
 }
 

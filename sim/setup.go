@@ -11,6 +11,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -67,14 +68,29 @@ const (
 // Function is one function of a scenario with its load.
 type Function struct {
 	policy.Function
-	// Times are how long the model's batches really take.
+	// Times are how long the model's batches really take, unless there is a Truth;
+	// then they are only what the system goes by.
 	Times    policy.Times
+	Truth    Truth
 	Arrivals Arrivals
 	// Start is how long a cold start takes: the sandbox and loading the model.
 	Start time.Duration
 	// MinInstances are kept without any load; MaxInstances bounds them, 0 means
 	// no bound.
 	MinInstances, MaxInstances int
+}
+
+// Truth is how long batches take on a certain machine, of which a scheduler has no
+// more than an idea.
+type Truth interface {
+	// Exec is the mean time of a batch of b on the resources of c while nothing
+	// holds it up; false where nothing is known of it.
+	Exec(c cluster.Config, b int) (mean time.Duration, ok bool)
+	// Factor draws how much longer than the mean an execution takes.
+	Factor(r *rand.Rand) float64
+	// Quota is for how long of every period an instance may execute, as under a
+	// CPU quota; a period of 0 is no limit.
+	Quota(c cluster.Config) (part, period time.Duration)
 }
 
 // Arrivals is when one function's requests come.

@@ -15,6 +15,8 @@ type Peer struct {
 	batching.Instance
 	// Truth[b-1] is the mean time of a batch of b.
 	Truth []time.Duration
+	// Quota bounds when it executes.
+	Quota Quota
 }
 
 // Use is what an instance has done in the measured window since it is up.
@@ -50,13 +52,16 @@ type peer struct {
 	// freeAt is when it has executed all that it was given, idleSince when it
 	// answered last.
 	freeAt, idleSince time.Duration
+	budget            budget
 }
 
 // spread draws how much longer or shorter than the mean an execution takes: its
 // logarithm is normal with standard deviation sigma, its mean 1.
 type spread struct {
 	sigma, shift float64
-	random       *rand.Rand
+	// factor, if not nil, is drawn from instead.
+	factor func(*rand.Rand) float64
+	random *rand.Rand
 }
 
 func newSpread(sigma float64, seed, stream uint64) spread {
@@ -64,6 +69,9 @@ func newSpread(sigma float64, seed, stream uint64) spread {
 }
 
 func (s *spread) draw(mean time.Duration) time.Duration {
+	if s.factor != nil {
+		return time.Duration(float64(mean) * s.factor(s.random))
+	}
 	if s.sigma <= 0 {
 		return mean
 	}
@@ -78,7 +86,7 @@ func (p *peer) execute(arrive time.Duration, n int, s *spread, w measure.Window,
 	for rest := n; rest > 0; {
 		size := min(rest, len(p.Truth))
 		rest -= size
-		end += s.draw(p.Truth[size-1])
+		end = p.budget.run(p.Quota, end, s.draw(p.Truth[size-1]))
 		if w.Has(start) {
 			record.Batch(size, 1)
 		}

@@ -4,6 +4,7 @@
 package traffic
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
@@ -43,6 +44,9 @@ type Options struct {
 	// Spread is σ of the logarithm of execution times, Seed what they are drawn
 	// from.
 	Spread float64
+	// Factor, if not nil, draws in place of that how much longer than the mean an
+	// execution takes.
+	Factor func(*rand.Rand) float64
 	Seed   uint64
 	// Window is what is measured. No request comes after it.
 	Window measure.Window
@@ -72,6 +76,7 @@ type Requests struct {
 // New plans the first request.
 func New(o Options) *Requests {
 	r := &Requests{options: o, spread: newSpread(o.Spread, o.Seed, uint64(o.Index)), peers: map[cluster.InstanceID]*peer{}, armed: -1}
+	r.spread.factor = o.Factor
 	r.ring.first, r.ring.next = 1, 1
 	r.planArrival(0)
 	return r
