@@ -115,7 +115,7 @@ const (
 // Production is what the provider schedules with: all functions jointly.
 func Production() Options {
 	o := Greedy()
-	o.Joint, o.Reserve, o.Vertical = true, 0.05, true
+	o.Joint, o.Reserve, o.Vertical = true, 0.02, true
 	return o
 }
 

@@ -7,7 +7,7 @@ import (
 
 // unlucky is the part of a function's requests that may have to wait longer
 // than its objective allows because others came at the same time.
-const unlucky = 0.005
+const unlucky = 0.01
 
 // crew is how many instances a load needs that comes at random to one queue, so
 // that all but [unlucky] of the requests wait no longer than they may. load is
@@ -86,14 +86,17 @@ func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (floa
 		return most, true
 	}
 	rps = max(rps, someLoad)
-	t, limit, turn := exec.Seconds(), slo.Seconds()*(1-o.Reserve), 0.0
+	limit, turn := slo.Seconds()*(1-o.Reserve), 0.0
 	if b > 1 {
-		turn = min(t, float64(b)/rps)
+		turn = min(exec.Seconds(), float64(b)/rps)
 	}
-	if t+turn > limit {
+	if exec.Seconds()+turn > limit {
 		return 0, false
 	}
-	load := rps * mean.Seconds() / float64(b)
+	// Few executions are as long as exec allows for, and few requests wait for
+	// long: that both happens to the same one is not what instances are for.
+	t := mean.Seconds()
+	load := rps * t / float64(b)
 	n := crew(load, float64(b), (limit-t-turn/2)/t)
 	return min(most, rps/max(n, load)), true
 }

@@ -1,12 +1,19 @@
 package packing
 
+import (
+	"math"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
 // balance exchanges instances in the nodes that were filled by themselves as long
 // as the demand of which the smallest part is served gains by it and no other one
-// falls below that.
+// falls below that: one instance, or, where that does not help, all of a node.
 func (r *rounding) balance() {
 	for range balances {
 		poorest, least := r.poorest()
-		if least >= 1 || !r.favour(poorest, least) {
+		if least >= 1 || !r.favour(poorest, least) && !r.refill(least) {
 			return
 		}
 	}
@@ -65,6 +72,64 @@ func (r *rounding) favour(k int, least float64) bool {
 	return true
 }
 
+// refills bounds for how many nodes, and looks how often for each, refill looks.
+const refills, looks = 8, 32
+
+// refill packs one node anew, so that the demand of which the smallest part is
+// served gets more. Demands are worth more the less of them is served, and after
+// each pattern that is found again so (multiplicative weights).
+func (r *rounding) refill(least float64) bool {
+	node := -1
+	var best []Use
+	most := least * (1 + 1e-6)
+	for o := range r.opens[:min(refills, len(r.opens))] {
+		served := slices.Clone(r.solution.Served)
+		for _, u := range r.opens[o].uses {
+			served[r.Items[u.Item].Demand] -= float64(u.Count) * r.Items[u.Item].Rate
+		}
+		if uses, part := r.repack(r.Classes[r.opens[o].class].Free, served, most); part > most {
+			node, best, most = o, uses, part
+		}
+	}
+	if node < 0 {
+		return false
+	}
+	for _, u := range slices.Clone(r.opens[node].uses) {
+		r.put(&r.opens[node], u.Item, -u.Count)
+	}
+	return r.place(node, best)
+}
+
+// repack looks for the pattern with which the smallest part of all demands that
+// is served is largest, if served is without it.
+func (r *rounding) repack(free cluster.Resources, served []float64, most float64) (best []Use, part float64) {
+	weights := make([]float64, len(served))
+	for range looks {
+		for i, it := range r.Items {
+			if r.worth[i] = 0; r.row[it.Demand] >= 0 {
+				r.worth[i] = math.Exp(weights[it.Demand]) * it.Rate / r.Demands[it.Demand]
+			}
+		}
+		r.sack.fill(r.worth)
+		uses := r.sack.pattern(free)
+		after := slices.Clone(served)
+		for _, u := range uses {
+			after[r.Items[u.Item].Demand] += float64(u.Count) * r.Items[u.Item].Rate
+		}
+		least, largest := math.Inf(1), 0.0
+		for _, k := range r.demands {
+			least, largest = min(least, after[k]/r.Demands[k]), max(largest, after[k]/r.Demands[k])
+		}
+		if least > most {
+			best, most, part = uses, least, least
+		}
+		for _, k := range r.demands {
+			weights[k] -= 0.5 * (after[k]/r.Demands[k] - least) / max(largest-least, 1e-9)
+		}
+	}
+	return best, part
+}
+
 // shrink takes away instances that are not needed, and exchanges others for ones
 // that need less of something, and no more of anything, and serve enough.
 func (r *rounding) shrink() {
@@ -90,14 +155,23 @@ func (r *rounding) drop(o *open) bool {
 	return false
 }
 
-// reduce exchanges one instance for one that costs less.
+// fitsAny reports whether some item that is asked for fits into a room.
+func (r *rounding) fitsAny(room cluster.Resources) bool {
+	return slices.ContainsFunc(r.Items, func(it Item) bool { return r.row[it.Demand] >= 0 && it.Need.Fits(room) })
+}
+
+// reduce exchanges one instance for one that costs less, if what becomes free is
+// of use: something still fits, or nodes are not what is dear.
 func (r *rounding) reduce(o *open) bool {
 	for _, u := range o.uses {
 		old := &r.Items[u.Item]
 		best, enough := -1, (old.Rate-r.spare(old.Demand))*(1-1e-12)
 		for _, i := range r.items[old.Demand] {
 			it := &r.Items[i]
-			if it.Need.Fits(old.Need) && it.Rate >= enough && it.Cost < old.Cost*(1-1e-9) && (best < 0 || it.Cost < r.Items[best].Cost) {
+			if !it.Need.Fits(old.Need) || it.Rate < enough || it.Cost >= old.Cost*(1-1e-9) || best >= 0 && it.Cost >= r.Items[best].Cost {
+				continue
+			}
+			if r.Classes[o.class].Cost <= old.Cost || r.fitsAny(o.room.Add(old.Need).Sub(it.Need)) {
 				best = i
 			}
 		}
