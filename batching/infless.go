@@ -1,9 +1,9 @@
 package batching
 
 import (
-	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching/index"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -18,11 +18,20 @@ import (
 // raise the policy's throughput.
 type InFless struct {
 	options   Options
-	instances []*inflessInstance
-	overflow  queue
-	fastest   time.Duration
-	actions   []Action
-	ids       []RequestID
+	clock     clock
+	slots     index.Slots
+	instances []inflessInstance
+	// turns has the instances whose batches have room, by whose turn it is; turn
+	// is that of the last request dealt.
+	turns index.Ranking[float64]
+	turn  float64
+	// events has the instances with requests, by when something must be done.
+	events   index.Ranking[time.Duration]
+	overflow queue
+	fastest  index.Fastest
+	waiting  int
+	actions  []Action
+	ids      []RequestID
 }
 
 // inflessInstance is an instance with the batch that fills for it.
@@ -30,182 +39,251 @@ type inflessInstance struct {
 	Instance
 	filling queue
 	busy    bool
-	// credit is what weighted round-robin owes the instance.
-	credit float64
+	// turn is when the next request is due to it, where time goes on by 1/r_i
+	// with each request that it gets; while its batch is full, what is left
+	// until then.
+	turn float64
 }
 
 // NewInFless returns INFless' policy.
 func NewInFless(o Options) *InFless { return &InFless{options: o} }
 
 // Add implements [Policy].
-func (p *InFless) Add(_ time.Time, r Request) { p.deal(r) }
+func (p *InFless) Add(now time.Time, r Request) {
+	p.clock.since(now)
+	p.waiting++
+	p.deal(waiter{r.ID, p.clock.since(r.Deadline)})
+}
 
-// deal puts r into the batch of the instance whose turn it is by rate, or into
+// deal puts w into the batch of the instance whose turn it is by rate, or into
 // the overflow queue if no batch has room.
-func (p *InFless) deal(r Request) {
-	var chosen *inflessInstance
-	var total float64
-	for _, in := range p.instances {
-		if in.filling.len() >= in.Config.Batch {
-			continue
-		}
-		weight := max(in.Rate, 1e-6)
-		in.credit += weight
-		total += weight
-		if chosen == nil || in.credit > chosen.credit {
-			chosen = in
-		}
-	}
-	if chosen == nil {
-		p.overflow.add(r)
+func (p *InFless) deal(w waiter) {
+	if p.turns.Len() == 0 {
+		p.overflow.add(w)
 		return
 	}
-	chosen.credit -= total
-	chosen.filling.add(r)
+	slot, turn := p.turns.First()
+	in := &p.instances[slot]
+	in.filling.add(w)
+	in.turn = turn + in.step()
+	p.turn = turn
+	if in.filling.len() < in.Config.Batch {
+		p.turns.Set(slot, in.turn)
+	} else {
+		p.turns.Remove(slot)
+		in.turn -= p.turn
+	}
+	p.plan(slot)
+	if p.turn > mostTurn {
+		p.rebase()
+	}
+}
+
+// step is 1/r_i.
+func (in *Instance) step() float64 { return 1 / max(in.Rate, 1e-6) }
+
+// mostTurn is where turns begin at 0 again, so that small steps are not lost in
+// rounding: at 10⁶ s a float64 still tells 10⁻¹⁰ s.
+const mostTurn = 1e6
+
+// rebase makes the present turn 0.
+func (p *InFless) rebase() {
+	p.turns.Move(func(slot int, turn float64) float64 {
+		p.instances[slot].turn = turn - p.turn
+		return turn - p.turn
+	})
+	p.turn = 0
+}
+
+// open puts the instance into the turns if its batch has room, or takes it out.
+func (p *InFless) open(slot int) {
+	in := &p.instances[slot]
+	room, was := in.filling.len() < in.Config.Batch, p.turns.Has(slot)
+	switch {
+	case room && !was:
+		in.turn += p.turn
+		p.turns.Set(slot, in.turn)
+	case !room && was:
+		p.turns.Remove(slot)
+		in.turn -= p.turn
+	}
 }
 
 // Cancel implements [Policy].
 func (p *InFless) Cancel(_ time.Time, id RequestID) bool {
 	if p.overflow.remove(id) {
+		p.waiting--
 		return true
 	}
-	return slices.ContainsFunc(p.instances, func(in *inflessInstance) bool { return in.filling.remove(id) })
+	for slot := range p.instances {
+		if p.instances[slot].filling.remove(id) {
+			p.waiting--
+			p.open(slot)
+			p.plan(slot)
+			return true
+		}
+	}
+	return false
 }
 
 // Waiting implements [Policy].
-func (p *InFless) Waiting() int {
-	n := p.overflow.len()
-	for _, in := range p.instances {
-		n += in.filling.len()
-	}
-	return n
-}
+func (p *InFless) Waiting() int { return p.waiting }
 
 // Up implements [Policy].
 func (p *InFless) Up(_ time.Time, in Instance) {
 	if limit := p.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
 		in.Config.Batch = limit
 	}
-	if i := p.index(in.ID); i >= 0 {
-		p.instances[i].Instance = in
-	} else {
-		p.instances = append(p.instances, &inflessInstance{Instance: in})
+	slot, known := p.slots.Give(in.ID)
+	if slot == len(p.instances) {
+		p.instances = append(p.instances, inflessInstance{})
 	}
-	p.measureFastest()
+	m := &p.instances[slot]
+	old := time.Duration(-1)
+	if known {
+		old = m.Exec[0]
+		// What is left until its turn is scaled with the rate.
+		if p.turns.Has(slot) {
+			m.turn = p.turn + (m.turn-p.turn)*in.step()/m.step()
+			p.turns.Set(slot, m.turn)
+		} else {
+			m.turn *= in.step() / m.step()
+		}
+	} else {
+		m.turn = in.step() / 2
+	}
+	m.Instance = in
+	p.open(slot)
+	p.plan(slot)
+	p.quicken(old, in.Exec[0])
 }
 
 // Down implements [Policy].
 func (p *InFless) Down(_ time.Time, id cluster.InstanceID) {
-	i := p.index(id)
-	if i < 0 {
+	slot, known := p.slots.Find(id)
+	if !known {
 		return
 	}
-	left := p.instances[i].filling.drain()
-	p.instances = slices.Delete(p.instances, i, i+1)
-	p.measureFastest()
-	for _, r := range left {
-		p.deal(r)
+	m := &p.instances[slot]
+	left, exec := m.filling.drain(), m.Exec[0]
+	p.slots.Drop(id)
+	p.turns.Remove(slot)
+	p.events.Remove(slot)
+	*m = inflessInstance{filling: m.filling}
+	p.quicken(exec, -1)
+	for _, w := range left {
+		p.deal(w)
+	}
+}
+
+// quicken takes note of an instance's time for one request; where that changes
+// how soon any could be answered, all are looked at again.
+func (p *InFless) quicken(old, new time.Duration) {
+	if !p.fastest.Change(old, new) {
+		return
+	}
+	for slot := range p.instances {
+		p.plan(slot)
 	}
 }
 
 // Done implements [Policy].
 func (p *InFless) Done(_ time.Time, id cluster.InstanceID) {
-	if i := p.index(id); i >= 0 {
-		p.instances[i].busy = false
+	if slot, known := p.slots.Find(id); known {
+		p.instances[slot].busy = false
+		p.plan(slot)
 	}
 }
 
-// Actions implements [Policy].
-func (p *InFless) Actions(now time.Time) []Action {
-	p.actions, p.ids = p.actions[:0], p.ids[:0]
-	p.expire(now, &p.overflow)
-	for {
-		p.refill()
-		changed := false
-		for _, in := range p.instances {
-			// A batch that timed out is sent even if the timer came late:
-			// its times are predictions on the safe side.
-			changed = p.submit(now, in) || changed
-			changed = p.expire(now, &in.filling) || changed
-		}
-		if !changed {
-			return p.actions
-		}
+// plan notes when the instance's batch must be looked at: at once if it can be
+// submitted, when it times out, or when its first request is late.
+func (p *InFless) plan(slot int) {
+	in := &p.instances[slot]
+	switch n := in.filling.len(); {
+	case n == 0:
+		p.events.Remove(slot)
+	case in.busy:
+		p.events.Set(slot, in.filling.at(0).due-p.fastest.Least()+1)
+	case n >= in.Config.Batch:
+		p.events.Set(slot, -farthest)
+	default:
+		p.events.Set(slot, in.timeout())
 	}
-}
-
-// submit sends in's batch if it is free and the batch is full or has timed out.
-func (p *InFless) submit(now time.Time, in *inflessInstance) bool {
-	n := in.filling.len()
-	if n == 0 || in.busy || n < in.Config.Batch && now.Before(in.timeout()) {
-		return false
-	}
-	first := len(p.ids)
-	p.ids = in.filling.take(0, min(n, in.Config.Batch), p.ids)
-	in.busy = true
-	p.actions = append(p.actions, Action{Instance: in.ID, Dispatch: p.ids[first:len(p.ids):len(p.ids)]})
-	return true
 }
 
 // timeout is when the first request of in's batch has waited t_slo − t_exec,
 // less what a timer may be late.
-func (in *inflessInstance) timeout() time.Time {
-	return in.filling.at(0).Deadline.Add(-in.Exec[in.Config.Batch-1] - timerSlack)
+func (in *inflessInstance) timeout() time.Duration {
+	return in.filling.at(0).due - in.Exec[in.Config.Batch-1] - timerSlack
+}
+
+// Actions implements [Policy].
+func (p *InFless) Actions(at time.Time) []Action {
+	p.actions, p.ids = p.actions[:0], p.ids[:0]
+	now := p.clock.since(at)
+	p.expire(now, &p.overflow)
+	p.refill()
+	for p.events.Len() > 0 {
+		slot, due := p.events.First()
+		if due > now {
+			break
+		}
+		in := &p.instances[slot]
+		// A batch that timed out is sent even if the timer came late: its times
+		// are predictions on the safe side.
+		if !in.busy {
+			p.submit(slot)
+		}
+		p.expire(now, &in.filling)
+		p.open(slot)
+		p.plan(slot)
+		p.refill()
+	}
+	return p.actions
+}
+
+// submit sends the instance's batch.
+func (p *InFless) submit(slot int) {
+	in := &p.instances[slot]
+	first := len(p.ids)
+	p.ids = in.filling.take(0, min(in.filling.len(), in.Config.Batch), p.ids)
+	p.waiting -= len(p.ids) - first
+	in.busy = true
+	p.actions = append(p.actions, Action{Instance: in.ID, Dispatch: p.ids[first:len(p.ids):len(p.ids)]})
 }
 
 // refill deals what overflowed out again, as far as batches have room.
 func (p *InFless) refill() {
-	for p.overflow.len() > 0 && slices.ContainsFunc(p.instances, func(in *inflessInstance) bool {
-		return in.filling.len() < in.Config.Batch
-	}) {
-		r := *p.overflow.at(0)
-		p.overflow.head++
-		p.deal(r)
+	for p.overflow.len() > 0 && p.turns.Len() > 0 {
+		w := *p.overflow.at(0)
+		p.overflow.drop(0, 1)
+		p.deal(w)
 	}
 }
 
 // Next implements [Policy].
-func (p *InFless) Next() (at time.Time, ok bool) {
-	earlier := func(t time.Time) {
-		if !ok || t.Before(at) {
-			at, ok = t, true
-		}
+func (p *InFless) Next() (time.Time, bool) {
+	if p.waiting == 0 {
+		return time.Time{}, false
 	}
+	at := farthest
 	if p.overflow.len() > 0 {
-		earlier(p.overflow.at(0).Deadline.Add(-p.fastest + 1))
+		at = p.overflow.at(0).due - p.fastest.Least() + 1
 	}
-	for _, in := range p.instances {
-		if in.filling.len() == 0 {
-			continue
-		}
-		earlier(in.filling.at(0).Deadline.Add(-p.fastest + 1))
-		if !in.busy {
-			earlier(in.timeout())
-		}
+	if p.events.Len() > 0 {
+		_, due := p.events.First()
+		at = min(at, due)
 	}
-	return at, ok
+	return p.clock.time(at), true
 }
 
 // expire rejects the requests of q that even a batch of one cannot answer in
-// time, and tells whether there were any.
-func (p *InFless) expire(now time.Time, q *queue) bool {
-	from := len(p.ids)
-	p.ids = q.take(0, q.before(now.Add(p.fastest)), p.ids)
-	for _, id := range p.ids[from:] {
-		p.actions = append(p.actions, Action{Reject: id, Reason: Late})
+// time.
+func (p *InFless) expire(now time.Duration, q *queue) {
+	late := q.before(now + p.fastest.Least())
+	for _, w := range q.waiting()[:late] {
+		p.actions = append(p.actions, Action{Reject: w.id, Reason: Late})
 	}
-	return len(p.ids) > from
-}
-
-func (p *InFless) index(id cluster.InstanceID) int {
-	return slices.IndexFunc(p.instances, func(in *inflessInstance) bool { return in.ID == id })
-}
-
-func (p *InFless) measureFastest() {
-	p.fastest = 0
-	for i, in := range p.instances {
-		if i == 0 || in.Exec[0] < p.fastest {
-			p.fastest = in.Exec[0]
-		}
-	}
+	q.drop(0, late)
+	p.waiting -= late
 }

@@ -5,25 +5,27 @@ import (
 	"time"
 )
 
-// rateWindow is the time over which an arrival's weight falls to 1/e.
-const rateWindow = time.Second
+// rateWindow is the time over which an arrival's weight falls to 1/e: short
+// beside the seconds in which a scaling engine answers a burst, long enough for
+// some tens of arrivals where batches matter.
+const rateWindow = 300 * time.Millisecond
 
 // arrivalRate estimates requests/s as a sum of past arrivals, each weighted by
 // e^(-age/rateWindow)/rateWindow. A steady rate r gives
-// Σ e^(-k/(r·1s)) ≈ r for r ≫ 1/s.
+// Σ e^(-k/(r·rateWindow))/rateWindow ≈ r for r ≫ 1/rateWindow.
 type arrivalRate struct {
 	value float64
-	last  time.Time
+	last  time.Duration
 }
 
-func (a *arrivalRate) add(now time.Time) {
+func (a *arrivalRate) add(now time.Duration) {
 	a.value = a.at(now) + 1/rateWindow.Seconds()
 	a.last = now
 }
 
-func (a *arrivalRate) at(now time.Time) float64 {
-	if a.last.IsZero() {
-		return 0
+func (a *arrivalRate) at(now time.Duration) float64 {
+	if now == a.last {
+		return a.value
 	}
-	return a.value * math.Exp(-now.Sub(a.last).Seconds()/rateWindow.Seconds())
+	return a.value * math.Exp(-float64(now-a.last)/float64(rateWindow))
 }

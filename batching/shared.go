@@ -32,35 +32,24 @@ const DefaultShortExec = 250 * time.Microsecond
 //
 // A batch is as large as still meets its earliest deadline. Where the head's
 // deadline allows only a batch so small that requests behind it would be lost,
-// the head is passed over instead (see size). A batch is held back to fill,
-// until d−t(b+1), only where the load can't be served by batches that start at
-// once, and for a moment where the function is busy (see hold).
+// the head is passed over instead (see size). A batch is held back to fill where
+// batches that start at once would not serve the load, or would leave no
+// instance free in time for those who come next (see hold).
 type Shared struct {
-	options   Options
-	queue     queue
-	instances []*sharedInstance
-	arrivals  arrivalRate
-	// fastest is the least Exec[0] of all instances: no request can be
-	// answered sooner.
-	fastest time.Duration
-	holding time.Time
-	// lingering is the head that a busy function's batch waits with, and
-	// lingerUntil how long.
-	lingering   RequestID
-	lingerUntil time.Time
-	actions     []Action
-	ids         []RequestID
-}
-
-// sharedInstance is an instance with what it is doing.
-type sharedInstance struct {
-	Instance
-	// reach is how many requests it takes at once: a batch, or several
-	// where they are short.
-	reach int
-	// inFlight counts its batches; freeAt is when the last should be done.
-	inFlight int
-	freeAt   time.Time
+	options Options
+	// within is the time from a request's arrival to its deadline.
+	within   time.Duration
+	clock    clock
+	queue    queue
+	fleet    fleet
+	arrivals arrivalRate
+	// holding is when a batch that is held back is to be looked at again, 0 if
+	// none is.
+	holding time.Duration
+	// held are the kinds whose batches are held back now.
+	held    []*kind
+	actions []Action
+	ids     []RequestID
 }
 
 // NewShared returns the shared-queue policy.
@@ -68,7 +57,7 @@ func NewShared(o Options) *Shared {
 	if o.ShortExec == 0 {
 		o.ShortExec = DefaultShortExec
 	}
-	return &Shared{options: o}
+	return &Shared{options: o, within: o.SLO - Travel(o.SLO)}
 }
 
 // NewOneToOne returns the policy of stock OpenFaaS, one request per execution:
@@ -80,8 +69,8 @@ func NewOneToOne(o Options) *Shared {
 
 // Add implements [Policy].
 func (s *Shared) Add(now time.Time, r Request) {
-	s.arrivals.add(now)
-	s.queue.add(r)
+	s.arrivals.add(s.clock.since(now))
+	s.queue.add(waiter{r.ID, s.clock.since(r.Deadline)})
 }
 
 // Cancel implements [Policy].
@@ -95,14 +84,7 @@ func (s *Shared) Up(_ time.Time, in Instance) {
 	if limit := s.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
 		in.Config.Batch = limit
 	}
-	i := s.index(in.ID)
-	if i < 0 {
-		i = len(s.instances)
-		s.instances = append(s.instances, &sharedInstance{})
-	}
-	s.instances[i].Instance = in
-	s.instances[i].reach = s.reach(in)
-	s.measureFastest()
+	s.fleet.put(in, s.reach(in), s.within)
 }
 
 // mostShort bounds how many short batches go to an instance at once, mostReach
@@ -121,49 +103,21 @@ func (s *Shared) reach(in Instance) int {
 }
 
 // Down implements [Policy].
-func (s *Shared) Down(_ time.Time, id cluster.InstanceID) {
-	if i := s.index(id); i >= 0 {
-		s.instances = slices.Delete(s.instances, i, i+1)
-	}
-	s.measureFastest()
-}
+func (s *Shared) Down(_ time.Time, id cluster.InstanceID) { s.fleet.remove(id, s.within) }
 
 // Done implements [Policy].
-func (s *Shared) Done(now time.Time, id cluster.InstanceID) {
-	i := s.index(id)
-	if i < 0 {
-		return
-	}
-	in := s.instances[i]
-	in.inFlight = max(0, in.inFlight-1)
-	if in.inFlight > 0 {
-		// The batch behind begins now; its size is not kept, so what was
-		// foreseen for it is shifted only if it is past.
-		if in.freeAt.Before(now) {
-			in.freeAt = now
-		}
-	}
-}
+func (s *Shared) Done(now time.Time, id cluster.InstanceID) { s.fleet.done(id, s.clock.since(now)) }
 
 // Actions implements [Policy].
-func (s *Shared) Actions(now time.Time) []Action {
+func (s *Shared) Actions(at time.Time) []Action {
 	s.actions, s.ids = s.actions[:0], s.ids[:0]
-	s.holding = time.Time{}
+	s.holding = 0
+	if s.queue.len() == 0 {
+		return nil
+	}
+	now := s.clock.since(at)
 	s.expire(now)
-	for s.queue.len() > 0 {
-		in := s.next(now)
-		if in == nil {
-			break
-		}
-		from, size := s.size(now, in)
-		if in.inFlight > 0 && size < in.reach {
-			break // Not full after all: it may still grow.
-		}
-		if until, hold := s.hold(now, in, size); hold {
-			s.holding = until
-			break
-		}
-		s.dispatch(now, in, from, size)
+	for s.queue.len() > 0 && (s.toFree(now) || s.toBusy(now)) {
 	}
 	return s.actions
 }
@@ -174,96 +128,101 @@ func (s *Shared) Next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	// One past the last instant at which the head could still be served.
-	at := s.queue.at(0).Deadline.Add(-s.fastest + 1)
-	if !s.holding.IsZero() && s.holding.Before(at) {
-		at = s.holding
+	at := s.queue.at(0).due - s.fleet.fastest + 1
+	if s.holding != 0 {
+		at = min(at, s.holding)
 	}
-	return at, true
+	return s.clock.time(at), true
 }
 
 // expire rejects what can no longer be met even by a batch of one that starts
 // now on the fastest instance.
-func (s *Shared) expire(now time.Time) {
-	late := s.queue.before(now.Add(s.fastest))
-	from := len(s.ids)
-	s.ids = s.queue.take(0, late, s.ids)
-	for _, id := range s.ids[from:] {
-		s.actions = append(s.actions, Action{Reject: id, Reason: Late})
+func (s *Shared) expire(now time.Duration) {
+	late := s.queue.before(now + s.fleet.fastest)
+	for _, w := range s.queue.waiting()[:late] {
+		s.actions = append(s.actions, Action{Reject: w.id, Reason: Late})
 	}
+	s.queue.drop(0, late)
 }
 
-// next returns the instance that should take the next batch: of those that can
-// take one now, the one that begins it first, and of these the one that serves
-// what waits at the highest rate. Nil if none can.
-func (s *Shared) next(now time.Time) *sharedInstance {
-	var best *sharedInstance
-	var bestRate float64
-	for _, in := range s.instances {
-		if !s.takes(now, in) {
+// toFree gives a batch to a free instance, if one is to have one now: of the
+// kinds whose batch is not held back, to the one that serves what waits at the
+// highest rate.
+func (s *Shared) toFree(now time.Duration) bool {
+	if s.fleet.free == 0 {
+		return false
+	}
+	s.held = s.held[:0]
+	for k := s.best(now); k != nil; k = s.best(now) {
+		slot := k.free.First()
+		from, size, passed := s.size(now, now, k)
+		until, hold := s.hold(now, k, from, size)
+		if passed || !hold {
+			s.dispatch(now, slot, from, size)
+			s.holding = 0
+			return true
+		}
+		if s.holding == 0 || until < s.holding {
+			s.holding = until
+		}
+		s.held = append(s.held, k)
+	}
+	return false
+}
+
+// best is the kind with a free instance that serves what waits at the highest
+// rate, of those that are not held back and can meet some deadline.
+func (s *Shared) best(now time.Duration) *kind {
+	var best *kind
+	var most float64
+	waiting := s.queue.len()
+	last := s.queue.at(waiting - 1).due
+	for _, k := range s.fleet.kinds {
+		if k.free.Len() == 0 || now+k.exec[0] > last || slices.Contains(s.held, k) {
 			continue
 		}
-		size := min(s.queue.len(), in.reach)
-		rate := float64(size) / max(in.time(size).Seconds(), 1e-9)
-		if best == nil || in.inFlight < best.inFlight || in.inFlight == best.inFlight && rate > bestRate {
-			best, bestRate = in, rate
+		if len(s.fleet.kinds) == 1 {
+			return k
+		}
+		n := min(waiting, k.reach)
+		if pace := float64(n) / max(k.time(n).Seconds(), 1e-9); best == nil || pace > most {
+			best, most = k, pace
 		}
 	}
 	return best
 }
 
-// takes reports whether in can be given a batch now: it is free, or it executes
-// one batch and nothing is lost by fixing the next one now, because that is full
-// already; and it can still meet some deadline.
-func (s *Shared) takes(now time.Time, in *sharedInstance) bool {
-	switch in.inFlight {
-	case 0:
-	case 1:
-		if s.queue.len() < in.reach {
-			return false
-		}
-	default:
+// toBusy fixes the next batch of the instance that will be free first, so that
+// it lies there when the one before is done. That loses nothing if the batch is
+// full and no other instance can be free earlier, which is sure only shortly
+// before: within a few exchanges, that is of ShortExec.
+func (s *Shared) toBusy(now time.Duration) bool {
+	if s.fleet.free > 0 || s.fleet.busy.Len() == 0 {
 		return false
 	}
-	last := s.queue.at(s.queue.len() - 1).Deadline
-	return !last.Before(in.start(now).Add(in.Exec[0]))
+	slot := s.fleet.busy.All()[0].Slot
+	m := &s.fleet.members[slot]
+	if m.inFlight > 1 || s.queue.len() < m.kind.reach {
+		return false
+	}
+	start := max(now, m.freeAt)
+	if s.fleet.slots.Len() > 1 && start-now > 4*s.options.ShortExec {
+		return false
+	}
+	if start+m.kind.exec[0] > s.queue.at(s.queue.len()-1).due {
+		return false
+	}
+	from, size, _ := s.size(now, start, m.kind)
+	if size < m.kind.reach {
+		return false // Not full after all: it may still grow.
+	}
+	s.dispatch(now, slot, from, size)
+	return true
 }
 
-func (s *Shared) dispatch(now time.Time, in *sharedInstance, from, size int) {
-	start := in.start(now)
+func (s *Shared) dispatch(now time.Duration, slot, from, size int) {
 	first := len(s.ids)
 	s.ids = s.queue.take(from, size, s.ids)
-	in.inFlight++
-	in.freeAt = start.Add(in.time(size))
-	s.actions = append(s.actions, Action{Instance: in.ID, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})
-}
-
-// time is how long n requests take, in batches of b one after another.
-func (in *sharedInstance) time(n int) time.Duration {
-	b := in.Config.Batch
-	t := time.Duration(n/b) * in.Exec[b-1]
-	if rest := n % b; rest > 0 {
-		t += in.Exec[rest-1]
-	}
-	return t
-}
-
-// start is when a batch that is given to in now begins to execute.
-func (in *sharedInstance) start(now time.Time) time.Time {
-	if in.inFlight > 0 && in.freeAt.After(now) {
-		return in.freeAt
-	}
-	return now
-}
-
-func (s *Shared) index(id cluster.InstanceID) int {
-	return slices.IndexFunc(s.instances, func(in *sharedInstance) bool { return in.ID == id })
-}
-
-func (s *Shared) measureFastest() {
-	s.fastest = 0
-	for i, in := range s.instances {
-		if i == 0 || in.Exec[0] < s.fastest {
-			s.fastest = in.Exec[0]
-		}
-	}
+	s.fleet.engage(slot, now, size)
+	s.actions = append(s.actions, Action{Instance: s.fleet.members[slot].id, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})
 }
