@@ -25,8 +25,10 @@ type peak struct {
 	// rps is all functions' rates together, bound the limit for any policy, own
 	// that of the configs which this one allows itself.
 	rps, bound, own float64
-	// result is of the run at that load; nil if no load was borne.
+	// result is of the run at that load, span what it measured; nil if no load
+	// was borne.
 	result *sim.Result
+	span   time.Duration
 }
 
 // find searches the highest load of p's scenario, to half a percent. trials is
@@ -57,13 +59,14 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 		if err != nil {
 			return false, err
 		}
+		s.Duration = min(s.Duration, s.Warmup+enough(slices.Min(rates)*load))
 		s.Progress = func(done float64) { part(min(0.99, (tried+done)/trials)) }
 		r, err := o.run(ctx, s)
 		tried++
 		if err != nil || !bears(r) {
 			return false, err
 		}
-		p.result = r
+		p.result, p.span = r, s.Duration-s.Warmup
 		return true, nil
 	})
 	if err != nil {
@@ -75,6 +78,14 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	}
 	p.rps, p.bound, p.own = load*total, most*total, own*total
 	return nil
+}
+
+// enough is how long to measure at most where the function with the fewest requests
+// has rate requests/s: 50,000 of them tell 99 % from 98.9 %, but no less than 5 s,
+// in which also a queue that grows slowly is seen.
+func enough(rate float64) time.Duration {
+	const requests = 50_000
+	return max(5*time.Second, time.Duration(requests/rate*float64(time.Second)))
 }
 
 // bears reports whether each function answered 99 % of its requests in time.
@@ -221,8 +232,7 @@ func (p *peak) held() (held, fragments float64) {
 	for _, n := range p.scenario.Cluster.Nodes() {
 		total += placing.Weigh(n.Total, p.scenario.Beta)
 	}
-	span := (p.scenario.Duration - p.scenario.Warmup).Seconds()
-	return 100 * p.result.ResourceSeconds / span / total, p.result.FragmentPct
+	return 100 * p.result.ResourceSeconds / p.span.Seconds() / total, p.result.FragmentPct
 }
 
 // throughputs lists the highest rates by policy.
