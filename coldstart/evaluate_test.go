@@ -16,8 +16,9 @@ import (
 // replayed is what a policy did to a load.
 type replayed struct {
 	requests, cold int
-	// idle is how long the function was loaded and had no request.
-	idle time.Duration
+	// idle is how long the function was loaded and had no request, reserved the
+	// part of it in which the instance held CPU and GPU share, too.
+	idle, reserved time.Duration
 }
 
 // epoch is a Monday, midnight.
@@ -35,9 +36,14 @@ func replay(p Policy, load []time.Duration) replayed {
 			idle = load[i+1] - at
 		}
 		loaded := false
-		each(p.Windows(last, "f"), func(from, to time.Duration) {
+		w := p.Windows(last, "f")
+		each(w, func(from, to time.Duration) {
 			loaded = loaded || from <= idle && idle < to
 			o.idle += min(to, idle) - min(from, idle)
+			if w.Park > 0 {
+				to = min(to, max(from, w.Park))
+			}
+			o.reserved += min(to, idle) - min(from, idle)
 		})
 		if more {
 			if !loaded {
@@ -119,9 +125,13 @@ func TestAgainstHHP(t *testing.T) {
 		hhp := replay(NewHHP(), load)
 		ours := replay(NewPriced(0, DefaultStart), load)
 		cold, idle := ours.against(hhp)
-		t.Logf("%-18s %6d requests, HHP %3d cold, %5.1f h idle; ours %3d (%+.0f %%), %5.1f h (%+.0f %%)", name, hhp.requests, hhp.cold, hhp.idle.Hours(), ours.cold, cold, ours.idle.Hours(), idle)
+		reserved := 100 * (ours.reserved.Seconds()/hhp.reserved.Seconds() - 1)
+		t.Logf("%-18s %6d requests, HHP %3d cold, %5.1f h idle; ours %3d (%+.0f %%), %5.1f h (%+.0f %%), %.1f h with CPU (%+.0f %%)", name, hhp.requests, hhp.cold, hhp.idle.Hours(), ours.cold, cold, ours.idle.Hours(), idle, ours.reserved.Hours(), reserved)
 		c, w := replay(NewLSTH(DefaultGamma), load).against(hhp)
 		t.Logf("%-18s LSTH: cold %+.0f %%, idle %+.0f %%", "", c, w)
+		if reserved > -70 {
+			t.Errorf("%s: idle instances hold CPU and GPU share for %+.1f %% of the time under HHP", name, reserved)
+		}
 		if cold > maxCold || idle > maxIdle {
 			t.Errorf("%s: cold starts %+.1f %%, idle %+.1f %% against HHP; at most %+.0f and %+.0f", name, cold, idle, maxCold, maxIdle)
 		}

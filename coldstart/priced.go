@@ -16,10 +16,12 @@ import (
 // for a timer's tick, and given up when only chance could bring a request.
 //
 // The price is found for each function (tally): the least at which it would
-// have had half the cold starts that the hybrid histogram policy would have had, as
-// long as that costs little more idling than that policy. On a memoryless load no
-// policy can lower one without raising the other: with requests at random, the
-// share of cold requests and the share of time loaded sum to 1.
+// have had a quarter of the cold starts that the hybrid histogram policy would have
+// had, as long as that costs at most a quarter more idle time. On a memoryless load
+// no policy can lower one without raising the other: with requests at random, the
+// share of cold requests and the share of time loaded sum to 1. What can be
+// lowered is what idling costs: an idle instance gives back its CPU and GPU share
+// (Park), and then holds memory only.
 type Priced struct {
 	price     time.Duration // 0: found
 	start     time.Duration

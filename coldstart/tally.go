@@ -19,9 +19,9 @@ const (
 const (
 	// coldShare is the part of the hybrid histogram policy's cold starts that
 	// is aimed at.
-	coldShare = 0.4
+	coldShare = 0.25
 	// moreIdle is by how much idling may exceed that policy's.
-	moreIdle = 0.2
+	moreIdle = 0.25
 	// allowance is how many cold starts are forgiven, in part of one: where that
 	// policy had none, one that almost happened is no reason to pay any price.
 	allowance = 0.5
