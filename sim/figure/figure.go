@@ -60,7 +60,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error)
 	}
 	switch s.Kind {
 	case scenario.MaxRPS:
-		return maxRPS(ctx, cases, o)
+		return maxRPS(ctx, s, o)
 	case scenario.Run:
 		return traces(ctx, cases, o)
 	case scenario.Scale:

@@ -110,24 +110,9 @@ func relaxed(c *scenario.Scenario, factor float64) *scenario.Scenario {
 	return &other
 }
 
-// maxRPS finds the highest load of each system (INFless Fig. 11).
-func maxRPS(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
-	out := &Outcome{}
-	for i, c := range cases {
-		one := o
-		if tell := o.Progress; tell != nil {
-			one.Progress = func(done, total int) { tell(i*total+done, len(cases)*total) }
-		}
-		if err := maxCase(ctx, c, one, out); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// maxCase does so for one case and, for drawings, under other objectives (Fig.
-// 12(b), 13, 15(b, c)).
-func maxCase(ctx context.Context, c *scenario.Scenario, o Options, out *Outcome) error {
+// maxRPS finds the highest load of each system (INFless Fig. 11) and, for
+// drawings, under other objectives (Fig. 12(b), 13, 15(b, c)).
+func maxRPS(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, error) {
 	var peaks []*peak
 	for _, s := range o.Systems {
 		peaks = append(peaks, &peak{scenario: c, system: s})
@@ -143,14 +128,12 @@ func maxCase(ctx context.Context, c *scenario.Scenario, o Options, out *Outcome)
 		return peaks[i].find(ctx, o, part)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	own := peaks[:len(o.Systems)]
-	application, prefix := strings.TrimPrefix(c.Name, "testbed-"), ""
-	if c.Case != "" {
-		application, prefix = c.Case, c.Case+"."
-	}
-	maxResults(out, application, prefix, own)
+	application := strings.TrimPrefix(c.Name, "testbed-")
+	out := &Outcome{}
+	maxResults(out, application, own)
 	maxTable(out, application, own)
 	if o.Drawings {
 		out.Drawings = append(out.Drawings, draw.Throughput(application, throughputs(own), own[0].bound))
@@ -158,7 +141,7 @@ func maxCase(ctx context.Context, c *scenario.Scenario, o Options, out *Outcome)
 			out.Drawings = append(out.Drawings, objectives(application, more)...)
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // compared are pairs of which the ratio of throughputs is told.
@@ -170,23 +153,23 @@ var compared = [][2]string{
 }
 
 // maxResults adds the figures for programs.
-func maxResults(out *Outcome, application, prefix string, peaks []*peak) {
+func maxResults(out *Outcome, application string, peaks []*peak) {
 	rps := map[string]float64{}
 	for _, p := range peaks {
 		name := p.system.Name
 		rps[name] = p.rps
 		v, ok := paper.Throughput(application, name)
-		out.add("max_rps."+prefix+name, p.rps, "1/s", beside(v, ok, "Fig. 11"))
-		out.add("share_of_bound."+prefix+name, p.rps/p.bound, "", "")
-		out.add("own_limit_rps."+prefix+name, p.own, "1/s", "the configs that it considers allow no more, wherever they are")
+		out.add("max_rps."+name, p.rps, "1/s", beside(v, ok, "Fig. 11"))
+		out.add("share_of_bound."+name, p.rps/p.bound, "", "")
+		out.add("own_limit_rps."+name, p.own, "1/s", "the configs that it considers allow no more, wherever they are")
 	}
-	out.add("max_rps."+prefix+"bound", peaks[0].bound, "1/s", "no policy can have more")
+	out.add("max_rps.bound", peaks[0].bound, "1/s", "no policy can have more")
 	for _, pair := range compared {
 		a, b := rps[pair[0]], rps[pair[1]]
 		if b > 0 {
 			v, ok := paper.Ratio(application, pair[0], pair[1])
 			if _, too := rps[pair[0]]; too {
-				out.add("ratio."+prefix+pair[0]+"_over_"+pair[1], a/b, "", beside(v, ok, "Fig. 11"))
+				out.add("ratio."+pair[0]+"_over_"+pair[1], a/b, "", beside(v, ok, "Fig. 11"))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package figure
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/sim"
@@ -10,6 +11,9 @@ import (
 	"github.com/faas-infer/faas-infer/sim/figure/paper"
 	"github.com/faas-infer/faas-infer/sim/scenario"
 )
+
+// entries is how long a series that only a drawing needs is, about.
+const entries = 1000
 
 // matrix runs each case under each of several systems: result [case][system].
 func (o Options) matrix(ctx context.Context, cases []*scenario.Scenario, systems []policy.System) ([][]*sim.Result, error) {
@@ -24,6 +28,9 @@ func (o Options) matrix(ctx context.Context, cases []*scenario.Scenario, systems
 			return err
 		}
 		s.Progress = part
+		if o.Drawings && s.Sample == 0 {
+			s.Sample = max(time.Second, s.Duration/entries)
+		}
 		if results[i/len(systems)][i%len(systems)], err = o.run(ctx, s); err != nil {
 			return fmt.Errorf("%s under %s: %w", caseName(c), system.Name, err)
 		}
