@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -126,15 +127,27 @@ func (s System) predicted(f Function, t Times) []scaling.Candidate {
 // every considers all.
 func every(s System, f Function, _ float64, t Times) []scaling.Candidate { return s.predicted(f, t) }
 
+// fitting considers those of which a batch can fill for as long as one is executed
+// (Eq. 4) and still be answered in time: without what an answer takes to come back,
+// a batch at half the objective would leave before it is full, and the instance
+// carry less than its r_up.
+func fitting(s System, f Function, _ float64, t Times) []scaling.Candidate {
+	left := f.SLO - batching.Travel(f.SLO)
+	return slices.DeleteFunc(s.predicted(f, t), func(c scaling.Candidate) bool {
+		return f.SLO > 0 && c.Config.Batch > 1 && 2*c.Exec > left
+	})
+}
+
 // single considers batches of one only (BB of INFless §5.2).
 func single(s System, f Function, _ float64, t Times) []scaling.Candidate {
 	return slices.DeleteFunc(s.predicted(f, t), func(c scaling.Candidate) bool { return c.Config.Batch != 1 })
 }
 
 // strongest considers of each batch size only the config with the highest
-// throughput (RS of INFless §5.2).
-func strongest(s System, f Function, _ float64, t Times) []scaling.Candidate {
-	all := s.predicted(f, t)
+// throughput, whatever it costs and whether it fits what is free (RS of INFless
+// §5.2).
+func strongest(s System, f Function, rate float64, t Times) []scaling.Candidate {
+	all := fitting(s, f, rate, t)
 	slices.SortFunc(all, func(a, b scaling.Candidate) int {
 		return cmp.Or(cmp.Compare(b.Config.Batch, a.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
 	})

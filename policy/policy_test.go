@@ -147,6 +147,24 @@ func TestSection52Ablations(t *testing.T) {
 	}
 }
 
+// INFless §3.4, Eq. 4, with what an answer takes to come back: under 200 ms, of
+// which 5 are for that, a batch may take 97.5.
+func TestSection34BatchesFillInTime(t *testing.T) {
+	f := Function{SLO: 200 * ms}
+	for _, c := range system(t, INFless).Candidates(f, 10, model) {
+		if c.Config.Batch > 1 && c.Exec > 97500*time.Microsecond {
+			t.Errorf("%v takes %v", c.Config, c.Exec)
+		}
+	}
+	one := only{model, cluster.Resources{CPU: 1000}, cluster.Resources{CPU: 1000}} // 40 ms and 10 %, 72 ms and 10 %, …
+	if got := system(t, INFless).Candidates(f, 10, one); len(got) != 2 {
+		t.Errorf("%v, want batches of 1 and 2", got)
+	}
+	if got := system(t, INFless).Candidates(Function{}, 10, one); len(got) != 4 {
+		t.Errorf("without an objective: %v, want all", got)
+	}
+}
+
 // The tail: z(0.99) = 2.326, so exp(0.2326) = 1.262 at σ = 0.1; never below the
 // mean.
 func TestTail(t *testing.T) {
