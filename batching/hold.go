@@ -70,7 +70,7 @@ const (
 
 // gap is how long a batch of size must still wait so that it leaves an instance
 // for those who come next; 0 if it need not. The instances must follow each
-// other evenly where t is above half of the objective. Of two with t(8) = 120 ms
+// other evenly where t is above half of the objective. Of two with t(4) = 120 ms
 // and an objective of 195 ms, a request can wait 75 ms for a full batch, a timer's
 // slack included. If one instance has just begun and the other takes a lone
 // request for 80 ms, whoever comes in the next 6 ms is late: the request waits as

@@ -1,7 +1,6 @@
 package batching
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -55,28 +54,9 @@ func members(name string, n, b int, full time.Duration, share float64) []Instanc
 
 // outcome is what became of a pool's requests.
 type outcome struct {
-	within    float64 // share answered within the SLO
-	mean, p99 time.Duration
-	batch     float64 // mean size
-	actions   int
-}
-
-type finish struct {
-	at time.Time
-	in int
-}
-
-type finishes []finish
-
-func (f finishes) Len() int           { return len(f) }
-func (f finishes) Less(i, j int) bool { return f[i].at.Before(f[j].at) }
-func (f finishes) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
-func (f *finishes) Push(x any)        { *f = append(*f, x.(finish)) }
-func (f *finishes) Pop() any {
-	last := len(*f) - 1
-	x := (*f)[last]
-	*f = (*f)[:last]
-	return x
+	within float64 // share answered within the SLO
+	mean   time.Duration
+	batch  float64 // mean size
 }
 
 // gaps returns a source of times between arrivals at rate.
@@ -112,104 +92,87 @@ func gamma(shape float64, random *rand.Rand) float64 {
 	}
 }
 
-// offer sends requests at rate to the pool.
-func (p pool) offer(policy Policy, rate float64, requests int, seed uint64) outcome {
-	random := rand.New(rand.NewPCG(seed, 11))
-	gap := p.gaps(rate, random)
-	index := map[cluster.InstanceID]int{}
+// simulation is a pool at work.
+type simulation struct {
+	pool
+	policy  Policy
+	random  *rand.Rand
+	index   map[cluster.InstanceID]int
+	free    []time.Duration
+	running ends
+	arrived []time.Duration
+	warm    int
+	// answered in time, and executed in how many batches.
+	met, executed, batches int
+	total                  time.Duration
+}
+
+// offer sends requests at rate to the pool under the policy of that name. The
+// first tenth is not counted.
+func (p pool) offer(name string, rate float64, requests int) outcome {
+	policy, err := New(name, Options{SLO: p.slo})
+	if err != nil {
+		panic(err)
+	}
+	s := simulation{pool: p, policy: policy, random: rand.New(rand.NewPCG(3, 11)), index: map[cluster.InstanceID]int{},
+		free: make([]time.Duration, len(p.members)), arrived: make([]time.Duration, requests+1), warm: requests / 10}
 	for i, in := range p.members {
-		index[in.ID] = i
+		s.index[in.ID] = i
 		in.Rate *= rate / p.capacity()
 		policy.Up(epoch, in)
 	}
-	free := make([]time.Time, len(p.members))
-	arrived := make([]time.Time, requests+1)
-	var ends finishes
-	var latencies []time.Duration
-	var out outcome
-	now, next, sent, batches, executed, warm := epoch, epoch, 0, 0, 0, requests/10
-	act := func() {
-		for _, a := range policy.Actions(now) {
-			if a.Dispatch == nil {
-				continue
-			}
-			i := index[a.Instance]
-			start := now
-			if free[i].After(start) {
-				start = free[i]
-			}
-			in := &p.members[i]
-			took := in.Exec[len(a.Dispatch)-1]
-			if p.sigma > 0 {
-				took = time.Duration(float64(took) * math.Exp(p.sigma*(random.NormFloat64()-2.326)))
-			}
-			free[i] = start.Add(took)
-			heap.Push(&ends, finish{free[i], i})
-			batches, executed = batches+1, executed+len(a.Dispatch)
-			for _, id := range a.Dispatch {
-				if int(id) > warm {
-					latencies = append(latencies, free[i].Sub(arrived[id]))
-				}
-			}
-		}
-		out.actions++
-	}
-	for sent < requests || policy.Waiting() > 0 || len(ends) > 0 {
-		what, at := 0, next
+	s.play(requests, p.gaps(rate, s.random))
+	asked := requests - s.warm
+	return outcome{within: float64(s.met) / float64(asked), mean: s.total / time.Duration(max(1, s.met)), batch: float64(s.executed) / float64(max(1, s.batches))}
+}
+
+// play lets requests come and all be answered.
+func (s *simulation) play(requests int, gap func() time.Duration) {
+	const never = time.Duration(1 << 62)
+	var next time.Duration
+	for sent := 0; sent < requests || s.policy.Waiting() > 0 || len(s.running) > 0; {
+		now, what := next, 0
 		if sent == requests {
-			what, at = -1, epoch.Add(1e6*time.Hour)
+			now = never
 		}
-		if len(ends) > 0 && !ends[0].at.After(at) {
-			what, at = 1, ends[0].at
+		if len(s.running) > 0 && s.running[0].at <= now {
+			now, what = s.running[0].at, 1
 		}
-		if t, ok := policy.Next(); ok && t.Before(at) {
-			what, at = 2, t
+		if t, ok := s.policy.Next(); ok && t.Sub(epoch) < now {
+			now, what = t.Sub(epoch), 2
 		}
-		now = at
 		switch what {
 		case 0:
 			sent++
-			arrived[sent] = now
-			policy.Add(now, Request{ID: RequestID(sent), Deadline: now.Add(p.within())})
-			next = now.Add(gap())
+			s.arrived[sent] = now
+			s.policy.Add(epoch.Add(now), Request{ID: RequestID(sent), Deadline: epoch.Add(now + s.within())})
+			next = now + gap()
 		case 1:
-			policy.Done(now, p.members[heap.Pop(&ends).(finish).in].ID)
+			s.policy.Done(epoch.Add(now), s.members[s.running.pop()].ID)
 		}
-		act()
+		for _, a := range s.policy.Actions(epoch.Add(now)) {
+			if a.Dispatch != nil {
+				s.execute(now, a)
+			}
+		}
 	}
-	p.summarise(&out, latencies, requests-warm)
-	out.batch = float64(executed) / float64(max(1, batches))
-	return out
 }
 
-func (p pool) summarise(out *outcome, latencies []time.Duration, asked int) {
-	var total time.Duration
-	met := 0
-	for _, l := range latencies {
-		total += l
-		if l <= p.within() {
-			met++
+// execute runs a batch behind what its instance executes.
+func (s *simulation) execute(now time.Duration, a Action) {
+	i := s.index[a.Instance]
+	took := float64(s.members[i].Exec[len(a.Dispatch)-1])
+	if s.sigma > 0 {
+		took *= math.Exp(s.sigma * (s.random.NormFloat64() - 2.326))
+	}
+	s.free[i] = max(now, s.free[i]) + time.Duration(took)
+	s.running.push(s.free[i], i)
+	s.batches++
+	s.executed += len(a.Dispatch)
+	for _, id := range a.Dispatch {
+		if l := s.free[i] - s.arrived[id]; int(id) > s.warm && l <= s.within() {
+			s.met++
+			s.total += l
 		}
 	}
-	out.within = float64(met) / float64(asked)
-	out.mean = total / time.Duration(max(1, len(latencies)))
-}
-
-// sustained is the highest share of its capacity at which the pool answers 99 %
-// within the SLO.
-func (p pool) sustained(name string, requests int) float64 {
-	low, high := 0.3, 1.05
-	for high-low > 0.01 {
-		mid := (low + high) / 2
-		policy, err := New(name, Options{SLO: p.slo})
-		if err != nil {
-			panic(err)
-		}
-		if p.offer(policy, mid*p.capacity(), requests, 3).within >= 0.99 {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return low
 }

@@ -18,21 +18,21 @@ const lookAhead = 256
 func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed bool) {
 	// The first request that it can serve at all.
 	first := s.queue.before(start + k.exec[0])
-	waiting := min(s.queue.len(), first+lookAhead+k.reach)
+	waiting := s.queue.len() - first
 	limit := min(waiting, k.reach)
-	from, size = first, k.largest(s.queue.at(first).due-start, min(limit, waiting-first))
-	if size == min(limit, waiting-first) {
+	from, size = first, k.largest(s.queue.at(first).due-start, limit)
+	if size == limit {
 		return from, size, false
 	}
 	rate := s.arrivals.at(now)
-	least := s.lost(start, k, from, size, waiting, rate)
+	least := s.lost(start, k, from, size, rate)
 	for b := size * 2; least > 0; b *= 2 {
 		b = min(b, limit)
-		i, n := s.younger(start, k, b, waiting)
+		i, n := s.younger(start, k, b)
 		if n == 0 {
 			break
 		}
-		if lost := s.lost(start, k, i, n, waiting, rate); lost < least {
+		if lost := s.lost(start, k, i, n, rate); lost < least {
 			from, size, least = i, n, lost
 		}
 		if b == limit {
@@ -44,7 +44,8 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 
 // younger is the earliest batch of b, or of as many as there are for one. None
 // has size 0.
-func (s *Shared) younger(start time.Duration, k *kind, b, waiting int) (from, size int) {
+func (s *Shared) younger(start time.Duration, k *kind, b int) (from, size int) {
+	waiting := s.queue.len()
 	from = s.queue.before(start + k.time(b))
 	if from >= waiting {
 		return from, 0
@@ -66,13 +67,15 @@ func (s *Shared) younger(start time.Duration, k *kind, b, waiting int) (from, si
 // Those who come meanwhile are counted, too: they can be served in full batches
 // if they wait no longer than within − t(full). A backlog that takes longer by d
 // will cost rate·d requests.
-func (s *Shared) lost(start time.Duration, k *kind, from, size, waiting int, rate float64) float64 {
+func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate float64) float64 {
 	lost := from
 	part := k.rate / s.fleet.capacity
 	at := start + time.Duration(part*float64(k.time(size)))
-	for i := from + size; i < waiting; {
-		b := k.largest(s.queue.at(i).due-at, min(k.reach, waiting-i))
-		if b == 0 {
+	end := min(s.queue.len(), from+size+lookAhead)
+	for i := from + size; i < end; {
+		left := min(k.reach, end-i)
+		b := k.largest(s.queue.at(i).due-at, left)
+		if b < min(size, left) {
 			lost++
 			i++
 			continue
@@ -80,7 +83,7 @@ func (s *Shared) lost(start time.Duration, k *kind, from, size, waiting int, rat
 		at += time.Duration(part * float64(k.time(b)))
 		i += b
 	}
-	at += seconds(float64(s.queue.len()-waiting) / s.fleet.capacity)
+	at += seconds(float64(s.queue.len()-end) / s.fleet.capacity)
 	late := at - start - s.patient(k)
 	return float64(lost) + rate*max(0, late.Seconds())
 }
