@@ -190,7 +190,7 @@ func TestTimer(t *testing.T) {
 		t.Errorf("decision %+v", d)
 	}
 	p.Forget("f")
-	if got := p.Windows(last, "f"); got.KeepAlive != window {
+	if got := p.Windows(last, "f"); got.KeepAlive != 4*time.Hour {
 		t.Errorf("what was forgotten is known: %v", got)
 	}
 }

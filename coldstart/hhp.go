@@ -3,6 +3,7 @@ package coldstart
 import (
 	"time"
 
+	"github.com/faas-infer/faas-infer/coldstart/histogram"
 	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
@@ -22,8 +23,8 @@ type HHP struct {
 
 // hybrid is what HHP knows of one function.
 type hybrid struct {
-	histogram
-	recent recent
+	histogram.Histogram
+	recent histogram.Recent
 	chosen Windows
 }
 
@@ -50,7 +51,7 @@ func (p *HHP) Windows(_ time.Time, function string) Windows {
 	if h := p.functions[function]; h != nil {
 		return h.chosen
 	}
-	return Windows{KeepAlive: window}
+	return Windows{KeepAlive: histogram.Range}
 }
 
 // Forget drops the histogram.
@@ -79,37 +80,19 @@ func (p *HHP) Restore(function string, state []byte) error {
 }
 
 func (h *hybrid) observe(idle time.Duration) {
-	h.put(binOf(idle), 1)
-	h.recent.add(idle)
+	h.Add(idle)
+	h.recent.Add(idle)
 	h.chosen = h.choose()
 }
 
 func (h *hybrid) marshal(w *wire.Writer) {
-	w.Count(h.outside)
-	filled := uint64(0)
-	for _, c := range h.counts {
-		filled += min(1, uint64(c))
-	}
-	w.Count(filled)
-	for bin, c := range h.counts {
-		if c > 0 {
-			w.Count(uint64(bin))
-			w.Count(uint64(c))
-		}
-	}
+	h.Histogram.Marshal(w)
 	w.Spans(h.recent)
 }
 
 func (h *hybrid) restore(r *wire.Reader) {
-	h.outside = r.Count(wire.MaxCount)
-	for range r.Count(bins) {
-		bin := int(r.Count(bins - 1))
-		if h.counts[bin] > 0 {
-			r.Fail()
-		}
-		h.put(bin, uint32(r.Count(wire.MaxCount)))
-	}
-	h.recent = r.Spans(maxRecent)
+	h.Histogram.Restore(r)
+	h.recent = r.Spans(histogram.MaxRecent)
 	if len(h.recent) == 0 {
 		r.Fail()
 	}
@@ -120,12 +103,12 @@ func (h *hybrid) restore(r *wire.Reader) {
 
 func (h *hybrid) choose() Windows {
 	switch {
-	case h.outside > h.inside:
-		return around(h.recent.forecast())
-	case h.representative():
-		return between(h.head(), h.tail())
+	case h.Outside > h.Inside:
+		return around(h.recent.Forecast())
+	case h.Representative():
+		return between(h.Head(), h.Tail())
 	default:
-		return Windows{KeepAlive: window}
+		return Windows{KeepAlive: histogram.Range}
 	}
 }
 
@@ -136,5 +119,5 @@ func between(head, tail time.Duration) Windows {
 
 // around keeps a function while its next request is due.
 func around(due time.Duration) Windows {
-	return between(scaled(due, 1-forecastMargin), scaled(due, 1+forecastMargin))
+	return between(histogram.Scale(due, 1-forecastMargin), histogram.Scale(due, 1+forecastMargin))
 }

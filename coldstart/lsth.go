@@ -3,15 +3,12 @@ package coldstart
 import (
 	"time"
 
+	"github.com/faas-infer/faas-infer/coldstart/histogram"
 	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
-// The two terms of LSTH (INFless §3.5) and the weight of the longer one.
-const (
-	LongTerm     = 24 * time.Hour
-	ShortTerm    = time.Hour
-	DefaultGamma = 0.5
-)
+// DefaultGamma is INFless' γ.
+const DefaultGamma = 0.5
 
 // LSTH is INFless' long-short term histogram policy (§3.5): one histogram of
 // the idle times of the last day and one of those of the last hour; head and
@@ -30,8 +27,8 @@ type LSTH struct {
 
 // terms is what LSTH knows of one function.
 type terms struct {
-	trail
-	recent recent
+	histogram.Trail
+	recent histogram.Recent
 	last   time.Time
 	chosen Windows
 	stale  bool
@@ -51,8 +48,8 @@ func (p *LSTH) Observe(now time.Time, function string, idle time.Duration) {
 		t = &terms{}
 		p.functions[function] = t
 	}
-	t.add(now, binOf(idle))
-	t.recent.add(idle)
+	t.Add(now, idle)
+	t.recent.Add(idle)
 	t.stale = true
 }
 
@@ -60,10 +57,10 @@ func (p *LSTH) Observe(now time.Time, function string, idle time.Duration) {
 func (p *LSTH) Windows(last time.Time, function string) Windows {
 	t := p.functions[function]
 	if t == nil {
-		return Windows{KeepAlive: window}
+		return Windows{KeepAlive: histogram.Range}
 	}
 	if t.stale || !last.Equal(t.last) {
-		t.expire(last)
+		t.Expire(last)
 		t.chosen, t.last, t.stale = t.choose(p.gamma), last, false
 	}
 	return t.chosen
@@ -79,7 +76,7 @@ func (p *LSTH) Marshal(function string) []byte {
 		return nil
 	}
 	w := wire.NewWriter(wireLSTH, 1)
-	t.marshal(w)
+	t.Trail.Marshal(w)
 	w.Spans(t.recent)
 	return *w
 }
@@ -88,8 +85,8 @@ func (p *LSTH) Marshal(function string) []byte {
 func (p *LSTH) Restore(function string, state []byte) error {
 	r := wire.NewReader(wireLSTH, 1, state)
 	t := &terms{stale: true}
-	t.restore(r)
-	t.recent = r.Spans(maxRecent)
+	t.Trail.Restore(r)
+	t.recent = r.Spans(histogram.MaxRecent)
 	if len(t.recent) == 0 {
 		r.Fail()
 	}
@@ -102,11 +99,11 @@ func (p *LSTH) Restore(function string, state []byte) error {
 
 func (t *terms) choose(gamma float64) Windows {
 	switch {
-	case t.long.outside > t.long.inside:
-		return around(t.recent.forecast())
-	case t.long.inside == 0:
-		return Windows{KeepAlive: window}
-	case t.short.inside == 0:
+	case t.Long.Outside > t.Long.Inside:
+		return around(t.recent.Forecast())
+	case t.Long.Inside == 0:
+		return Windows{KeepAlive: histogram.Range}
+	case t.Short.Inside == 0:
 		gamma = 1
 		fallthrough
 	default:
@@ -117,12 +114,12 @@ func (t *terms) choose(gamma float64) Windows {
 // weighted is the sum of the paper; the keep-alive windows are weighted, not
 // the tails, which is the same.
 func (t *terms) weighted(gamma float64) Windows {
-	long, short := between(t.long.head(), t.long.tail()), Windows{}
+	long, short := between(t.Long.Head(), t.Long.Tail()), Windows{}
 	if gamma < 1 {
-		short = between(t.short.head(), t.short.tail())
+		short = between(t.Short.Head(), t.Short.Tail())
 	}
 	return Windows{
-		PreWarm:   scaled(long.PreWarm, gamma) + scaled(short.PreWarm, 1-gamma),
-		KeepAlive: scaled(long.KeepAlive, gamma) + scaled(short.KeepAlive, 1-gamma),
+		PreWarm:   histogram.Scale(long.PreWarm, gamma) + histogram.Scale(short.PreWarm, 1-gamma),
+		KeepAlive: histogram.Scale(long.KeepAlive, gamma) + histogram.Scale(short.KeepAlive, 1-gamma),
 	}
 }

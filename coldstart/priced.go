@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/coldstart/forecast"
+	"github.com/faas-infer/faas-infer/coldstart/histogram"
 	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
@@ -76,7 +77,7 @@ func (p *Priced) Observe(now time.Time, function string, idle time.Duration) {
 func (p *Priced) Windows(last time.Time, function string) Windows {
 	l := p.functions[function]
 	if l == nil {
-		return Windows{KeepAlive: window, Park: parkAfter}
+		return Windows{KeepAlive: histogram.Range, Park: parkAfter}
 	}
 	if l.stale || !last.Equal(l.last) {
 		l.expect(l.model.Predict(last))

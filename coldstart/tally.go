@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/coldstart/forecast"
+	"github.com/faas-infer/faas-infer/coldstart/histogram"
 	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
@@ -105,7 +106,7 @@ func (t *tally) count(idle time.Duration) {
 }
 
 func (t *tally) countHybrid(keep float64, idle time.Duration) {
-	w := Windows{KeepAlive: window}
+	w := Windows{KeepAlive: histogram.Range}
 	if t.told > 0 {
 		w = t.shadow.chosen
 	}

@@ -1,30 +1,30 @@
-package coldstart
+package histogram
 
 import (
 	"slices"
 	"time"
 )
 
-// maxRecent is how many idle times forecasts are made from.
-const maxRecent = 32
+// MaxRecent is how many idle times forecasts are made from.
+const MaxRecent = 32
 
-// recent are a function's last idle times, the latest last.
-type recent []time.Duration
+// Recent are a function's last idle times, the latest last.
+type Recent []time.Duration
 
-// add appends an idle time and drops the oldest if there are too many.
-func (r *recent) add(idle time.Duration) {
-	if len(*r) == maxRecent {
+// Add appends an idle time and drops the oldest if there are too many.
+func (r *Recent) Add(idle time.Duration) {
+	if len(*r) == MaxRecent {
 		*r = slices.Delete(*r, 0, 1)
 	}
 	*r = append(*r, idle)
 }
 
-// forecast is the idle time that is to follow, by
+// Forecast is the idle time that is to follow, by
 // least squares of each on the one before. With fewer than four, or if all are
 // alike, it is their mean. There must be at least one.
-func (idle recent) forecast() time.Duration {
+func (idle Recent) Forecast() time.Duration {
 	const few = 4
-	mean := func(of recent) float64 {
+	mean := func(of Recent) float64 {
 		sum := 0.0
 		for _, d := range of {
 			sum += float64(d)

@@ -1,4 +1,4 @@
-package coldstart
+package histogram
 
 import (
 	"math"
@@ -7,7 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
-// slot is how finely a trail knows when an idle time ended.
+// The two terms of LSTH (INFless §3.5).
+const (
+	LongTerm  = 24 * time.Hour
+	ShortTerm = time.Hour
+)
+
+// slot is how finely a Trail knows when an idle time ended.
 const slot = 5 * time.Minute
 
 // entry is that some idle times of one length ended in one slot.
@@ -17,31 +23,31 @@ type entry struct {
 	count uint32
 }
 
-// trail is the histograms of the idle times of the last day and of the last
+// Trail is the histograms of the idle times of the last day and of the last
 // hour, both up to the slot in which they would end.
-type trail struct {
+type Trail struct {
 	entries []entry // the oldest first
 	recent  int     // the first that is in short
-	long    histogram
-	short   histogram
+	// Long is the day's, Short the hour's.
+	Long, Short Histogram
 }
 
 func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
 
-// add counts an idle time that ended now.
-func (t *trail) add(now time.Time, bin int) {
-	t.expire(now)
+// Add counts an idle time that ended now.
+func (t *Trail) Add(now time.Time, idle time.Duration) {
+	t.Expire(now)
 	at := slotOf(now)
 	if n := len(t.entries); n > 0 { // A clock that was set back keeps the order.
 		at = max(at, t.entries[n-1].slot)
 	}
-	t.put(entry{at, min(bin, bins), 1})
+	t.put(entry{at, min(binOf(idle), bins), 1})
 }
 
 // put appends to the entries, or to an equal one of the last slot.
-func (t *trail) put(e entry) {
-	t.long.put(e.bin, e.count)
-	t.short.put(e.bin, e.count)
+func (t *Trail) put(e entry) {
+	t.Long.put(e.bin, e.count)
+	t.Short.put(e.bin, e.count)
 	for i := len(t.entries) - 1; i >= 0 && t.entries[i].slot == e.slot; i-- {
 		if t.entries[i].bin == e.bin {
 			t.entries[i].count += e.count
@@ -51,16 +57,16 @@ func (t *trail) put(e entry) {
 	t.entries = append(t.entries, e)
 }
 
-// expire drops what is too old.
-func (t *trail) expire(now time.Time) {
+// Expire drops what is too old.
+func (t *Trail) Expire(now time.Time) {
 	short, long := slotOf(now.Add(-ShortTerm)), slotOf(now.Add(-LongTerm))
 	for t.recent < len(t.entries) && t.entries[t.recent].slot < short {
-		t.short.remove(t.entries[t.recent].bin, t.entries[t.recent].count)
+		t.Short.remove(t.entries[t.recent].bin, t.entries[t.recent].count)
 		t.recent++
 	}
 	old := 0
 	for old < t.recent && t.entries[old].slot < long {
-		t.long.remove(t.entries[old].bin, t.entries[old].count)
+		t.Long.remove(t.entries[old].bin, t.entries[old].count)
 		old++
 	}
 	t.entries = append(t.entries[:0], t.entries[old:]...)
@@ -74,7 +80,8 @@ const maxEntries = 6 * int(LongTerm/slot+1)
 // maxEntry is more idle times than a slot can have.
 const maxEntry = 1 << 20
 
-func (t *trail) marshal(w *wire.Writer) {
+// Marshal writes the idle times of the last day.
+func (t *Trail) Marshal(w *wire.Writer) {
 	w.Count(uint64(len(t.entries)))
 	before := int64(0)
 	for _, e := range t.entries {
@@ -85,9 +92,9 @@ func (t *trail) marshal(w *wire.Writer) {
 	}
 }
 
-// restore puts what was marshalled into an empty trail; all of it counts for
+// Restore puts what was marshalled into an empty trail; all of it counts for
 // the last hour, too, until the time is known.
-func (t *trail) restore(r *wire.Reader) {
+func (t *Trail) Restore(r *wire.Reader) {
 	before := int64(math.MinInt32)
 	at := int64(0)
 	for range r.Count(uint64(maxEntries)) {

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/coldstart/histogram"
 )
 
 const minute = time.Minute
@@ -53,7 +55,7 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 		flat = append(flat, time.Duration(i%240)*minute)
 	}
 	for name, idle := range map[string][]time.Duration{
-		"nothing is known": nil, "too few": times(minSamples-1, 10*minute), "no length stands out": flat,
+		"nothing is known": nil, "too few": times(histogram.MinSamples-1, 10*minute), "no length stands out": flat,
 	} {
 		p := NewHHP()
 		observe(p, "f", idle...)
@@ -62,7 +64,7 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 		}
 	}
 	p := NewHHP()
-	observe(p, "f", times(minSamples, 10*minute)...)
+	observe(p, "f", times(histogram.MinSamples, 10*minute)...)
 	if got := p.Windows(start, "f"); reflect.DeepEqual(got, standard) {
 		t.Error("enough idle times are too few")
 	}
@@ -84,16 +86,6 @@ func TestHHPOutOfBoundsServerlessInTheWildSection42(t *testing.T) {
 	observe(p, "f", 10*time.Hour, 10*time.Hour)
 	if got, want := p.Windows(start, "f"), between(8*time.Hour+30*minute, 11*time.Hour+30*minute); !reflect.DeepEqual(got, want) {
 		t.Errorf("windows %v, want 15 %% around 10 h, %v", got, want)
-	}
-}
-
-func TestForecastByRegression(t *testing.T) {
-	r := recent{5 * time.Hour, 9 * time.Hour, 5 * time.Hour, 9 * time.Hour, 5 * time.Hour, 9 * time.Hour}
-	if got := r.forecast(); got < 5*time.Hour-minute || got > 5*time.Hour+minute {
-		t.Errorf("after 5, 9, 5, 9, 5, 9 hours %v are forecast, not 5", got)
-	}
-	if got := (recent{time.Hour, 3 * time.Hour}).forecast(); got != 2*time.Hour {
-		t.Errorf("the mean of two is %v", got)
 	}
 }
 
@@ -134,28 +126,5 @@ func TestLSTHForgetsINFlessSection35(t *testing.T) {
 	p.Forget("f")
 	if got := p.Windows(last, "f"); got.KeepAlive != 4*time.Hour {
 		t.Errorf("what was forgotten is known: %v", got)
-	}
-}
-
-// A trail's histograms are what its entries say.
-func TestTrail(t *testing.T) {
-	var tr trail
-	now := start
-	for i := range 4000 {
-		now = now.Add(time.Duration(i*i%3000) * time.Second)
-		tr.add(now, i*7%300)
-	}
-	var long, short histogram
-	for i, e := range tr.entries {
-		if e.slot < slotOf(now.Add(-LongTerm)) || i > 0 && e.slot < tr.entries[i-1].slot {
-			t.Fatalf("entry %d is of slot %d", i, e.slot)
-		}
-		long.put(e.bin, e.count)
-		if e.slot >= slotOf(now.Add(-ShortTerm)) {
-			short.put(e.bin, e.count)
-		}
-	}
-	if long != tr.long || short != tr.short {
-		t.Error("the histograms do not agree with the entries")
 	}
 }
