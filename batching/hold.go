@@ -72,15 +72,15 @@ const (
 // for those who come next; 0 if it need not. The instances must follow each
 // other evenly where t is above half of the objective. Of two with t(4) = 120 ms
 // and an objective of 195 ms, a request can wait 75 ms for a full batch, a timer's
-// slack included. If one instance has just begun and the other takes a lone
-// request for 80 ms, whoever comes in the next 6 ms is late: the request waits as
-// long.
+// slack included. One instance has begun 20 ms ago. If the other takes a lone
+// request for 80 ms now, whoever comes in the next 6 ms is late. In 26 ms, when
+// the first has only 74 ms left, nobody is.
 //
 // The look ahead lets requests come at twice the rate. Instances take them in
 // full batches, in the order in which they are free, each as late as possible:
 // when its batch is full or its first request can wait no longer. No instance
-// may be free only after the first request of its batch can wait no longer,
-// until this batch is done, too, and its instance takes its turn.
+// may be free only after that, until this batch is done, too, and its instance
+// takes its turn.
 func (s *Shared) gap(now time.Duration, k *kind, size int, rate float64) time.Duration {
 	done := k.exec[size-1]
 	t := turns{fill: 1e9 / max(prepared*rate, 1e-3)}
@@ -93,22 +93,29 @@ func (s *Shared) gap(now time.Duration, k *kind, size int, rate float64) time.Du
 			t.take(0, s.patient(o), o.full)
 		}
 	}
+	next := done
 	for _, b := range s.fleet.busy.All() {
 		at := max(0, b.Until-now)
-		if t.taken >= foresight || t.late > 0 || at >= done {
+		if t.taken >= foresight || t.late > 0 {
+			break
+		}
+		if at >= done {
+			next = at
 			break
 		}
 		o := s.fleet.members[b.Slot].kind
 		t.take(at, s.patient(o), o.full)
 	}
+	var beyond time.Duration
 	if t.taken < foresight && t.late == 0 {
 		t.take(done, s.patient(k), k.full)
+		beyond = next - done // Time brings only the one behind it nearer.
 	}
 	if t.late.Seconds()*rate <= negligible {
 		return 0
 	}
 	// Not for every microsecond a timer.
-	return max(t.late, s.options.SLO/256)
+	return max(t.late+beyond, s.options.SLO/256)
 }
 
 // turns is a look ahead: requests that came before served are in batches.
