@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
@@ -38,14 +37,6 @@ func weigh(r cluster.Resources) float64 {
 }
 
 func abs(x int) int { return max(x, -x) }
-
-// tolerated is a candidate that is started even if it cannot meet the objective.
-func tolerated(c scaling.Candidate, slo time.Duration) scaling.Candidate {
-	if slo > 0 {
-		c.Exec = min(c.Exec, slo)
-	}
-	return c
-}
 
 // uniform considers the one config, with its batch size and timeout, that BATCH's
 // optimiser finds for the load (BATCH §III-C). The optimiser is told of what is

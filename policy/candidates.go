@@ -52,13 +52,33 @@ type Times interface {
 // mean ones, and the timeouts that it sets. The list is the same for the same
 // arguments. A driver that asks again and again as the load changes keeps a
 // [Tuner].
+//
+// Where by its predictions nothing can meet the objective, requests are not refused
+// for that: the config whose single requests are fastest is left, as if it met it.
 func (s System) Candidates(f Function, rate float64, t Times) []scaling.Candidate {
-	return s.choose(s, f, rate, t)
+	all := s.choose(s, f, rate, t)
+	meets := func(c scaling.Candidate) bool { return f.SLO <= 0 || c.Exec <= f.SLO }
+	if len(all) == 0 || slices.ContainsFunc(all, meets) {
+		return all
+	}
+	return []scaling.Candidate{tolerated(slices.MinFunc(all, func(a, b scaling.Candidate) int {
+		return cmp.Or(cmp.Compare(a.Config.Batch, b.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
+	}), f.SLO)}
+}
+
+// tolerated is a candidate that is used even if it cannot meet the objective.
+func tolerated(c scaling.Candidate, slo time.Duration) scaling.Candidate {
+	if slo > 0 {
+		c.Exec = min(c.Exec, slo)
+	}
+	return c
 }
 
 // Table lists the times that the system predicts of batches of 1, 2, … c.Batch on
 // c: what [batching.Instance.Exec] is to be. It never decreases, and takes the
-// next larger batch's time where there is none.
+// next larger batch's time where there is none. Where not even one request is
+// predicted to be in time, one that has waited for no more than half the objective
+// is still worth a try.
 func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
 	factor := s.factor(f, t)
 	table := make([]time.Duration, c.Batch)
@@ -71,6 +91,9 @@ func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
 	}
 	for b := range table[:max(0, len(table)-1)] {
 		table[b+1] = max(table[b+1], table[b])
+	}
+	if len(table) > 0 && f.SLO > 0 && table[0] > f.SLO {
+		table[0] = f.SLO / 2
 	}
 	return table
 }

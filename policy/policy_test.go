@@ -198,6 +198,20 @@ func TestTablesAreWhatCandidatesSay(t *testing.T) {
 	}
 }
 
+// A function that no prediction says to be in time is served all the same.
+func TestWhereNothingMeetsTheObjective(t *testing.T) {
+	f := Function{SLO: 3 * ms} // 40/(8+8) = 2.5 ms is the fastest, 2.75 with 10 %.
+	for _, name := range Names() {
+		s := system(t, name)
+		served := slices.ContainsFunc(s.Candidates(f, 10, model), func(c scaling.Candidate) bool {
+			return c.Exec <= f.SLO && s.Table(f, c.Config, model)[0] <= f.SLO
+		})
+		if !served {
+			t.Errorf("%s does not serve it", name)
+		}
+	}
+}
+
 // Where some sizes have no time, or a shorter one than a smaller batch, the table
 // is as cautious as can be.
 func TestTableOfGaps(t *testing.T) {
