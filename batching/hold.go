@@ -28,7 +28,10 @@ func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Du
 	if k.patience.head != head.id {
 		k.patience = patience{head.id, now + s.worth(k, size, rate)}
 	}
-	until = min(window, max(k.patience.until, now+s.gap(now, k, size, rate)))
+	if until = k.patience.until; until <= now {
+		until = now + s.gap(now, k, size, rate)
+	}
+	until = min(window, until)
 	return until, until > now
 }
 
