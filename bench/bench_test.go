@@ -18,9 +18,13 @@ func TestMedian(t *testing.T) {
 }
 
 func TestProcessFigures(t *testing.T) {
-	for began := time.Now(); time.Since(began) < 30*time.Millisecond; {
+	// It is told in steps of 10 ms, which take longer where others use the cores.
+	var used time.Duration
+	var err error
+	for began := time.Now(); used <= 0 && err == nil && time.Since(began) < time.Minute; {
+		used, err = processorTime(os.Getpid())
 	}
-	if used, err := processorTime(os.Getpid()); err != nil || used <= 0 || used > time.Hour {
+	if err != nil || used <= 0 || used > time.Hour {
 		t.Errorf("this process has used %v: %v", used, err)
 	}
 	if resident, err := statusField(os.Getpid(), "VmRSS"); err != nil || resident < 1024 {
