@@ -77,7 +77,7 @@ type entry struct {
 func newFrame(p Panel) *frame {
 	f := &frame{Panel: p}
 	lines := f.placeLegend()
-	f.top = 26 + legendLine*float64(lines)
+	f.top = 34 + legendLine*float64(lines)
 	f.bottom = f.top + plotHeight
 	f.scales()
 	f.height = f.bottom + 48
@@ -91,7 +91,7 @@ func newFrame(p Panel) *frame {
 func (f *frame) placeLegend() int {
 	x, line := left, 1
 	for _, s := range f.Series {
-		w := textWidth(s.Name, small) + 30
+		w := textWidth(s.Name, small) + 34
 		if x+w > panelWidth-right && x > left {
 			x, line = left, line+1
 		}

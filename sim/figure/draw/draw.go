@@ -25,7 +25,19 @@ type Value struct {
 	Value  float64
 }
 
-const source = "Hatched and dashed: " + paper.Source + ". "
+const relativeNote = "The paper's and ours are each relative to their own best."
+
+// cited is a figure with the source of what was published, if any of that is in it,
+// and more on it.
+func cited(f plot.Figure, more string) plot.Figure {
+	f.Note = more
+	for _, p := range f.Panels {
+		if slices.ContainsFunc(p.Series, func(s plot.Series) bool { return s.Paper }) {
+			f.Note = "Hatched, dashed or hollow: " + paper.Source + ". " + more
+		}
+	}
+	return f
+}
 
 // colour is a policy's, the same in all drawings.
 func colour(name string) int {
@@ -61,13 +73,13 @@ func Throughput(application string, values []Value, bound float64) Drawing {
 		Title: "the same, relative to INFless", X: p.X, Y: plot.Axis{Label: "× INFless"}, Categories: p.Categories,
 		Series: series(relative(p.Categories, published), relative(p.Categories, here)),
 	}
-	d := Drawing{"fig11-" + application, plot.Figure{Title: "Figure 11: throughput and component analysis", Note: source + "The bound is of a linear program: no policy can serve more on these machines."}}
+	f := plot.Figure{Title: "Figure 11: throughput and component analysis"}
 	for _, panel := range []plot.Panel{p, ratios} {
 		if drawable(panel) {
-			d.Panels = append(d.Panels, panel)
+			f.Panels = append(f.Panels, panel)
 		}
 	}
-	return d
+	return Drawing{"fig11-" + application, cited(f, "The bound is of a linear program: no policy can serve more on these machines.")}
 }
 
 // series is a published and a simulated row of bars; the first is left out if it is

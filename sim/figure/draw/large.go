@@ -48,10 +48,10 @@ func ColdStarts(all []ColdStart) Drawing {
 		}
 		return p
 	}
-	return Drawing{"fig16", plot.Figure{Title: "Figure 16: cold starts and idle resources", Note: source, Panels: []plot.Panel{
+	return Drawing{"fig16", cited(plot.Figure{Title: "Figure 16: cold starts and idle resources", Panels: []plot.Panel{
 		panel("requests that found no instance", func(c ColdStart) float64 { return c.Rate }),
 		panel("what idle instances hold", func(c ColdStart) float64 { return c.Idle }),
-	}}}
+	}}, "")}
 }
 
 // Placed is what a policy's scheduler made of a number of instances.
@@ -97,7 +97,7 @@ func Scheduling(all []Placed) Drawing {
 		took.Series = append(took.Series, line(name, tint(name, i), false, xs, ms))
 		rest.Series = append(rest.Series, line(name, tint(name, i), false, xs, percents))
 	}
-	return Drawing{"fig17", plot.Figure{Title: "Figure 17: scheduling overhead and resource fragments", Note: source + "Times are of different machines.", Panels: []plot.Panel{took, rest}}}
+	return Drawing{"fig17", cited(plot.Figure{Title: "Figure 17: scheduling overhead and resource fragments", Panels: []plot.Panel{took, rest}}, "Times are of different machines.")}
 }
 
 // Efficiency is the requests/s that each unit of resources serves, at one value of
@@ -110,7 +110,7 @@ type Efficiency struct {
 // Large draws Fig. 18: by the number of functions, and by their objective.
 func Large(byFunctions, bySLO []Efficiency) Drawing {
 	published := paper.All()
-	d := Drawing{"fig18", plot.Figure{Title: "Figure 18: throughput for each unit of resources at large scale", Note: source + "The paper's and ours are each relative to their own best."}}
+	f := plot.Figure{Title: "Figure 18: throughput for each unit of resources at large scale"}
 	for _, of := range []struct {
 		title, x string
 		there    paper.Large
@@ -134,7 +134,7 @@ func Large(byFunctions, bySLO []Efficiency) Drawing {
 			s.Points = append(s.Points, plot.Point{X: e.X, Y: e.PerResource})
 		}
 		p.Series = append(p.Series, scaled(here)...)
-		d.Panels = append(d.Panels, p)
+		f.Panels = append(f.Panels, p)
 	}
-	return d
+	return Drawing{"fig18", cited(f, relativeNote)}
 }

@@ -77,15 +77,13 @@ func perResource(application string, all []Objective) Drawing {
 		X:     plot.Axis{Label: "SLO (ms)"}, Y: plot.Axis{Label: "relative throughput"},
 		Series: append(scaled(published), scaled(here)...),
 	}
-	return Drawing{"fig12b-" + application, plot.Figure{Title: "Figure 12(b): throughput under different objectives", Panels: []plot.Panel{p}, Note: source + "The paper's and ours are each relative to their own best."}}
+	f := plot.Figure{Title: "Figure 12(b): throughput under different objectives", Panels: []plot.Panel{p}}
+	return Drawing{"fig12b-" + application, cited(f, relativeNote)}
 }
 
 // batches is Fig. 13: where one model's throughput comes from.
 func batches(application string, all []Objective) Drawing {
-	d := Drawing{"fig13-" + application, plot.Figure{
-		Title: "Figure 13: throughput by batch size, and configs of instances, " + all[0].Model,
-		Note:  source + "Parts of 1, since the paper's totals are of another scale. Dots: instances by their CPU and GPU shares, area by their number.",
-	}}
+	f := plot.Figure{Title: "Figure 13: throughput by batch size, and configs of instances, " + all[0].Model}
 	published := paper.All().Batches
 	for _, name := range policies(all) {
 		sizes := []int{1, 2, 4, 8, 16, 32}
@@ -99,7 +97,7 @@ func batches(application string, all []Objective) Drawing {
 				}
 			}
 		}
-		d.Panels = append(d.Panels, stacked(name+", simulated", categories, sizes, parts, false))
+		f.Panels = append(f.Panels, stacked(name+", simulated", categories, sizes, parts, false))
 		rows := map[string][][]float64{policy.INFless: published.INFless, policy.Batch: published.BATCH}[name]
 		if rows == nil || application != "osvt" {
 			continue
@@ -115,10 +113,10 @@ func batches(application string, all []Objective) Drawing {
 				parts[sizes[k]] = append(parts[sizes[k]], v/total)
 			}
 		}
-		d.Panels = append(d.Panels, stacked(name+", paper", categories, sizes[:4], parts, true))
+		f.Panels = append(f.Panels, stacked(name+", paper", categories, sizes[:4], parts, true))
 	}
-	d.Panels = append(d.Panels, configs(all)...)
-	return d
+	f.Panels = append(f.Panels, configs(all)...)
+	return Drawing{"fig13-" + application, cited(f, "Parts of 1, since the paper's totals are of another scale. Dots: instances by their CPU and GPU shares, area by their number.")}
 }
 
 // shares are the parts of the requests that configs of each batch size served;
@@ -177,10 +175,7 @@ func configs(all []Objective) []plot.Panel {
 // breakdown is Fig. 15(b, c): how long requests wait and are executed under the
 // lowest and the second highest objective, the paper's 150 and 350 ms.
 func breakdown(application string, all []Objective) Drawing {
-	d := Drawing{"fig15bc-" + application, plot.Figure{
-		Title: "Figure 15(b, c): what latencies consist of, means",
-		Note:  source + "The paper's bar is the mean of its 40 instances.",
-	}}
+	f := plot.Figure{Title: "Figure 15(b, c): what latencies consist of, means"}
 	for _, slo := range chosen(all) {
 		p := plot.Panel{Title: "SLO " + inMilliseconds(slo), X: plot.Axis{Label: "function and policy"}, Y: plot.Axis{Label: "latency (ms)"}, Stacked: true}
 		var queue, exec []float64
@@ -199,10 +194,13 @@ func breakdown(application string, all []Objective) Drawing {
 		}
 		p.Series = []plot.Series{plot.Bar("execution", 0, false, exec...), plot.Bar("waiting", 5, false, queue...)}
 		if len(p.Categories) > 0 {
-			d.Panels = append(d.Panels, p)
+			f.Panels = append(f.Panels, p)
 		}
 	}
-	return d
+	if application == "osvt" {
+		f.Note = "The bar of the paper is the mean of its 40 instances: " + paper.Source + "."
+	}
+	return Drawing{"fig15bc-" + application, f}
 }
 
 // chosen are the lowest and the second highest objective.

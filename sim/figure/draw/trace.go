@@ -47,7 +47,7 @@ func Traces(all []Trace) []Drawing {
 		missed.Series = append(missed.Series, plot.Bar(name, c, false, late...))
 	}
 	drawings := []Drawing{
-		{"fig12a", plot.Figure{Title: "Figure 12(a): throughput under production traces", Panels: []plot.Panel{throughput}, Note: source + "The paper's and ours are each relative to their own best."}},
+		{"fig12a", cited(plot.Figure{Title: "Figure 12(a): throughput under production traces", Panels: []plot.Panel{throughput}}, relativeNote)},
 		{"fig15a", plot.Figure{Title: "Figure 15(a): SLO violations", Panels: []plot.Panel{missed}, Note: "The paper states at most 3.1 % on average for INFless and 8 % for OpenFaaS+ under the sporadic load (§5.2); what it plots was not published."}},
 	}
 	for _, t := range all {
