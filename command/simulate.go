@@ -27,6 +27,8 @@ type simulateOptions struct {
 	trace, cluster string
 	duration       time.Duration
 	seed           uint64
+	// against is what the simulator is compared with, "" for nothing.
+	against string
 	// seeded reports whether a seed was given.
 	seeded func() bool
 }
@@ -52,14 +54,29 @@ objectives, and how requests arrive.
 ` + namedList("Scenarios", scenarioList()) + `
 ` + namedList("Policies", policyList()) + `
 What INFless published stands beside each figure as "paper". --plot draws the
-figures of the paper's evaluation anew.`,
+figures of the paper's evaluation anew.
+
+With --against local no scenario is simulated. Instead dssm, lstm and mnist are
+served on this machine, at a fifth, a half and four fifths of what an instance
+carries, the same requests are simulated, and what is printed is by how much mean
+latency, 99th percentile, batch sizes and the share within the SLO differ. That
+takes some minutes, two cores, and a machine that has nothing else to do.`,
 		Example: `  faas-infer simulate testbed-osvt
   faas-infer simulate testbed-qa --policy infless,faas-infer --json
   faas-infer simulate traces --policy all --duration 24h --plot figures
   faas-infer simulate traces --trace my-load.csv --policy batch,faas-infer
-  faas-infer simulate my-scenario.yaml --cluster large --seed 7`,
-		Args: oneScenario,
+  faas-infer simulate my-scenario.yaml --cluster large --seed 7
+  faas-infer simulate --against local --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("against") {
+				return checkAgainst(o.against, cmd.Flags(), args)
+			}
+			return oneScenario(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.against != "" {
+				return o.compare(cmd.Context(), cmd.OutOrStdout())
+			}
 			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
@@ -71,6 +88,7 @@ figures of the paper's evaluation anew.`,
 	f.StringVar(&o.cluster, "cluster", "", "cluster in place of the scenario's: testbed, large or a YAML file")
 	f.DurationVar(&o.duration, "duration", 0, "how long to simulate, in simulated time (default: what the scenario says)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of all that is random (default: what the scenario says)")
+	f.StringVar(&o.against, "against", "", "compare the simulator with what it simulates: "+againstLocal+", a provider on this machine")
 	o.seeded = func() bool { return f.Changed("seed") }
 	return c
 }
