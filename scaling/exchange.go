@@ -20,7 +20,7 @@ const (
 	exchangePart = 0.1
 	// exchangeGain is how much more than before the emptied nodes must be
 	// worth, as a part of it, and the ideal plan must serve.
-	exchangeGain = 0.08
+	exchangeGain = 0.05
 	// exchangePause is the time between two looks, while they find nothing
 	// doubled up to the stabilisation window.
 	exchangePause = time.Second

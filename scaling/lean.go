@@ -7,15 +7,15 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/packing"
 )
 
-// fewNodes is how many nodes a plan may need to be lean. Where more are, they
-// are what is dear.
+// fewNodes is how many nodes a plan may need to be lean. Above, one node more
+// would not be much to spare resources with.
 const fewNodes = 8
 
 // lean says how a plan for these views may be lean. A node's cores and GPU are
 // best used together, but instances that use one of them alone, slowly, may take
-// less in sum. Where little is asked for there is room for them: on twice as many
-// nodes as all load needs at least, and one, but no more than half of all. As load
-// grows, that room comes to its end and nodes are filled as well as can be.
+// less in sum. Where little is asked for there is room for them, on one node more
+// than all load needs at least. As load grows, that room comes to its end and
+// nodes are filled as well as can be.
 func (p *pass) lean(views []*view) thrift {
 	used := 0
 	for i := range p.space().places {
@@ -23,14 +23,14 @@ func (p *pass) lean(views []*view) thrift {
 			used++
 		}
 	}
-	if used > 2*fewNodes+1 {
+	if used > fewNodes+1 {
 		return thrift{}
 	}
 	least := p.least(views)
 	if least > fewNodes {
 		return thrift{}
 	}
-	return thrift{lean: true, nodes: min(int(math.Ceil(2*least))+1, len(p.space().places)/2) - used}
+	return thrift{lean: true, nodes: int(math.Ceil(least)) + 1 - used}
 }
 
 // least is how many nodes all that the views are asked for would take, of empty

@@ -14,10 +14,10 @@ import (
 // three times what chance explains; then the longer ones begin anew from there.
 //
 // What comes in numbers that no mean explains is followed at once. If n came in a
-// fifth of a second, n ± √n are to be expected, so that the rate is not less than
-// (n − 3√n)/0.2 s, or so: after a jump to 1000/s, 200 ± 14 come, which shows a rate
-// of 790/s. Since requests may also come in clumps, that counts up to four times
-// the shortest mean only.
+// tenth of a second, n ± √n are to be expected, so that the rate is not less than
+// (n − 3√n)/0.1 s, or so: after a jump to 1000/s, 100 ± 10 come, which shows a rate
+// of 700/s. Requests may also come in clumps, all at once and then none: so two
+// times that follow each other must both show it.
 type Meter struct {
 	total uint64
 	at    time.Time
@@ -41,10 +41,8 @@ const (
 	chance = 3
 	// jumpFrom and jumpTo bound the time within which a jump is looked for,
 	// markPause is the least between two marks.
-	jumpFrom, jumpTo = 100 * time.Millisecond, 500 * time.Millisecond
-	markPause        = 25 * time.Millisecond
-	// jumpMost is how many times the mean a jump may count.
-	jumpMost = 4
+	jumpFrom, jumpTo = 40 * time.Millisecond, 400 * time.Millisecond
+	markPause        = 15 * time.Millisecond
 )
 
 // Read takes the counter's value at now and returns the rate in 1/s.
@@ -61,8 +59,7 @@ func (m *Meter) Read(now time.Time, total uint64) float64 {
 		}
 		m.at, m.total = now, total
 	}
-	shortest := m.means[len(m.means)-1]
-	return max(m.settle(), min(m.jump(now), jumpMost*shortest))
+	return max(m.settle(), m.jump(now))
 }
 
 // settle is the longest mean that no shorter one contradicts.
@@ -78,20 +75,36 @@ func (m *Meter) settle() float64 {
 	return m.means[0]
 }
 
-// jump is the highest rate that the last moments show for certain.
+// jump is the highest rate that the last moments show for certain, both the older
+// and the newer half of them.
 func (m *Meter) jump(now time.Time) float64 {
 	for len(m.marks) > 0 && now.Sub(m.marks[0].at) > jumpTo {
 		m.marks = m.marks[1:]
 	}
-	highest := 0.0
-	for _, k := range m.marks {
-		if passed := now.Sub(k.at); passed >= jumpFrom {
-			n := float64(m.total - k.total)
-			highest = max(highest, (n-chance*math.Sqrt(n))/passed.Seconds())
+	highest, middle := 0.0, 0
+	for i, from := range m.marks {
+		passed := now.Sub(from.at)
+		if passed < jumpFrom {
+			break
 		}
+		for middle = max(middle, i); middle+1 < len(m.marks) && 2*now.Sub(m.marks[middle].at) > passed; {
+			middle++
+		}
+		half := m.marks[middle]
+		older := certain(half.total-from.total, half.at.Sub(from.at))
+		highest = max(highest, min(older, certain(m.total-half.total, now.Sub(half.at))))
 	}
 	if n := len(m.marks); n == 0 || now.Sub(m.marks[n-1].at) >= markPause {
 		m.marks = append(m.marks, mark{now, m.total})
 	}
 	return highest
+}
+
+// certain is the rate in 1/s that n within so much time show, less what may be
+// chance.
+func certain(n uint64, passed time.Duration) float64 {
+	if passed <= 0 {
+		return 0
+	}
+	return (float64(n) - chance*math.Sqrt(float64(n))) / passed.Seconds()
 }

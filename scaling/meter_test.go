@@ -29,7 +29,7 @@ func TestMeterFollowsJumps(t *testing.T) {
 	var total uint64
 	m.Read(epoch, 0)
 	metered(&m, nil, 0, time.Minute, 1000, &total, func(at time.Duration, rate float64) {
-		if at >= 300*ms && rate < 750 || rate > 1001 {
+		if at >= 300*ms && rate < 700 || rate > 1001 {
 			t.Errorf("%v after a jump from 0 to 1000/s: %v", at, rate)
 		}
 	})
@@ -38,6 +38,21 @@ func TestMeterFollowsJumps(t *testing.T) {
 			t.Errorf("%v: %v, although 100/s come for a while", at, rate)
 		}
 	})
+}
+
+// Requests that come all at once are no rate.
+func TestMeterBearsClumps(t *testing.T) {
+	var m Meter
+	m.Read(epoch, 0)
+	for at := 10 * ms; at < 2*time.Second; at += 10 * ms {
+		total := uint64(0)
+		if at >= 500*ms {
+			total = 500
+		}
+		if rate := m.Read(epoch.Add(at), total); rate > 520 {
+			t.Errorf("%v: 500 requests at once are taken for %v/s", at, rate)
+		}
+	}
 }
 
 // What comes at random at a steady rate looks steady: the highest estimate of a
