@@ -273,8 +273,10 @@ func (o Options) jointChoices(d Demand) []choice {
 	var cs []choice
 	for _, c := range d.Configs {
 		load := max(d.RPS, d.load, someLoad)
-		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok && sensible(c, up, load) {
-			cs = o.choice(cs, c, Range{Up: up})
+		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok {
+			if up = max(up, o.smaller(c.Config, d.Configs, d.SLO, load)); sensible(c, up, load) {
+				cs = o.choice(cs, c, Range{Up: up})
+			}
 		}
 	}
 	return cs

@@ -141,6 +141,42 @@ func (r *rounding) shrink() {
 	}
 }
 
+// grow gives what nothing that is asked for could use to the instances that are
+// there, where it makes them faster and nodes are what is dear. Instances that are
+// not needed then go.
+func (r *rounding) grow() {
+	for o := range r.opens {
+		node := &r.opens[o]
+		for r.Classes[node.class].Cost > 0 && !r.fitsAny(node.room) && r.raise(node) {
+		}
+	}
+	for o := range r.opens {
+		for r.drop(&r.opens[o]) {
+		}
+	}
+}
+
+// raise exchanges the instance that gains most by it for a faster one.
+func (r *rounding) raise(o *open) bool {
+	old, item, most := 0, -1, 0.0
+	for _, u := range o.uses {
+		it := &r.Items[u.Item]
+		room := o.room.Add(it.Need)
+		for _, i := range r.items[it.Demand] {
+			faster := &r.Items[i]
+			if gain := faster.Rate/it.Rate - 1; gain > max(most, 1e-9) && faster.Need.Fits(room) && faster.Cost <= r.Classes[o.class].Cost {
+				old, item, most = u.Item, i, gain
+			}
+		}
+	}
+	if item < 0 {
+		return false
+	}
+	r.put(o, old, -1)
+	r.put(o, item, 1)
+	return true
+}
+
 // spare is what is served of a demand beyond what is asked for.
 func (r *rounding) spare(k int) float64 { return max(0, r.solution.Served[k]-r.Demands[k]) }
 

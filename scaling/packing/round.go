@@ -26,6 +26,7 @@ func Solve(p Problem) (Solution, error) {
 	r.fill()
 	r.balance()
 	r.shrink()
+	r.grow()
 	r.finish()
 	return s, nil
 }
