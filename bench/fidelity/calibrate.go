@@ -2,8 +2,6 @@ package fidelity
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 
 	"github.com/faas-infer/faas-infer/bench/fidelity/machine"
 	"github.com/faas-infer/faas-infer/bench/fidelity/rig"
@@ -13,42 +11,31 @@ import (
 // busy at the capacity: beyond that it is they that are measured.
 const mostFront = 0.6
 
-// calibrate finds out what this machine takes for a function: for an instance alone,
-// and under each load. Instances have no CPU quota meanwhile, so that their times are
-// the executions' own.
-func (c *comparison) calibrate(ctx context.Context, f *rig.Subject, dir string) (*machine.Curve, []Pair, error) {
-	p, err := c.Rig.Serve(ctx, filepath.Join(dir, "calibration"), "--no-cgroups")
+// calibrate finds out what this machine takes for a function under each load, the
+// capacity being that of batches of at most largest. Instances have no CPU quota
+// meanwhile, so that their times are the executions' own.
+func (c *comparison) calibrate(ctx context.Context, f *rig.Subject, state string, alone *machine.Curve, largest int) ([]Pair, error) {
+	s, err := c.Rig.Serve(ctx, state, "--no-cgroups")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer p.Stop()
-	if err := p.Deploy(ctx, f); err != nil {
-		return nil, nil, err
+	defer s.Stop()
+	if err := s.Deploy(ctx, f); err != nil {
+		return nil, err
 	}
-	instances, err := p.Instances(f.Name)
+	capacity := alone.Capacity(largest)
+	first, err := c.drive(ctx, s, f, capacity/10, c.Calibration, c.Seed+1)
 	if err != nil {
-		return nil, nil, err
-	}
-	if len(instances) == 0 {
-		return nil, nil, errors.New("the provider has no instance")
-	}
-	alone, err := machine.Measure(ctx, c.Rig, f, instances[0].Spec.Model, dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	capacity := alone.Capacity(f.SLO)
-	first, err := c.drive(ctx, p, f, capacity/10, c.Calibration, c.Seed+1)
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	capacity = min(capacity, mostFront/first.Each.Seconds())
 	var pairs []Pair
 	for i, part := range c.Loads {
-		ran, err := c.drive(ctx, p, f, part*capacity, c.Calibration, c.Seed+2+uint64(i))
+		ran, err := c.drive(ctx, s, f, part*capacity, c.Calibration, c.Seed+2+uint64(i))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		pairs = append(pairs, Pair{Function: f.Function, Load: part, Rate: part * capacity, Machine: machine.Learn(ran, alone)})
 	}
-	return alone, pairs, nil
+	return pairs, nil
 }

@@ -127,13 +127,15 @@ func (c *comparison) compare(ctx context.Context, f *rig.Subject, dir string) ([
 		return nil, err
 	}
 	fmt.Fprintf(c.Log, "%s: measuring what this machine takes\n", f.Name)
-	alone, pairs, err := c.calibrate(ctx, f, dir)
+	state := filepath.Join(dir, "state")
+	alone, largest, err := c.adapt(ctx, f, state, dir)
 	if err != nil {
 		return nil, err
 	}
-	// A state of its own: executions without a quota would teach the provider wrong.
-	state := filepath.Join(dir, "state")
-	if err := c.adapt(ctx, f, state, pairs[len(pairs)/2].Rate); err != nil {
+	// In a state of its own: executions without a quota would teach the provider
+	// wrong.
+	pairs, err := c.calibrate(ctx, f, filepath.Join(dir, "calibration"), alone, largest)
+	if err != nil {
 		return nil, err
 	}
 	for i := range pairs {

@@ -2,8 +2,10 @@ package fidelity
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/faas-infer/faas-infer/bench/fidelity/machine"
 	"github.com/faas-infer/faas-infer/bench/fidelity/rig"
 )
 
@@ -16,18 +18,37 @@ func (c *comparison) drive(ctx context.Context, s *rig.Server, f *rig.Subject, r
 	return ran, err
 }
 
-// adapt has a provider measure the function and see some of its executions.
-func (c *comparison) adapt(ctx context.Context, f *rig.Subject, state string, rate float64) error {
+// adapt measures an instance of the function alone, and has a provider see some
+// executions. It returns the largest batch of the config that this takes.
+func (c *comparison) adapt(ctx context.Context, f *rig.Subject, state, dir string) (alone *machine.Curve, largest int, err error) {
 	s, err := c.Rig.Serve(ctx, state)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer s.Stop()
 	if err := s.Deploy(ctx, f); err != nil {
-		return err
+		return nil, 0, err
 	}
-	_, err = c.drive(ctx, s, f, rate, c.Calibration, c.Seed+1)
-	return err
+	instances, err := s.Instances(f.Name)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(instances) == 0 {
+		return nil, 0, errors.New("the provider has no instance")
+	}
+	if alone, err = machine.Measure(ctx, c.Rig, f, instances[0].Spec.Model, dir); err != nil {
+		return nil, 0, err
+	}
+	if _, err := c.drive(ctx, s, f, alone.Capacity(1)/2, c.Calibration, c.Seed+1); err != nil {
+		return nil, 0, err
+	}
+	if instances, err = s.Instances(f.Name); err != nil {
+		return nil, 0, err
+	}
+	for _, in := range instances {
+		largest = max(largest, in.Spec.Config.Batch)
+	}
+	return alone, largest, nil
 }
 
 // real is a pair's load on a provider that has just started, as the simulated one

@@ -52,13 +52,13 @@ func (c *Curve) at(values []time.Duration, b float64) time.Duration {
 	return values[i-1] + time.Duration(part*float64(values[i]-values[i-1]))
 }
 
-// Capacity is how many requests per second the instance carries with batches that
-// leave as much of the objective again for waiting.
-func (c *Curve) Capacity(slo time.Duration) float64 {
+// Capacity is how many requests per second the instance carries with batches of at
+// most largest.
+func (c *Curve) Capacity(largest int) float64 {
 	best := 0.0
 	for i, b := range c.sizes {
-		if t := c.exec[i] + c.way[i]; i == 0 || t <= slo/2 {
-			best = max(best, float64(b)/t.Seconds())
+		if i == 0 || b <= largest {
+			best = max(best, float64(b)/(c.exec[i]+c.way[i]).Seconds())
 		}
 	}
 	return best
