@@ -31,9 +31,9 @@ func (m model) pool(n int, slo time.Duration) pool {
 // maxRate is the highest rate with 99 % within slo, by bisection.
 func maxRate(name string, p pool) float64 {
 	low, high := 0.0, 40_000.0*float64(len(p.members))
-	for high-low > 0.02*high {
+	for high-low > 0.03*high {
 		mid := (low + high) / 2
-		if p.offer(name, mid, 8_000).within >= 0.99 {
+		if p.offer(name, mid, 5_000).within >= 0.99 {
 			low = mid
 		} else {
 			high = mid

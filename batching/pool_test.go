@@ -19,6 +19,8 @@ type pool struct {
 	// cv is the coefficient of variation of the times between arrivals, which
 	// are gamma distributed: 0 is constant, 1 Poisson.
 	cv float64
+	// overhead is the way to an instance and back.
+	overhead time.Duration
 }
 
 // within is the time from arrival to deadline.
@@ -165,12 +167,12 @@ func (s *simulation) execute(now time.Duration, a Action) {
 	if s.sigma > 0 {
 		took *= math.Exp(s.sigma * (s.random.NormFloat64() - 2.326))
 	}
-	s.free[i] = max(now, s.free[i]) + time.Duration(took)
-	s.running.push(s.free[i], i)
+	s.free[i] = max(now+s.overhead/2, s.free[i]) + time.Duration(took)
+	s.running.push(s.free[i]+s.overhead/2, i)
 	s.batches++
 	s.executed += len(a.Dispatch)
 	for _, id := range a.Dispatch {
-		if l := s.free[i] - s.arrived[id]; int(id) > s.warm && l <= s.within() {
+		if l := s.free[i] + s.overhead/2 - s.arrived[id]; int(id) > s.warm && l <= s.within() {
 			s.met++
 			s.total += l
 		}
