@@ -56,6 +56,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	for _, e := range fn.executed {
 		if in, ok := fn.instances[e.Instance]; ok && in.times == fn.times && in.alike(now) {
 			fn.observed = append(fn.observed, correction.Observation{Millicores: in.Config.CPU, Batch: e.Size, Exec: e.Exec})
+			fn.observeMean(in, e.Size, e.Exec)
 		}
 	}
 	if len(fn.observed) > 0 {
@@ -73,6 +74,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	if fn.times.Update(now) {
 		c.replan(fn)
 	}
+	fn.remean()
 	fn.recordRatios()
 }
 
@@ -122,6 +124,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 		if table := c.table(fn, in.Config.Batch, in.Config.CPU); correction.Differ(in.table, table) {
 			in.table, changed = table, true
 		}
+		in.promised = fn.profile.Table(len(in.table), in.Config.CPU)
 	}
 	usable := c.limits(in.function.Function).Usable(in.table, in.function.Inference.SLO)
 	in.useless = usable == 0

@@ -117,14 +117,19 @@ func TestSlowerModelIsReplanned(t *testing.T) {
 			table, ok := after.tables[in.ID]
 			if !ok {
 				t.Errorf("%s was stopped", in.ID)
-			} else if table[0] < 59*time.Millisecond || table[0] > 62*time.Millisecond || after.batches[in.ID] != 2 {
-				t.Errorf("a request takes 14 + 6·7.5 ms, and two 88 of the objective's 95; the instance's table says %v, for batches of %d", table, after.batches[in.ID])
+			} else if table[0] < 59*time.Millisecond || table[0] > 62*time.Millisecond || table[after.batches[in.ID]-1] > 100*time.Millisecond {
+				t.Errorf("a request takes 14 + 6·7.5 ms; the instance's table says %v, for batches of %d", table, after.batches[in.ID])
 			}
 		}
 		if len(living) <= len(instances) {
 			t.Errorf("%d instances for 3.5 times the work, where there were %d", len(living), len(instances))
 		}
+		// A part of a core says nothing of a whole one.
+		wholes := slices.ContainsFunc(living, func(in cluster.Instance) bool { return in.Config.CPU == 1000 })
 		for config, want := range map[[2]int]time.Duration{{1, 250}: 59, {1, 1000}: 14, {8, 1000}: 63} {
+			if config[1] == 1000 && !wholes {
+				continue
+			}
 			if got, want := after.exec(config[0], config[1]), want*time.Millisecond; got < want || got > want*115/100 {
 				t.Errorf("%v takes %v; the candidate says %v, before %v", config, want, got, before.exec(config[0], config[1]))
 			}

@@ -54,6 +54,8 @@ type function struct {
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
+	// means are how long executions take on average, by CPU share.
+	means map[int]*mean
 
 	// failed is why wanted cannot be served, crash why its instances do not
 	// live, unplaced why it has too few; "" where there is nothing to say.
@@ -93,6 +95,8 @@ type instance struct {
 	batch   int
 	exec    time.Duration
 	useless bool
+	// promised are the profile's own times; nil of another profile.
+	promised []time.Duration
 	// rate is what the batching policy was told of r_i.
 	rate float64
 	// config is the string of the Config that the instance really has; before is
@@ -118,7 +122,7 @@ type instance struct {
 func (in *instance) serves() bool { return in.State == cluster.Ready && !in.retiring }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, activity: policy.NewActivity(time.Now())}
+	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: map[int]*mean{}, activity: policy.NewActivity(time.Now())}
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
 		Recorder: fn.metrics, OnCold: c.Wake, OnLost: c.lost, Dial: c.options.Dial,

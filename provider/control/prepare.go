@@ -77,6 +77,8 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	}
 	if fn.times != nil && fn.times.Of() == times.Of() {
 		times = fn.times // It has seen more.
+	} else {
+		fn.means = map[int]*mean{}
 	}
 	next := c.plan(r.Function, profile, times)
 	if next.refuse != nil {

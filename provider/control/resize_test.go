@@ -35,6 +35,7 @@ func (s *resizer) Scale(now time.Time, functions []scaling.Function, nodes []clu
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		r.options.Scaling.Options = scaling.Greedy() // One instance for one request.
 		r.open()
 		engine := &resizer{Scaler: r.engine}
 		r.engine = engine
@@ -80,6 +81,7 @@ func (r *rig) resized() []cluster.Config {
 func TestResizeThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		r.options.Scaling.Options = scaling.Greedy()
 		r.backend.resizeFails = true
 		r.open()
 		engine := &resizer{Scaler: r.engine, millicores: 1000}

@@ -106,6 +106,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	for _, in := range instances {
 		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State}
 		r.Config.Batch = in.batch
+		if in.times == fn.times && fn.profile != nil {
+			r.Mean = fn.mean(in.Config.CPU, in.batch, in.exec)
+		}
 		if in.retiring {
 			r.State = cluster.Stopping
 		}

@@ -1,0 +1,38 @@
+package control
+
+import (
+	"testing"
+	"time"
+)
+
+// An instance serves by what its executions take on average, not by what they may
+// take: the engine is told both.
+func TestMeansAreLearnt(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(always(0.8))
+		r.measured("f", "m", within(100*time.Millisecond))
+		for _, c := range r.known("f").candidates {
+			if c.Mean != 0 {
+				t.Errorf("nothing was executed, and %v takes %v on average", c.Config, c.Mean)
+			}
+		}
+		r.load("f", 10*time.Millisecond, 20*time.Second)
+		used := r.backend.living()[0].Config.CPU
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fn := r.functions[full("f")]
+		for _, c := range fn.candidates {
+			promised, _ := fn.profile.ExecTime(c.Config.Batch, c.Config.CPU)
+			switch {
+			case c.Config.CPU != used:
+			case c.Mean == 0, c.Mean > c.Exec:
+				t.Errorf("%v takes %v on average and may take %v", c.Config, c.Mean, c.Exec)
+			case 2*c.Mean < promised, c.Mean >= promised:
+				t.Errorf("%v takes %v on average, of %v that were promised", c.Config, c.Mean, promised)
+			}
+		}
+		if _, ok := fn.means[used]; !ok || len(fn.means) > 4 {
+			t.Errorf("means of %d shares are kept", len(fn.means))
+		}
+	})
+}
