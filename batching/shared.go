@@ -194,8 +194,9 @@ func (s *Shared) best(now time.Duration) *kind {
 
 // toBusy fixes the next batch of the instance that will be free first, so that
 // it lies there when the one before is done. That loses nothing if the batch is
-// full and no other instance can be free earlier, which is sure only shortly
-// before: within a few exchanges, that is of ShortExec.
+// full and no other instance can be free earlier, which is fairly sure only
+// shortly before: within a few exchanges, that is of ShortExec, or the last
+// sixteenth of the execution, as times spread.
 func (s *Shared) toBusy(now time.Duration) bool {
 	if s.fleet.free > 0 || s.fleet.busy.Len() == 0 {
 		return false
@@ -206,7 +207,7 @@ func (s *Shared) toBusy(now time.Duration) bool {
 		return false
 	}
 	start := max(now, m.freeAt)
-	if s.fleet.slots.Len() > 1 && start-now > 4*s.options.ShortExec {
+	if s.fleet.slots.Len() > 1 && start-now > max(8*s.options.ShortExec, m.behind/16) {
 		return false
 	}
 	if start+m.kind.exec[0] > s.queue.at(s.queue.len()-1).due {
