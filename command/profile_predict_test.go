@@ -84,7 +84,7 @@ func TestPredictRefuses(t *testing.T) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
-	if _, err := profiles(t, dir, "accuracy", "mnist"); err == nil || !strings.Contains(err.Error(), "profile operators") {
+	if _, err := profiles(t, dir, "accuracy", "mnist", "--in-turn=false"); err == nil || !strings.Contains(err.Error(), "profile operators") {
 		t.Errorf("accuracy without a database: %v", err)
 	}
 	for _, bad := range [][]string{{"predict", "mnist", "--max-batch", "0"}, {"operators", "mnist", "--threads", "-1"}, {"accuracy", "mnist", "--patience", "-1s"}} {
