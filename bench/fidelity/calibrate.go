@@ -31,11 +31,12 @@ func (c *comparison) calibrate(ctx context.Context, f *rig.Subject, state string
 	capacity = min(capacity, mostFront/first.Each.Seconds())
 	var pairs []Pair
 	for i, part := range c.Loads {
-		ran, err := c.drive(ctx, s, f, part*capacity, c.Calibration, c.Seed+2+uint64(i))
+		rate := part * capacity
+		ran, err := c.drive(ctx, s, f, rate, c.calibration(rate), c.Seed+2+uint64(i))
 		if err != nil {
 			return nil, err
 		}
-		pairs = append(pairs, Pair{Function: f.Function, Load: part, Rate: part * capacity, Machine: machine.Learn(ran, alone)})
+		pairs = append(pairs, Pair{Function: f.Function, Load: part, Rate: rate, Machine: machine.Learn(ran, alone)})
 	}
 	return pairs, nil
 }

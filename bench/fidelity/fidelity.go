@@ -51,7 +51,8 @@ type Options struct {
 	Loads []float64
 	// Each load is offered for Duration, and longer where that would be less than
 	// LeastRequests, but at most for Longest; before that for Warmup, which does not
-	// count. Calibration is how long the machine is measured under each load.
+	// count. Calibration is how long the machine is measured under each load, and up
+	// to three times that where there are few requests.
 	Duration, Longest, Warmup, Calibration time.Duration
 	LeastRequests                          int
 	Seed                                   uint64
@@ -159,4 +160,10 @@ func (c *comparison) compare(ctx context.Context, f *rig.Subject, dir string) ([
 // length is for how long a rate is offered.
 func (o *Options) length(rate float64) time.Duration {
 	return min(max(o.Duration, rig.Seconds(float64(o.LeastRequests)/rate)), max(o.Longest, o.Duration))
+}
+
+// calibration is for how long the machine is measured under a rate: for a fifth of
+// the requests that are compared, within reason.
+func (o *Options) calibration(rate float64) time.Duration {
+	return min(max(o.Calibration, rig.Seconds(float64(o.LeastRequests)/5/rate)), 3*o.Calibration)
 }

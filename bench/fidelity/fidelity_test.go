@@ -71,6 +71,12 @@ func TestSimulate(t *testing.T) {
 
 func TestLength(t *testing.T) {
 	o := Options{Duration: 10 * time.Second, Longest: 30 * time.Second, LeastRequests: 1000}
+	o.Calibration = 4 * time.Second
+	for rate, want := range map[float64]time.Duration{100: 4 * time.Second, 40: 5 * time.Second, 1: 12 * time.Second} {
+		if got := o.calibration(rate); got != want {
+			t.Errorf("calibrated for %v requests/s in %v, want %v", rate, got, want)
+		}
+	}
 	for rate, want := range map[float64]time.Duration{1000: 10 * time.Second, 50: 20 * time.Second, 1: 30 * time.Second} {
 		if got := o.length(rate); got != want {
 			t.Errorf("%v requests/s for %v, want %v", rate, got, want)
