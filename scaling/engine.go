@@ -54,9 +54,8 @@ type Engine struct {
 // memory is what the engine remembers of a function.
 type memory struct {
 	peak
-	// rearranged is when its instances were last exchanged for others, empty
-	// when it last had none.
-	rearranged, empty time.Time
+	// rearranged is when its instances were last exchanged for others.
+	rearranged time.Time
 }
 
 // New makes an engine that remembers nothing.

@@ -2,7 +2,6 @@ package scaling
 
 import (
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/packing"
@@ -24,8 +23,6 @@ type thrift struct {
 	// nodes; others take as few nodes as they can.
 	lean  bool
 	nodes int
-	// crowded plans have no room for all load anyway.
-	crowded bool
 }
 
 // together is a demand of several functions that is placed at once.
@@ -54,9 +51,7 @@ func (p *pass) ask(views []*view, by thrift, short func(v *view) float64) *toget
 		if need <= 0 {
 			continue
 		}
-		d := v.wanted(need)
-		d.crowded = by.crowded
-		cs := p.engine.settings.choices(d)
+		cs := p.engine.settings.choices(v.wanted(need))
 		t.views, t.choices, t.from = append(t.views, v), append(t.choices, cs), append(t.from, len(t.items))
 		for _, c := range cs {
 			t.items = append(t.items, packing.Item{
@@ -222,8 +217,6 @@ func (p *pass) jointly(views []*view) {
 				return 0
 			case v.count() == 0:
 				return max(v.demand, someLoad)
-			case p.now.Sub(v.memory.empty) < moment:
-				return 0
 			}
 			return v.residual()
 		}
@@ -272,11 +265,6 @@ func (p *pass) trial(views []*view, need func(*view) float64) (*together, *room,
 		lean = thrift{}
 	}
 }
-
-// moment is how long a function that had no instance is watched, after its first
-// was started, before it gets more. An instance takes much longer to start, and
-// the load of one moment places instances better than the first few requests.
-const moment = 150 * time.Millisecond
 
 // residual is the load that the function's instances cannot take.
 func (v *view) residual() float64 {

@@ -62,9 +62,6 @@ func (e *Engine) look(now time.Time, f *Function) *view {
 		e.memories[f.Name] = v.memory
 	}
 	idle := v.sort() && f.Waiting <= 0
-	if len(v.live) == 0 {
-		v.memory.empty = now
-	}
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
 		v.floor = max(1, v.floor)
 	}
@@ -167,14 +164,6 @@ func (v *view) peaked(in *Running) Range {
 		return v.bounds(in)
 	}
 	return v.ranged(in, v.peak, &v.then)
-}
-
-// crowded is what an instance serves where there is no room for all load.
-func (v *view) crowded(in *Running) float64 {
-	if up, _, ok := v.engine.settings.full(in.Config.Batch, in.Exec, in.Mean, v.SLO, v.demand); ok {
-		return up
-	}
-	return v.bounds(in).Up
 }
 
 // ranged is the range of an instance at a load; functions have few configs, and
