@@ -11,32 +11,42 @@ import (
 // busy at the capacity: beyond that it is they that are measured.
 const mostFront = 0.6
 
-// calibrate finds out what this machine takes for a function under each load, the
-// capacity being that of batches of at most largest. Instances have no CPU quota
-// meanwhile, so that their times are the executions' own.
-func (c *comparison) calibrate(ctx context.Context, f *rig.Subject, state string, alone *machine.Curve, largest int) ([]Pair, error) {
-	s, err := c.Rig.Serve(ctx, state, "--no-cgroups")
+// capacity is how many requests per second the function's instance carries with
+// batches of at most largest, and client and provider without being busy.
+func (c *comparison) capacity(ctx context.Context, f *rig.Subject, state string, alone *machine.Curve, largest int) (float64, error) {
+	s, err := c.Rig.Serve(ctx, state, withoutQuotas)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer s.Stop()
 	if err := s.Deploy(ctx, f); err != nil {
-		return nil, err
+		return 0, err
 	}
-	capacity := alone.Capacity(largest)
-	first, err := c.drive(ctx, s, f, capacity/10, c.Calibration, c.Seed+1)
+	most := alone.Capacity(largest)
+	ran, err := c.drive(ctx, s, f, most/10, c.Calibration, c.Seed+2)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	capacity = min(capacity, mostFront/first.Each.Seconds())
-	var pairs []Pair
-	for i, part := range c.Loads {
-		rate := part * capacity
-		ran, err := c.drive(ctx, s, f, rate, c.calibration(rate), c.Seed+2+uint64(i))
-		if err != nil {
-			return nil, err
-		}
-		pairs = append(pairs, Pair{Function: f.Function, Load: part, Rate: rate, Machine: machine.Learn(ran, alone)})
+	return min(most, mostFront/ran.Each.Seconds()), nil
+}
+
+// withoutQuotas has instances use all of their core, so that what they take is the
+// executions' own time.
+const withoutQuotas = "--no-cgroups"
+
+// calibrate finds out what this machine takes for a function under a load.
+func (c *comparison) calibrate(ctx context.Context, f *rig.Subject, state string, alone *machine.Curve, rate float64, seed uint64) (machine.Machine, error) {
+	s, err := c.Rig.Serve(ctx, state, withoutQuotas)
+	if err != nil {
+		return machine.Machine{}, err
 	}
-	return pairs, nil
+	defer s.Stop()
+	if err := s.Ready(ctx, f); err != nil {
+		return machine.Machine{}, err
+	}
+	ran, err := c.drive(ctx, s, f, rate, c.calibration(rate), seed)
+	if err != nil {
+		return machine.Machine{}, err
+	}
+	return machine.Learn(ran, alone), nil
 }

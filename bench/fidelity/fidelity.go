@@ -7,7 +7,7 @@
 //
 // Decisions are the policies' own on both sides, and they go by the same predicted
 // times: those that the provider has stored. What happens then is simulated, given
-// what this machine takes, all of it measured beforehand under other requests:
+// what this machine takes, all of it measured before and after, under other requests:
 //
 //   - how long an instance executes batches of each size, on a core of its own
 //     ([machine.Curve]), with the spread as it was seen, and how much longer under the load
@@ -51,8 +51,8 @@ type Options struct {
 	Loads []float64
 	// Each load is offered for Duration, and longer where that would be less than
 	// LeastRequests, but at most for Longest; before that for Warmup, which does not
-	// count. Calibration is how long the machine is measured under each load, and up
-	// to three times that where there are few requests.
+	// count. Calibration is how long the machine is measured before and after under
+	// each load, and up to three times that where there are few requests.
 	Duration, Longest, Warmup, Calibration time.Duration
 	LeastRequests                          int
 	Seed                                   uint64
@@ -69,8 +69,8 @@ func Default() Options {
 			{Name: "lstm-2365", SLO: 200 * time.Millisecond, MaxBatch: 16},
 			{Name: "mnist", SLO: 50 * time.Millisecond, MaxBatch: 16},
 		},
-		Loads: []float64{0.2, 0.5, 0.8}, Duration: 15 * time.Second, Longest: 40 * time.Second, LeastRequests: 1000,
-		Warmup: 3 * time.Second, Calibration: 4 * time.Second, Seed: 1,
+		Loads: []float64{0.2, 0.5, 0.8}, Duration: 12 * time.Second, Longest: 36 * time.Second, LeastRequests: 1000,
+		Warmup: 3 * time.Second, Calibration: 3 * time.Second, Seed: 1,
 	}
 }
 
@@ -82,8 +82,10 @@ type Pair struct {
 	Real, Simulated rig.Observed
 	// Configs are those of the instances at the end.
 	RealConfigs, SimulatedConfigs []cluster.Config
-	// Machine is what the simulator was told.
+	// Machine is what the simulator was told; Drift is by which part executions
+	// took longer or shorter after the comparison than before.
 	Machine machine.Machine
+	Drift   float64
 }
 
 // Run compares one function after the other, at one load after the other.
@@ -98,7 +100,7 @@ func Run(ctx context.Context, o Options) ([]Pair, error) {
 	}
 	defer os.RemoveAll(dir)
 	c := &comparison{Options: o, system: system}
-	c.bar.total = len(o.Functions) * (len(o.Loads)*int((o.Calibration+o.Warmup+o.Duration)/time.Second) + 2*int(o.Calibration/time.Second))
+	c.bar.total = len(o.Functions) * (len(o.Loads)*int((2*o.Calibration+o.Warmup+o.Duration)/time.Second) + 2*int(o.Calibration/time.Second))
 	c.bar.tell = o.Progress
 	var all []Pair
 	for _, f := range o.Functions {
@@ -135,14 +137,21 @@ func (c *comparison) compare(ctx context.Context, f *rig.Subject, dir string) ([
 	}
 	// In a state of its own: executions without a quota would teach the provider
 	// wrong.
-	pairs, err := c.calibrate(ctx, f, filepath.Join(dir, "calibration"), alone, largest)
+	calibration := filepath.Join(dir, "calibration")
+	capacity, err := c.capacity(ctx, f, calibration, alone, largest)
 	if err != nil {
 		return nil, err
 	}
-	for i := range pairs {
+	pairs := make([]Pair, len(c.Loads))
+	for i, part := range c.Loads {
 		p := &pairs[i]
+		*p = Pair{Function: f.Function, Load: part, Rate: part * capacity}
 		fmt.Fprintf(c.Log, "%s: %.0f requests/s, %.0f %% of the capacity, on this machine and simulated\n", f.Name, p.Rate, 100*p.Load)
 		times, err := c.known(state, f)
+		if err != nil {
+			return nil, err
+		}
+		before, err := c.calibrate(ctx, f, calibration, alone, p.Rate, c.Seed+3)
 		if err != nil {
 			return nil, err
 		}
@@ -150,6 +159,11 @@ func (c *comparison) compare(ctx context.Context, f *rig.Subject, dir string) ([
 		if err != nil {
 			return nil, err
 		}
+		after, err := c.calibrate(ctx, f, calibration, alone, p.Rate, c.Seed+4)
+		if err != nil {
+			return nil, err
+		}
+		p.Machine, p.Drift = machine.Between(before, after)
 		if err := c.simulate(ctx, f, times, &machine.Truth{Curve: alone, Pace: p.Machine.Pace, Limited: limited}, p); err != nil {
 			return nil, err
 		}

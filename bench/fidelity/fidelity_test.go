@@ -87,10 +87,10 @@ func TestLength(t *testing.T) {
 func TestReport(t *testing.T) {
 	seen := rig.Observed{Requests: 100, Mean: 10 * ms, P99: 20 * ms, Batch: 2, Within: 0.99}
 	simulated := rig.Observed{Requests: 100, Mean: 9 * ms, P99: 21 * ms, Batch: 2, Within: 0.99}
-	pairs := []Pair{{Function: rig.Function{Name: "lstm-2365"}, Load: 0.5, Rate: 60, Real: seen, Simulated: simulated, Machine: machine.Machine{Pace: 2}}}
+	pairs := []Pair{{Function: rig.Function{Name: "lstm-2365"}, Load: 0.5, Rate: 60, Real: seen, Simulated: simulated, Machine: machine.Machine{Pace: 2}, Drift: 0.25}}
 	results := Results(pairs)
 	for name, want := range map[string]float64{
-		"rate.lstm_2365.50": 60, "mean_ms.real.lstm_2365.50": 10, "mean_ms.simulated.lstm_2365.50": 9, "difference_pct.mean_ms.lstm_2365.50": -10,
+		"rate.lstm_2365.50": 60, "drift_pct.lstm_2365.50": 25, "mean_ms.real.lstm_2365.50": 10, "mean_ms.simulated.lstm_2365.50": 9, "difference_pct.mean_ms.lstm_2365.50": -10,
 		"difference_pct.batch.lstm_2365.50": 0, "worst_difference_pct.mean_ms": 10, "worst_difference_pct.p99_ms": 5, "worst_difference_pct.within_slo": 0,
 	} {
 		i := slices.IndexFunc(results, func(r report.Result) bool { return r.Name == name })
@@ -102,7 +102,7 @@ func TestReport(t *testing.T) {
 	if err := Table(pairs).Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"lstm-2365", "50 %", "10 → 9", "-10.0 %", "something else runs"} {
+	for _, word := range []string{"lstm-2365", "50 %", "10 → 9", "-10.0 %", "changed by +25 %"} {
 		if !strings.Contains(out.String(), word) {
 			t.Errorf("the table does not say %q:\n%s", word, &out)
 		}

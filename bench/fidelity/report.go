@@ -43,7 +43,8 @@ func Results(pairs []Pair) []report.Result {
 	worst := map[string]float64{}
 	for _, p := range pairs {
 		where := fmt.Sprintf("%s.%.0f", strings.ReplaceAll(p.Function.Name, "-", "_"), 100*p.Load)
-		all = append(all, report.Result{Name: "rate." + where, Value: p.Rate, Unit: "requests/s", Note: fmt.Sprintf("%d requests", p.Real.Requests)})
+		all = append(all, report.Result{Name: "rate." + where, Value: p.Rate, Unit: "requests/s", Note: fmt.Sprintf("%d requests", p.Real.Requests)},
+			report.Result{Name: "drift_pct." + where, Value: 100 * p.Drift, Unit: "%", Note: "of execution times, from before the comparison to after it"})
 		for _, m := range measures {
 			real, simulated := m.of(p.Real), m.of(p.Simulated)
 			d := difference(real, simulated)
@@ -76,27 +77,20 @@ func Table(pairs []Pair) figure.Table {
 	}
 	t.Notes = []string{
 		"Same requests at the same instants, same predictions, same policies. What the simulator knows of this machine",
-		"was measured before, under other requests: executions alone and how much longer they take under load, and the",
-		"ways from the client to the instance and back.",
+		"was measured before and after, under other requests: executions alone and how much longer they take under load,",
+		"and the ways from the client to the instance and back.",
 	}
-	if busy(pairs) {
-		t.Notes = append(t.Notes, fmt.Sprintf("Executions took more than %g times as long as alone: something else runs on this machine, and the figures tell of that.", crowded))
+	for _, p := range pairs {
+		if math.Abs(p.Drift) > disturbed {
+			t.Notes = append(t.Notes, fmt.Sprintf("%s at %.0f %%: execution times changed by %+.0f %% meanwhile. Something else runs on this machine, and the figures tell of that.", p.Function.Name, 100*p.Load, 100*p.Drift))
+		}
 	}
 	return t
 }
 
-// crowded is how much longer than alone executions take where something else than
-// the function keeps the machine busy.
-const crowded = 1.5
-
-func busy(pairs []Pair) bool {
-	for _, p := range pairs {
-		if p.Machine.Pace > crowded {
-			return true
-		}
-	}
-	return false
-}
+// disturbed is the part by which executions may take longer or shorter after a
+// comparison than before, where the machine is the functions' alone.
+const disturbed = 0.1
 
 func configs(all []cluster.Config) string {
 	if len(all) == 0 {

@@ -59,6 +59,19 @@ func Learn(d *rig.Driven, c *Curve) Machine {
 	return m
 }
 
+// Between is what a machine takes between two measurements, and by which part
+// executions took longer in the second than in the first; less than 0 is shorter.
+func Between(before, after Machine) (m Machine, drift float64) {
+	m = Machine{
+		Pace: (before.Pace + after.Pace) / 2, Way: (before.Way + after.Way) / 2, Outer: (before.Outer + after.Outer) / 2,
+		outers: slices.Concat(before.outers, after.outers),
+	}
+	if before.Pace > 0 {
+		drift = after.Pace/before.Pace - 1
+	}
+	return m, drift
+}
+
 // drawn is how often the latencies of a simulation and the ways to the provider are
 // put together.
 const drawn = 50_000

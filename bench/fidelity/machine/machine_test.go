@@ -86,6 +86,16 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+func TestBetween(t *testing.T) {
+	m, drift := Between(Machine{Pace: 1, Way: ms, Outer: 2 * ms, outers: []time.Duration{ms, 3 * ms}}, Machine{Pace: 1.2, Way: ms, Outer: 4 * ms, outers: []time.Duration{4 * ms}})
+	if m.Pace != 1.1 || m.Way != ms || m.Outer != 3*ms || len(m.outers) != 3 || math.Abs(drift-0.2) > 1e-9 {
+		t.Errorf("%+v, drift %v", m, drift)
+	}
+	if _, drift := Between(Machine{}, Machine{Pace: 1}); drift != 0 {
+		t.Errorf("from nothing: %v", drift)
+	}
+}
+
 func TestSeen(t *testing.T) {
 	var h sim.Histogram
 	for range 1000 {
