@@ -6,7 +6,7 @@
 // # What the simulator is told
 //
 // Decisions are the policies' own on both sides, and they go by the same predicted
-// times: those that the provider has stored. What happens then is simulated, given
+// times: those that the provider has stored by the end. What happens then is simulated, given
 // what this machine takes, all of it measured before and after, under other requests:
 //
 //   - how long an instance executes batches of each size, on a core of its own
@@ -70,7 +70,7 @@ func Default() Options {
 			{Name: "mnist", SLO: 50 * time.Millisecond, MaxBatch: 16},
 		},
 		Loads: []float64{0.2, 0.5, 0.8}, Duration: 12 * time.Second, Longest: 36 * time.Second, LeastRequests: 1000,
-		Warmup: 3 * time.Second, Calibration: 3 * time.Second, Seed: 1,
+		Warmup: 6 * time.Second, Calibration: 3 * time.Second, Seed: 1,
 	}
 }
 
@@ -147,10 +147,6 @@ func (c *comparison) compare(ctx context.Context, f *rig.Subject, dir string) ([
 		p := &pairs[i]
 		*p = Pair{Function: f.Function, Load: part, Rate: part * capacity}
 		fmt.Fprintf(c.Log, "%s: %.0f requests/s, %.0f %% of the capacity, on this machine and simulated\n", f.Name, p.Rate, 100*p.Load)
-		times, err := c.known(state, f)
-		if err != nil {
-			return nil, err
-		}
 		before, err := c.calibrate(ctx, f, calibration, alone, p.Rate, c.Seed+3)
 		if err != nil {
 			return nil, err
@@ -164,6 +160,11 @@ func (c *comparison) compare(ctx context.Context, f *rig.Subject, dir string) ([
 			return nil, err
 		}
 		p.Machine, p.Drift = machine.Between(before, after)
+		// The provider corrects its predictions within a second of a load.
+		times, err := c.known(state, f)
+		if err != nil {
+			return nil, err
+		}
 		if err := c.simulate(ctx, f, times, &machine.Truth{Curve: alone, Pace: p.Machine.Pace, Limited: limited}, p); err != nil {
 			return nil, err
 		}
