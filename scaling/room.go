@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -101,8 +102,12 @@ func (r *room) set(i int, free cluster.Resources) {
 	r.order[to] = is
 }
 
-// fit finds the node with the least βC + G that has room for c.
+// fit finds the node for c: with BestFit the one with the least βC + G that has
+// room for it.
 func (r *room) fit(c *choice) (weighed, bool) {
+	if r.options.Placement != BestFit {
+		return r.elsewhere(c)
+	}
 	from := sort.Search(len(r.order), func(i int) bool { return r.order[i].weight >= c.cost })
 	for _, w := range r.order[from:] {
 		if c.Config.Resources.Fits(r.places[w.index].free) {
@@ -110,6 +115,42 @@ func (r *room) fit(c *choice) (weighed, bool) {
 		}
 	}
 	return weighed{}, false
+}
+
+// elsewhere finds the node for c with FirstFit or Spread.
+func (r *room) elsewhere(c *choice) (weighed, bool) {
+	best, most := -1, math.Inf(-1)
+	for i := range r.places {
+		p := &r.places[i]
+		if !c.Config.Resources.Fits(p.free) {
+			continue
+		}
+		if r.options.Placement == FirstFit {
+			best = i
+			break
+		}
+		if part := p.unallocated(); part > most {
+			best, most = i, part
+		}
+	}
+	if best < 0 {
+		return weighed{}, false
+	}
+	return weighed{r.options.weigh(r.places[best].free), best}, true
+}
+
+// unallocated is the part that is free, the mean of CPU, memory and GPU as far as
+// the node has them.
+func (p *place) unallocated() float64 {
+	sum, n := 0.0, 0.0
+	for _, x := range [][2]float64{
+		{float64(p.free.CPU), float64(p.total.CPU)}, {float64(p.free.Memory), float64(p.total.Memory)}, {float64(p.free.GPU), float64(p.total.GPU)},
+	} {
+		if x[1] > 0 {
+			sum, n = sum+x[0]/x[1], n+1
+		}
+	}
+	return sum / max(n, 1)
 }
 
 // pick is one round of lines 3–15: the config and the node for the next

@@ -138,6 +138,25 @@ func TestEquation10(t *testing.T) {
 	}
 }
 
+// Three instances of one core, on nodes of which one is begun: the tightest first,
+// the first by name, or the emptiest, in turn.
+func TestPlacing(t *testing.T) {
+	nodes := []cluster.Node{node("a", 4000, 0, 8<<30), node("b", 4000, 0, 8<<30), node("c", 4000, 0, 8<<30)}
+	nodes[1].Free.CPU = 1000
+	d := Demand{RPS: 60, SLO: 50 * ms, Configs: []Candidate{config(1, 1000, 0, 50*ms)}}
+	for placing, want := range map[Placing]string{BestFit: "b a a", FirstFit: "a a a", Spread: "a c a"} {
+		o := Greedy()
+		o.Placement = placing
+		var got []string
+		for _, x := range Schedule(d, nodes, o).Placed {
+			got = append(got, x.Node)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("placing %d: on %v, want %s", placing, got, want)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	d := Demand{RPS: 10, SLO: 5 * ms, Configs: []Candidate{config(1, 1000, 0, 45*ms), config(1, 2000, 0, 25*ms)}}
 	nodes := []cluster.Node{node("a", 4000, 0, 8<<30)}
@@ -167,6 +186,7 @@ func scenario(r *rand.Rand) (Demand, []cluster.Node, Options) {
 	if r.IntN(2) == 0 {
 		o = Faithful()
 	}
+	o.Placement = Placing(r.IntN(3))
 	d := Demand{
 		RPS: r.Float64() * 2000, SLO: time.Duration(r.IntN(300)) * ms,
 		Queue: Queue(r.IntN(2)), Limit: max(0, r.IntN(12)-4),
