@@ -16,6 +16,9 @@ var steps = map[string]time.Duration{"minute": time.Minute, "second": time.Secon
 // timestamps are what the first column of a list of requests may be called.
 var timestamps = []string{"timestamp", "time", "arrived"}
 
+// gaps are what the first column of a list of gaps between requests may be called.
+var gaps = []string{"gap", "gaps", "interarrival", "inter-arrival"}
+
 // maxCount bounds a cell, so that sums stay exact.
 const maxCount = 1e12
 
@@ -72,9 +75,14 @@ func (t *Trace) header(names []string) (*rows, error) {
 		t.Columns = []Column{{Name: "requests"}}
 		return &rows{trace: t, width: len(names), times: true}, nil
 	}
+	if slices.Contains(gaps, first) {
+		t.Step = time.Minute
+		t.Columns = []Column{{Name: "requests", Times: []time.Duration{0}, Counts: []float64{1}}}
+		return &rows{trace: t, width: len(names), gaps: true}, nil
+	}
 	step, ok := steps[first]
 	if !ok {
-		return nil, fmt.Errorf("the first column is %q: it must be minute, second, hour or step, or timestamp in a list of requests", names[0])
+		return nil, fmt.Errorf("the first column is %q: it must be minute, second, hour or step, or timestamp or gap in a list of requests", names[0])
 	}
 	if len(names) < 2 {
 		return nil, errors.New("there is no column besides the first: each function needs one")
@@ -110,8 +118,9 @@ type rows struct {
 	last  int // the number of the line before
 	some  bool
 
-	times bool
-	begin time.Time
+	// times and gaps: a line is a request.
+	times, gaps bool
+	begin       time.Time
 }
 
 func (r *rows) add(line string) error {
@@ -119,8 +128,11 @@ func (r *rows) add(line string) error {
 	if len(row) != r.width {
 		return fmt.Errorf("%d cells, but the header has %d", len(row), r.width)
 	}
-	if r.times {
+	switch {
+	case r.times:
 		return r.time(row[0])
+	case r.gaps:
+		return r.gap(row[0])
 	}
 	number, err := strconv.Atoi(row[0])
 	if err != nil || number < 0 {
@@ -172,9 +184,25 @@ func (r *rows) time(cell string) error {
 	if n := len(c.Times); n > 0 && since < c.Times[n-1] {
 		return fmt.Errorf("%s is before the time of the line above: sort the file by time", cell)
 	}
+	return r.request(cell, since)
+}
+
+// gap adds a request so many seconds after the one before.
+func (r *rows) gap(cell string) error {
+	gap, err := strconv.ParseFloat(cell, 64)
+	if err != nil || !(gap >= 0 && gap <= longest.Seconds()) {
+		return fmt.Errorf("%q is no gap: it must be in seconds, from 0 to %g", cell, longest.Seconds())
+	}
+	all := r.trace.Columns[0].Times
+	return r.request(cell, all[len(all)-1]+time.Duration(gap*float64(time.Second)))
+}
+
+// request adds one that came so long after the first.
+func (r *rows) request(cell string, since time.Duration) error {
 	if since > longest {
 		return fmt.Errorf("%s is more than %v after the first", cell, longest)
 	}
+	c := &r.trace.Columns[0]
 	c.Times = append(c.Times, since)
 	minute := int(since / time.Minute)
 	for len(c.Counts) <= minute {

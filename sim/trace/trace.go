@@ -78,10 +78,10 @@ func (t *Trace) Length() time.Duration {
 //go:embed data
 var data embed.FS
 
-var builtin = map[string]string{"azure-7d": "data/azure-7d.csv.gz", "osvt-ramp": "data/osvt-ramp.csv"}
+var builtin = map[string]string{"azure-7d": "data/azure-7d.csv.gz", "osvt-ramp": "data/osvt-ramp.csv", "azure-llm": "data/azure-llm.csv.gz"}
 
 // Builtin lists the names of the traces that the program has.
-func Builtin() []string { return []string{"azure-7d", "osvt-ramp"} }
+func Builtin() []string { return []string{"azure-7d", "osvt-ramp", "azure-llm"} }
 
 // maxSize bounds, in bytes, what is read of a file, unpacked.
 const maxSize = 256 << 20
@@ -111,7 +111,8 @@ func Open(nameOrFile string) (*Trace, error) {
 // minute, second, hour or step, then one for each function. The lines below are
 // numbered by their first cell without a gap and have counts, from 0. A file
 // whose first column is a timestamp has a line for each request instead, in
-// order of time; its other columns are not read. An error names the line.
+// order of time; its other columns are not read. One whose first column is a gap has
+// the seconds from a request to the next instead. An error names the line.
 func Read(name string, r io.Reader) (*Trace, error) {
 	text, err := unpacked(r)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestBuiltin(t *testing.T) {
 		t.Errorf("%+v", ramp)
 	}
 	for _, name := range Builtin() {
-		if text, err := data.ReadFile(builtin[name]); err != nil || len(text) > 32<<10 {
+		if text, err := data.ReadFile(builtin[name]); err != nil || len(text) > 80<<10 {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}
 	}
