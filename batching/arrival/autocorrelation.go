@@ -1,0 +1,97 @@
+package arrival
+
+import "math"
+
+// search looks for the parts whose composition has the autocorrelations of a trace.
+type search struct {
+	lags   []int
+	wanted []float64 // SCV·ρ at the lags
+	logR2  float64
+	parts  int
+	most   float64 // of γ
+}
+
+// newSearch has lags in steps of a quarter, up to a tenth of the gaps: of longer
+// ones, too few are seen.
+func newSearch(gaps []float64, m Moments, parts int) search {
+	s := search{logR2: math.Log((1 + m.SCV) / 2), parts: parts, most: 1 - 1/float64(len(gaps))}
+	for lag := 1; lag <= max(1, min(len(gaps)/10, 1000)); lag = max(lag+1, lag*5/4) {
+		s.lags = append(s.lags, lag)
+		s.wanted = append(s.wanted, covariance(gaps, m.Mean, lag)/(m.Mean*m.Mean))
+	}
+	return s
+}
+
+// covariance is that of gaps lag apart.
+func covariance(gaps []float64, mean float64, lag int) float64 {
+	sum := 0.0
+	for i := range len(gaps) - lag {
+		sum += (gaps[i] - mean) * (gaps[i+lag] - mean)
+	}
+	return sum / float64(len(gaps)-lag)
+}
+
+// off is by how much parts miss the autocorrelations, summed up in squares.
+func (s search) off(parts []part) float64 {
+	sum := 0.0
+	for i, lag := range s.lags {
+		product := 1.0
+		for _, p := range parts {
+			product *= 1 + math.Expm1(s.logR2*p.share)*math.Pow(p.gamma, float64(lag))
+		}
+		d := product - 1 - s.wanted[i]
+		sum += d * d
+	}
+	return sum
+}
+
+// best starts from equal shares and phases of 2, 20, 200… gaps and goes, one
+// parameter after the other, to where it misses less, by steps that get smaller: γ
+// in steps of log(1 − γ), shares in moves from one part to the next.
+func (s search) best() []part {
+	parts := make([]part, s.parts)
+	for i := range parts {
+		parts[i] = part{gamma: min(s.most, 1-0.5*math.Pow(0.1, float64(i))), share: 1 / float64(s.parts)}
+	}
+	off := s.off(parts)
+	try := func(change func([]part)) bool {
+		next := append([]part(nil), parts...)
+		change(next)
+		better := s.off(next)
+		if better >= off {
+			return false
+		}
+		parts, off = next, better
+		return true
+	}
+	for round, step := 0, 0.5; step > 1e-3 && round < rounds; round++ {
+		moved := false
+		for i := range parts {
+			for _, sign := range []float64{step, -step} {
+				moved = try(func(p []part) { p[i].gamma = s.decay(p[i].gamma, sign) }) || moved
+				moved = try(func(p []part) { move(p, i, sign) }) || moved
+			}
+		}
+		if !moved {
+			step /= 2
+		}
+	}
+	return parts
+}
+
+// rounds is how often best goes through all parameters at most.
+const rounds = 300
+
+// decay makes 1 − γ larger by the factor 10^by, within what the trace can tell.
+func (s search) decay(gamma, by float64) float64 {
+	return min(s.most, max(0, 1-(1-gamma)*math.Pow(10, by)))
+}
+
+// move gives by of all shares from the part after i to part i.
+func move(p []part, i int, by float64) {
+	j := (i + 1) % len(p)
+	by = min(by, p[j].share)
+	by = max(by, -p[i].share)
+	p[i].share += by
+	p[j].share -= by
+}

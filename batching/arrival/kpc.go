@@ -1,0 +1,129 @@
+package arrival
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// maxOrder is the most phases that FitKPC makes: of more, latencies take too long.
+const maxOrder = 64
+
+// FitKPC fits a process of at most order phases to gaps in s, in their order: where
+// order 2 has not got what the gaps have, by the Kronecker product composition of
+// KPC-Toolbox (Casale, Zhang and Smirni 2008).
+//
+// Composition of J processes of order 2 multiplies their r_k = E[X^k]/k!, and with
+// h = r₂ − 1 for each, SCV·ρ_k = Π(1 + h_j·γ_j^k) − 1: autocorrelations that fall off
+// at first fast and then slowly, as those of most traces do. The γ and each one's
+// share of log r₂ are found by least squares over lags up to a tenth of the trace.
+//
+// Gaps with an SCV below 0.5 get phases in series, without autocorrelation, gaps with
+// one up to 1 order 2. The Note says what was given up. An error says that the gaps
+// or the order are of no use.
+func FitKPC(gaps []float64, order int) (MAP, Note, error) {
+	if order < 1 || order > maxOrder {
+		return MAP{}, "", fmt.Errorf("fit of arrivals: an order of %d: give 1 to %d", order, maxOrder)
+	}
+	for i, g := range gaps {
+		if !(g >= 0) || math.IsInf(g, 0) {
+			return MAP{}, "", fmt.Errorf("fit of arrivals: gap %d is %v s: gaps must be 0 or more, so give the requests' times in order", i+1, g)
+		}
+	}
+	m := MomentsOf(gaps)
+	if err := m.check(); err != nil {
+		return MAP{}, "", err
+	}
+	switch {
+	case order == 1:
+		return Poisson(1 / m.Mean), "order 1 has only the rate", nil
+	case m.SCV < least && order > 2:
+		fitted, note := series(m, order)
+		return fitted, note, nil
+	case m.SCV <= 1+sameAsPoisson || order < 4 || m.isPoisson():
+		return Fit(m)
+	}
+	fitted, note := compose(m, newSearch(gaps, m, bits.Len(uint(order))-1).best())
+	if err := fitted.Validate(); err != nil {
+		return MAP{}, "", fmt.Errorf("fit of arrivals by composition: %w", err)
+	}
+	return fitted, note, nil
+}
+
+// series is Tijms's mixture of k − 1 and k equal phases in series with the SCV
+// wanted, 1/k ≤ SCV ≤ 1/(k − 1), or order phases where it is less.
+func series(m Moments, order int) (MAP, Note) {
+	var n notes
+	k, scv := int(math.Ceil(1/max(m.SCV, 1e-6))), m.SCV
+	if k > order {
+		k, scv = order, 1/float64(order)
+		n.add("an SCV of %.4g is less than order %d has: %.4g", m.SCV, order, scv)
+	}
+	n.add("phases in series: skewness and autocorrelation are left out")
+	// p is the probability that the first phase is left out; then the mean is
+	// (k − p)/rate.
+	kf := float64(k)
+	p := max(0, (kf*scv-math.Sqrt(max(0, kf*(1+scv)-kf*kf*scv)))/(1+scv))
+	rate := (kf - p) / m.Mean
+	fitted := MAP{D0: mat.NewDense(k, k, nil), D1: mat.NewDense(k, k, nil)}
+	for i := range k {
+		fitted.D0.Set(i, i, -rate)
+		if i+1 < k {
+			fitted.D0.Set(i, i+1, rate)
+		}
+	}
+	fitted.D1.Set(k-1, 0, (1-p)*rate)
+	fitted.D1.Set(k-1, min(1, k-1), fitted.D1.At(k-1, min(1, k-1))+p*rate)
+	return fitted, n.note()
+}
+
+// part is one process of a composition: its γ, and its share of log r₂.
+type part struct{ gamma, share float64 }
+
+// compose multiplies parts out: D0 = −(D0 ⊗ D0), D1 = D1 ⊗ D1, which are rates where
+// all D0 but one are diagonal. What the gaps' third moment has above the least,
+// r₂², is shared out as r₂ is.
+func compose(m Moments, parts []part) (MAP, Note) {
+	var n notes
+	r2 := (1 + m.SCV) / 2
+	r3 := (m.Skewness*m.SCV*math.Sqrt(m.SCV) + 1 + 3*m.SCV) / 6
+	above := r3 / (r2 * r2)
+	if least := 1 + narrowest; above < least {
+		n.add("a skewness of %.4g is not possible with an SCV of %.4g: the nearest is %.4g", m.Skewness, m.SCV, skewness([3]float64{1, r2, r2 * r2 * least}))
+		above = least
+	}
+	all := Poisson(1)
+	for _, p := range parts {
+		r2 := math.Pow(r2, p.share)
+		if r2-1 < 1e-9 {
+			continue // it would be Poisson's of rate 1, which changes nothing
+		}
+		r3 := r2 * r2 * math.Pow(above, p.share)
+		one := poles((r3-r2)/(r2-1), r2).diagonal(p.gamma)
+		var d0, d1 mat.Dense
+		d0.Kronecker(all.D0, one.D0)
+		d0.Scale(-1, &d0)
+		d1.Kronecker(all.D1, one.D1)
+		all = MAP{D0: &d0, D1: &d1}
+	}
+	all = all.balanced()
+	all.D0.Scale(1/m.Mean, all.D0)
+	all.D1.Scale(1/m.Mean, all.D1)
+	return all, n.note()
+}
+
+// diagonal is the process of hyperexponential gaps and γ ≥ 0 that changes phases
+// only at requests: it takes the phase of mean x with probability
+// p = (1 − y)/(x − y), and keeps the last one with probability γ.
+func (g gaps) diagonal(gamma float64) MAP {
+	p := min(1, max(0, (1-g.y)/(g.x-g.y)))
+	q := 1 - p
+	return MAP{
+		D0: dense([]float64{-1 / g.x, 0}, []float64{0, -1 / g.y}),
+		D1: dense(
+			[]float64{(p + q*gamma) / g.x, q * (1 - gamma) / g.x},
+			[]float64{p * (1 - gamma) / g.y, (q + p*gamma) / g.y}),
+	}
+}

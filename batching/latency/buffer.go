@@ -1,0 +1,78 @@
+// Package latency is the distribution of latencies behind BATCH's dispatching buffer
+// (BATCH, SC 2020, §III-B and §IV): exactly, and as the paper approximates it; for
+// arrivals of any Markovian process. It also knows of execution times with spread, of
+// a finite number of instances and of cold starts.
+//
+// The package is pure: the same buffer gives the same figures every time.
+package latency
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/faas-infer/faas-infer/batching/arrival"
+)
+
+// Buffer is BATCH's dispatching buffer: a batch leaves it when Batch requests are
+// there, or when the first of them has waited for Timeout seconds, and is executed at
+// once. Service[k-1] is the execution time in s of a batch of k; more than Batch of
+// them do no harm. With Batch 1 or Timeout 0, each request goes alone.
+type Buffer struct {
+	Arrivals arrival.MAP
+	Batch    int
+	Timeout  float64
+	Service  []float64
+}
+
+// validate says what is wrong with the buffer.
+func (b Buffer) validate() error {
+	if err := b.Arrivals.Validate(); err != nil {
+		return err
+	}
+	if err := checkForming(b.Batch, b.Timeout); err != nil {
+		return err
+	}
+	return checkService(b.Batch, b.Service)
+}
+
+func checkForming(batch int, timeout float64) error {
+	if batch < 1 || batch > maxBatch {
+		return fmt.Errorf("buffer: a batch size of %d: give 1 to %d", batch, maxBatch)
+	}
+	if !(timeout >= 0) || math.IsInf(timeout, 0) {
+		return fmt.Errorf("buffer: a timeout of %v s: give 0 or more", timeout)
+	}
+	return nil
+}
+
+// maxBatch is the largest batch: the work grows with its square.
+const maxBatch = 1024
+
+func checkService(batch int, service []float64) error {
+	if len(service) < batch {
+		return fmt.Errorf("buffer: there are %d execution times for batches of up to %d: give one for every size from 1 on", len(service), batch)
+	}
+	for k, s := range service[:batch] {
+		if !(s >= 0) || math.IsInf(s, 0) {
+			return fmt.Errorf("buffer: the execution time of a batch of %d is %v s: give 0 or more", k+1, s)
+		}
+	}
+	return nil
+}
+
+// Exact is the distribution of latencies without approximation. It fails if a field
+// is not valid.
+func (b Buffer) Exact() (*Distribution, error) {
+	if err := b.validate(); err != nil {
+		return nil, err
+	}
+	a, err := NewAnalysis(b.Arrivals, b.Batch)
+	if err != nil {
+		return nil, err
+	}
+	w, err := a.Waits(b.Batch, b.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	return w.Serve(b.Service)
+}

@@ -1,0 +1,88 @@
+package latency
+
+// Paper is the distribution as BATCH's §IV approximates it, Eq. 4 to 16: within a
+// batch, waits are uniform, between 0 and T in one that does not fill (but T for a
+// request alone), and between 0 and τ in one that does. Where the equations contradict
+// the text or each other, they are corrected:
+//
+//   - Eq. 7 subtracts Σ_{i=0}^{B−1} π_i from 1, which has π_{B−1} itself in it: the sum
+//     ends at B − 2.
+//   - Eq. 8 weighs π_k, k requests besides the first, with k + 1, but names it ρ_k; the
+//     text and Eq. 9 have ρ_{k+1}.
+//   - Eq. 9's cases exclude each other only where S_{k+1} − S_k > T. Elsewhere more
+//     than one case holds for the same t, so that the sum is taken over all sizes, each
+//     with the part of its requests that are done by t. The same where S does not
+//     increase.
+//   - Eq. 10 and 15 give a τ of more than T, though the text has τ < T, where batches
+//     rarely fill: it is T then.
+//   - Eq. 13 divides by ω_m, which is 0 in a MAP(2) that changes phases only at
+//     requests, and knows of two phases only. ev_m = λ_m/ω_m is up to a factor
+//     θ_m·λ_m, θ being the stationary distribution of phases and λ_m the rate of
+//     requests in phase m; that is what is taken, for any number of phases.
+//   - Eq. 15's τ is likewise (B − 1) over the mean rate.
+//
+// Eq. 6's matrix exponential is computed by uniformisation. It fails if a field is not
+// valid.
+func (b Buffer) Paper() (*Distribution, error) {
+	if err := b.validate(); err != nil {
+		return nil, err
+	}
+	batches, mean, err := b.paperBatches()
+	if err != nil {
+		return nil, err
+	}
+	d := newDistribution(batches, mean)
+	fill := min(b.Timeout, float64(b.Batch-1)/b.Arrivals.Rate()) // Eq. 10, 15
+	for k, p := range batches {
+		rho, wait := float64(k+1)*p/mean, b.Timeout // Eq. 8
+		if k == b.Batch-1 {
+			wait = fill
+		}
+		if wait == 0 || k == 0 {
+			d.addAtom(b.Service[k]+wait, rho)
+			continue
+		}
+		d.add(b.Service[k], rho, uniform(wait))
+	}
+	return d.ready(), nil
+}
+
+// paperBatches are π and their mean size: Eq. 5, 7 and 11, from the phase that Eq. 13
+// and 14 start with.
+func (b Buffer) paperBatches() ([]float64, float64, error) {
+	a, err := NewAnalysis(b.Arrivals, b.Batch)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.checkTimeout(b.Timeout); err != nil {
+		return nil, 0, err
+	}
+	batches := make([]float64, b.Batch)
+	if b.Batch == 1 || b.Timeout == 0 {
+		batches[0] = 1
+		return batches, 1, nil
+	}
+	n := b.Arrivals.Order()
+	alpha, sum := b.Arrivals.Phases(), 0.0
+	for m, theta := range alpha {
+		alpha[m] = theta * a.leaving[m] / min(float64(b.Batch), a.leaving[m]*b.Timeout+1)
+		sum += alpha[m]
+	}
+	end, mean, rest := a.chain.until(b.Timeout), 0.0, 1.0
+	for k := range b.Batch - 1 {
+		for i, v := range end[k*n*n : (k+1)*n*n] {
+			batches[k] += alpha[i/n] / sum * v
+		}
+		mean += float64(k+1) * batches[k]
+		rest -= batches[k]
+	}
+	batches[b.Batch-1] = max(0, rest)
+	return batches, mean + float64(b.Batch)*batches[b.Batch-1], nil
+}
+
+// uniform are waits between 0 and it.
+type uniform float64
+
+func (u uniform) within(t float64) float64 { return min(1, max(0, t/float64(u))) }
+
+func (u uniform) moments() (float64, float64, float64) { return 1, float64(u) / 2, float64(u) }

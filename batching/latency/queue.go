@@ -1,0 +1,119 @@
+package latency
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// played is how many requests are played through the queue; the first tenth only
+// fills it.
+const played = 400_000
+
+// queue plays requests through the buffer and the instances, and is the distribution
+// of the latencies that come of it.
+func (b Buffer) queue(w *Waits, r Reality) *Distribution {
+	random := rand.New(rand.NewPCG(1, 2))
+	arrivals := b.Arrivals.Sampler(random)
+	latencies := make([][]float64, b.Batch)
+	free := make(instances, r.Instances)
+	if r.PerInstance {
+		free = free[:1] // the others are alike
+	}
+	next := arrivals.Seconds()
+	var batch []float64
+	for done := 0; done < played; done += len(batch) {
+		batch = append(batch[:0], next)
+		next += arrivals.Seconds()
+		for len(batch) < b.Batch && next <= batch[0]+b.Timeout {
+			batch = append(batch, next)
+			next += arrivals.Seconds()
+		}
+		leaves := batch[0] + b.Timeout
+		if len(batch) == b.Batch {
+			leaves = batch[len(batch)-1]
+		}
+		takes := r.draw(b.Service[len(batch)-1], random)
+		ends := free.execute(leaves, takes)
+		if done < played/10 {
+			continue
+		}
+		for _, came := range batch {
+			latencies[len(batch)-1] = append(latencies[len(batch)-1], ends-came)
+		}
+	}
+	return weigh(w, latencies)
+}
+
+// draw is the time of one batch.
+func (r Reality) draw(mean float64, random *rand.Rand) float64 {
+	takes := mean
+	if r.Spread > 0 {
+		takes *= math.Exp(r.Spread * (random.NormFloat64() - r.Spread/2))
+	}
+	if r.ColdProbability > 0 && random.Float64() < r.ColdProbability {
+		takes += r.ColdTime
+	}
+	return takes
+}
+
+// weigh puts together what was seen for batches of each size, by the part of all
+// requests that are in such.
+func weigh(w *Waits, latencies [][]float64) *Distribution {
+	seen := 0.0
+	for k, l := range latencies {
+		if len(l) > 0 {
+			seen += float64(k+1) * w.batches[k]
+		}
+	}
+	d := newDistribution(w.batches, w.mean)
+	for k, l := range latencies {
+		if len(l) > 0 {
+			slices.Sort(l)
+			d.addSmooth(smooth{0, float64(k+1) * w.batches[k] / seen, sample(l)})
+		}
+	}
+	return d.ready()
+}
+
+// sample are times in increasing order.
+type sample []float64
+
+func (s sample) within(t float64) float64 {
+	n, _ := slices.BinarySearchFunc(s, t, func(a, t float64) int {
+		if a <= t*(1+same) {
+			return -1
+		}
+		return 1
+	})
+	return float64(n) / float64(len(s))
+}
+
+func (s sample) mean() float64 {
+	sum := 0.0
+	for _, t := range s {
+		sum += t
+	}
+	return sum / float64(len(s))
+}
+
+// instances is a heap of when each is free.
+type instances []float64
+
+// execute gives a batch to the instance that is free first and returns when it is
+// done.
+func (h instances) execute(at, takes float64) float64 {
+	ends := max(at, h[0]) + takes
+	h[0] = ends
+	for i := 0; ; {
+		child := 2*i + 1
+		if child+1 < len(h) && h[child+1] < h[child] {
+			child++
+		}
+		if child >= len(h) || h[i] <= h[child] {
+			return ends
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}
