@@ -47,6 +47,7 @@ an objective are ordinary ones: any program, called one to one.`,
 		NewRedirectCommand(),
 		NewBenchCommand(),
 		NewSimulateCommand(),
+		NewTuneCommand(),
 	)
 	return root
 }

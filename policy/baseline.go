@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
@@ -23,7 +24,7 @@ func one(s System, f Function, rate float64, t Times) []scaling.Candidate {
 	}
 	away := func(c scaling.Candidate) float64 {
 		r := c.Config.Resources
-		return weigh(cluster.Resources{CPU: abs(r.CPU - plain.CPU), GPU: abs(r.GPU - plain.GPU)})
+		return own.Price(cluster.Resources{CPU: abs(r.CPU - plain.CPU), GPU: abs(r.GPU - plain.GPU)}).PerSecond
 	}
 	nearest := slices.MinFunc(all, func(a, b scaling.Candidate) int {
 		return cmp.Or(cmp.Compare(away(a), away(b)), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.CPU, b.Config.CPU), cmp.Compare(a.Config.Memory, b.Config.Memory))
@@ -31,38 +32,28 @@ func one(s System, f Function, rate float64, t Times) []scaling.Candidate {
 	return []scaling.Candidate{tolerated(nearest, f.SLO)}
 }
 
-// weigh is what resources cost, βc + g.
-func weigh(r cluster.Resources) float64 {
-	return scaling.DefaultBeta*float64(r.CPU)/1000 + float64(r.GPU)
-}
+// own is what a cluster's resources cost, βc + g.
+var own = otp.Cluster{Beta: scaling.DefaultBeta}
 
 func abs(x int) int { return max(x, -x) }
 
 // uniform considers the one config, with its batch size and timeout, that BATCH's
-// optimiser finds for the load (BATCH §III-C). The optimiser is told of what is
-// left of the objective once an answer has its way back. Where no choice meets
-// the objective, it is the one that comes nearest.
+// optimiser finds for the arrivals (BATCH §III-C): the cheapest, or with a budget the
+// fastest. The optimiser is told of what is left of the objective once an answer has
+// its way back. Where no choice meets the objective, it is the one that comes nearest.
 func uniform(s System, f Function, rate float64, t Times) []scaling.Candidate {
-	var shares []otp.Share
-	var largest []scaling.Candidate
+	var all []cluster.Config
 	for _, c := range s.predicted(f, t) {
-		i := slices.IndexFunc(largest, func(l scaling.Candidate) bool { return l.Config.Resources == c.Config.Resources })
-		if i < 0 {
-			i, largest, shares = len(largest), append(largest, c), append(shares, otp.Share{Cost: weigh(c.Config.Resources)})
-		}
-		if c.Config.Batch >= largest[i].Config.Batch {
-			largest[i] = c
-		}
-		shares[i].Batches = append(shares[i].Batches, c.Config.Batch)
+		all = append(all, c.Config)
 	}
-	for i := range shares {
-		shares[i].Exec = s.Table(f, largest[i].Config, t)
-	}
-	found, ok := otp.Optimise(otp.Objective{Rate: rate, SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.quantile()}, shares)
+	shares, configs := Shares(all, func(c cluster.Config) []time.Duration { return s.Table(f, c, t) }, f.price())
+	found, ok := otp.Optimise(otp.Objective{
+		Arrivals: f.Arrivals, Rate: rate, SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.quantile(), Budget: f.Budget,
+	}, shares)
 	if !ok {
 		return nil
 	}
-	config := largest[found.Share].Config
+	config := configs[found.Share]
 	config.Batch = found.Batch
 	exec := shares[found.Share].Exec[found.Batch-1]
 	return []scaling.Candidate{tolerated(scaling.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: found.Timeout}, f.SLO)}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/policy/otp"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
@@ -21,6 +23,21 @@ type Function struct {
 	Percentile float64
 	// MaxBatch bounds every batch; 0 is no bound.
 	MaxBatch int
+	// Budget is the most that a request may cost on average, 0 is no bound; Price
+	// what resources cost, nil is βc + g. Only [Batch] knows of budgets.
+	Budget float64
+	Price  otp.Pricing
+	// Arrivals is the process that was fitted to the function's requests; nil is
+	// Poisson. Only [Batch] reads it, and its [Tuner] sets it.
+	Arrivals *arrival.MAP
+}
+
+// price says what resources cost.
+func (f Function) price() otp.Pricing {
+	if f.Price == nil {
+		return own
+	}
+	return f.Price
 }
 
 // DefaultPercentile is the percentile of functions that name none.

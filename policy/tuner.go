@@ -4,12 +4,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
 // Tuner keeps what a system considers for one function while its load changes. It
-// chooses anew only where the load has changed by a good deal, and not at once
+// chooses anew only where the load, or how bursty it is, has changed by a good deal, and not at once
 // again: a load that moves to and fro does not have instances exchanged, and
 // asking costs nothing else.
 type Tuner struct {
@@ -20,10 +21,25 @@ type Tuner struct {
 	at       time.Time
 	list     []scaling.Candidate
 	revision uint64
+	// arrivals is nil for a system that does not fit a process to them.
+	arrivals *arrivals
 }
 
 // Tuner returns a tuner for a function with the given mean times.
-func (s System) Tuner(f Function, t Times) *Tuner { return &Tuner{system: s, function: f, times: t} }
+func (s System) Tuner(f Function, t Times) *Tuner {
+	u := &Tuner{system: s, function: f, times: t}
+	if s.batching == batching.BatchName {
+		u.arrivals = newArrivals()
+	}
+	return u
+}
+
+// Arrived tells of a request. Times must not go back.
+func (u *Tuner) Arrived(at time.Time) {
+	if u.arrivals != nil {
+		u.arrivals.add(at)
+	}
+}
 
 const (
 	// retune is how many times as high, or as low, the load must have become.
@@ -40,9 +56,12 @@ const (
 // change, it stays, and instances are to be told of them ([Tuner.Timeout]).
 func (u *Tuner) Candidates(now time.Time, rate float64) (list []scaling.Candidate, revision uint64) {
 	first := u.revision == 0
-	same := rate <= u.rate*retune && rate*retune >= u.rate
+	same := rate <= u.rate*retune && rate*retune >= u.rate && (u.arrivals == nil || !u.arrivals.changed())
 	if !first && (same || u.rate > 0 && now.Sub(u.at) < retunePause) {
 		return u.list, u.revision
+	}
+	if u.arrivals != nil {
+		u.function.Arrivals = u.arrivals.fit(rate)
 	}
 	next := u.system.Candidates(u.function, rate, u.times)
 	u.rate, u.at = rate, now

@@ -1,107 +1,124 @@
 package otp
 
 import (
-	"cmp"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
 // Share is one amount of resources that instances could have.
 type Share struct {
-	// Cost is what it costs per second.
-	Cost float64
+	// Cost is what it costs per second of execution, Call what each batch costs
+	// besides.
+	Cost, Call float64
 	// Exec[k-1] is the time of a batch of k; it never decreases with k.
 	Exec []time.Duration
 	// Batches are the batch sizes to be considered, each with a time.
 	Batches []int
 }
 
-// Objective is what is asked for.
+// Objective is what is asked for. With an SLO alone it is Eq. 2: the cheapest request
+// of which the percentile meets the SLO. With a budget it is Eq. 3: the lowest
+// percentile that the budget buys, and where there is an SLO, too, it must be met.
 type Objective struct {
-	// Rate is the load in requests per second.
-	Rate float64
+	// Arrivals is how requests come; nil is Poisson, Rate times a second.
+	Arrivals *arrival.MAP
+	Rate     float64
 	// SLO bounds the latency of so much of all requests, 0.99 for the 99th
-	// percentile.
+	// percentile; 0 is no bound.
 	SLO      time.Duration
 	Quantile float64
+	// Budget is the most that a request may cost on average, 0 is no bound.
+	Budget float64
+	// Steps is into how many parts the longest timeout, the SLO, is divided in the
+	// search; 0 is [DefaultSteps].
+	Steps int
 }
 
-// Choice is what the optimiser found.
+// DefaultSteps makes 49 timeouts.
+const DefaultSteps = 48
+
+// Choice is a config with its batch size and timeout, and what is predicted of it.
 type Choice struct {
 	// Share is the index of the share, Batch B and Timeout T.
 	Share   int
 	Batch   int
 	Timeout time.Duration
-	// Cost is that of one request, Within the part of the requests that are
-	// predicted to be answered within the SLO.
-	Cost, Within float64
-	// longest is the most that a request waits and is executed for.
-	longest time.Duration
+	// Cost is that of one request, MeanBatch how many a batch has.
+	Cost, MeanBatch float64
+	// Within is the part of the requests that are predicted to be answered within
+	// the SLO; 0 without an SLO.
+	Within float64
+	// Percentile is P_i, where the search had to know it: of the best choice, of
+	// runners-up, and wherever latency is minimised.
+	Percentile time.Duration
 }
 
-// steps is into how many parts the SLO is divided in the search for a timeout.
-const steps = 64
+// Plan is the answer to an objective.
+type Plan struct {
+	// Best is the choice. Where nothing meets the objective it is the nearest that
+	// can be met: with an SLO out of reach, the choice with the lowest percentile,
+	// which is the lowest SLO that could be asked for; with a budget out of reach,
+	// the cheapest that meets the SLO, whose cost is the lowest budget.
+	Best Choice
+	// Short says what is out of reach; it is nil if Best meets the objective.
+	Short error
+	// Runners are the next best, each of another share or batch size, in the order
+	// of preference.
+	Runners []Choice
+}
 
-// Optimise solves Eq. 2 by exhaustive search over shares, batch sizes and
-// timeouts: the cheapest request of which the percentile meets the SLO. If none
-// does, it is the choice with the most requests within the SLO, of equal ones the
-// fastest. Without an SLO, it is as if that were a second. Equal choices are decided in favour of the smaller
-// batch, the shorter timeout, the first share. ok is false if there is nothing to
-// choose from.
+// What can be out of reach.
+var (
+	ErrSLO    = errors.New("no choice meets the SLO")
+	ErrBudget = errors.New("no choice stays within the budget")
+)
+
+// errNothing is what a search over nothing ends with.
+var errNothing = errors.New("there is no share with a batch size and a time to choose from")
+
+// Optimise is Solve for those who want the best choice, and nothing else, whether or
+// not it meets the objective. Without an SLO and a budget, it is as if the SLO were a
+// second. ok is false if there is nothing to choose from.
 func Optimise(o Objective, shares []Share) (best Choice, ok bool) {
-	if o.SLO <= 0 {
+	if o.SLO <= 0 && o.Budget <= 0 {
 		o.SLO = time.Second
 	}
-	for _, b := range sizes(shares) {
-		for step := range steps + 1 {
-			wait := o.SLO * time.Duration(step) / steps
-			if b == 1 && step > 0 {
-				break
-			}
-			buffer := Buffer{Rate: o.Rate, Batch: b, Timeout: wait}.outcome()
-			for i, s := range shares {
-				if b > len(s.Exec) || !slices.Contains(s.Batches, b) || step > 0 && wait+s.Exec[0] > o.SLO {
-					continue
-				}
-				if c := o.price(i, s, buffer); !ok || o.better(c, best) {
-					best, ok = c, true
-				}
-			}
-		}
+	plan, err := Solve(o, shares, 0)
+	return plan.Best, err == nil
+}
+
+// Solve searches all shares, batch sizes and timeouts (BATCH §IV: “solved via
+// exhaustive search”), with the exact distribution of latencies, for the best choice
+// and so many runners-up. A batch whose execution alone takes longer than the SLO is
+// not considered, nor a timeout after which a request that stayed alone would be
+// late: a load that changes must not make all requests late at once. Of equal choices
+// the smaller batch, the shorter timeout and the first share is taken. An error is
+// about the arrivals, or says that there is nothing to choose from.
+func Solve(o Objective, shares []Share, runners int) (Plan, error) {
+	s, err := newSearch(o, shares)
+	if err != nil {
+		return Plan{}, err
 	}
-	return best, ok
+	s.keep = runners > 0
+	if err := s.all(); err != nil {
+		return Plan{}, err
+	}
+	return s.plan(runners)
 }
 
 // sizes lists the batch sizes of all shares.
 func sizes(shares []Share) []int {
 	var all []int
 	for _, s := range shares {
-		all = append(all, s.Batches...)
+		for _, b := range s.Batches {
+			if b >= 1 && b <= len(s.Exec) {
+				all = append(all, b)
+			}
+		}
 	}
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(b int) bool { return b < 1 })
-}
-
-// price is what a choice costs and how good it is.
-func (o Objective) price(share int, s Share, b outcome) Choice {
-	return Choice{Share: share, Batch: b.Batch, Timeout: b.Timeout, Cost: s.Cost * b.busy(s.Exec), Within: b.within(o.SLO, s.Exec), longest: b.Timeout + s.Exec[b.Batch-1]}
-}
-
-// better reports whether a is to be preferred to b.
-func (o Objective) better(a, b Choice) bool {
-	meets := func(c Choice) int {
-		if c.Within >= o.Quantile {
-			return 1
-		}
-		return 0
-	}
-	if m := cmp.Compare(meets(a), meets(b)); m != 0 {
-		return m > 0
-	}
-	if meets(a) == 0 {
-		if d := cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(b.longest, a.longest)); d != 0 {
-			return d > 0
-		}
-	}
-	return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Batch, a.Batch), cmp.Compare(b.Timeout, a.Timeout), cmp.Compare(b.Share, a.Share)) > 0
+	return slices.Compact(all)
 }

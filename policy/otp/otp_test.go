@@ -1,128 +1,187 @@
 package otp
 
 import (
+	"errors"
 	"math"
-	"sort"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/batching/arrival"
+	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler/lambda"
 )
 
 const ms = time.Millisecond
 
-// Eq. 7 of BATCH §IV with λ = 20/s, T = 100 ms, B = 4: λT = 2, so the sizes are
-// e⁻², 2e⁻², 2e⁻² and the rest.
-func TestSection4SizesOfBatches(t *testing.T) {
-	e := math.Exp(-2)
-	want := []float64{e, 2 * e, 2 * e, 1 - 5*e}
-	for k, got := range (Buffer{Rate: 20, Batch: 4, Timeout: 100 * ms}).Sizes() {
-		if math.Abs(got-want[k]) > 1e-12 {
-			t.Errorf("batches of %d: %v, want %v", k+1, got, want[k])
-		}
+// Eq. 1 of BATCH §II-B: a thousand calls of 2 s with 3008 MB cost
+// 2·(3008/1024)·1000·1.66667e-5 + 1000·2e-7 = 0.0979 + 0.0002 $.
+func TestSection2Cost(t *testing.T) {
+	p := DefaultLambda().Price(cluster.Resources{Memory: 3008 << 20})
+	if got := 1000 * (2*p.PerSecond + p.PerCall); math.Abs(got-0.0981167) > 1e-6 {
+		t.Errorf("%v $", got)
 	}
-	for _, b := range []Buffer{{Batch: 1}, {Rate: 5, Batch: 3}, {Batch: 3, Timeout: ms}, {Rate: 1e9, Batch: 32, Timeout: time.Hour}, {Rate: math.Inf(1), Batch: 2, Timeout: ms}} {
-		sum := 0.0
-		for _, p := range b.Sizes() {
-			sum += p
-		}
-		if !(math.Abs(sum-1) < 1e-9) {
-			t.Errorf("%+v: the sizes sum to %v", b, sum)
-		}
+	if p := (Cluster{Beta: 0.6}).Price(cluster.Resources{CPU: 2000, GPU: 10}); p != (Price{PerSecond: 11.2}) {
+		t.Errorf("2 cores and 10 %% of a GPU: %+v", p)
+	}
+	// Batches of 1 and 2 equally often, as at the function.
+	if got := cost(Share{Cost: 2, Call: 1}, []float64{1, 1.5}, []float64{0.5, 0.5}, 1.5); math.Abs(got-7./3) > 1e-12 {
+		t.Errorf("a request costs %v", got)
 	}
 }
 
-// Eq. 8 to 10 by hand: λ = 20/s, T = 100 ms, B = 2. λT = 2, so batches of one
-// have e⁻² = 0.1353 and of two 0.8647; of the requests, 0.1353/1.8647 = 0.0726
-// are alone. They are answered after 10 + 100 ms; the others between 20 and
-// 20 + τ = 20 + 50 ms.
-func TestSection4Latency(t *testing.T) {
-	b := Buffer{Rate: 20, Batch: 2, Timeout: 100 * ms}
-	exec := []time.Duration{10 * ms, 20 * ms}
-	alone := math.Exp(-2) / (2 - math.Exp(-2))
-	for _, c := range []struct {
-		t    time.Duration
-		want float64
-	}{
-		{10 * ms, 0}, {20 * ms, 0}, {45 * ms, (1 - alone) / 2}, {70 * ms, 1 - alone}, {109 * ms, 1 - alone}, {110 * ms, 1}, {time.Hour, 1},
-	} {
-		if got := b.Within(c.t, exec); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("within %v: %v, want %v", c.t, got, c.want)
-		}
-	}
-	want := (math.Exp(-2)*0.010 + (1-math.Exp(-2))*0.020) / (2 - math.Exp(-2))
-	if got := b.Busy(exec); math.Abs(got-want) > 1e-12 {
-		t.Errorf("a request keeps an instance busy for %v s, want %v", got, want)
-	}
-}
-
-// The model against exact percentiles of the same buffers, found by numerical
-// solution. Where objectives are, at the 95th and 99th percentile, it is off by no
-// more than the 9 % that §VI-C tells; in the middle it is further off, because the
-// first request of a batch that does not fill waits for all of the timeout and not
-// for a uniform part of it.
-func TestSection6ModelAgainstExactPercentiles(t *testing.T) {
-	for _, c := range []struct {
-		Buffer
-		first, more    float64 // ms of a batch of one, and of each further request
-		mean, p95, p99 float64 // ms
-	}{
-		{Buffer{20, 5, 100 * ms}, 44, 34, 2.9249, 248.3, 272.5},
-		{Buffer{20, 5, 100 * ms}, 12, 2, 2.9249, 118.0, 118.0},
-		{Buffer{100, 8, 100 * ms}, 44, 34, 7.7599, 358.3, 373.6},
-		{Buffer{100, 20, 100 * ms}, 44, 34, 10.9938, 658.5, 733.6},
-		{Buffer{20, 2, 50 * ms}, 12, 2, 1.6321, 62.0, 62.0},
-		{Buffer{10, 1, 50 * ms}, 12, 0, 1, 12.0, 12.0},
-	} {
-		var exec []time.Duration
-		for k := range c.Batch {
-			exec = append(exec, time.Duration((c.first+float64(k)*c.more)*float64(ms)))
-		}
-		if got := c.outcome().mean; math.Abs(got-c.mean) > 1e-4 {
-			t.Errorf("%+v: batches of %v on average, want %v", c.Buffer, got, c.mean)
-		}
-		for quantile, exact := range map[float64]float64{0.95: c.p95, 0.99: c.p99} {
-			at := sort.Search(1e6, func(us int) bool { return c.Within(time.Duration(us)*time.Microsecond, exec) >= quantile })
-			if got := float64(at) / 1000; math.Abs(got/exact-1) > 0.09 {
-				t.Errorf("%+v: the percentile %v is %v ms, exactly %v", c.Buffer, quantile, got, exact)
-			}
-		}
+func two() []Share {
+	return []Share{
+		{Cost: 1, Exec: []time.Duration{40 * ms, 60 * ms, 80 * ms, 100 * ms}, Batches: []int{1, 2, 4}},
+		{Cost: 3, Exec: []time.Duration{10 * ms, 14 * ms, 18 * ms, 22 * ms}, Batches: []int{1, 2, 4}},
 	}
 }
 
 func TestOptimise(t *testing.T) {
-	small := Share{Cost: 1, Exec: []time.Duration{40 * ms, 60 * ms, 80 * ms, 100 * ms}, Batches: []int{1, 2, 4}}
-	large := Share{Cost: 3, Exec: []time.Duration{10 * ms, 14 * ms, 18 * ms, 22 * ms}, Batches: []int{1, 2, 4}}
 	for _, c := range []struct {
 		name  string
 		o     Objective
 		share int
 		batch int
 	}{
-		{"no load: nothing to wait for", Objective{0, 200 * ms, 0.99}, 1, 1},
-		{"a high load fills batches", Objective{1000, 200 * ms, 0.99}, 1, 4},
-		{"a tight objective allows only the fast one, and nothing to wait", Objective{1000, 12 * ms, 0.99}, 1, 1},
-		{"nothing meets it: the fastest", Objective{1000, 9 * ms, 0.99}, 1, 1},
-		{"no objective", Objective{1000, 0, 0.99}, 1, 4},
+		{"no load: nothing to wait for", Objective{SLO: 200 * ms, Quantile: 0.99}, 1, 1},
+		{"a high load fills batches", Objective{Rate: 1000, SLO: 200 * ms, Quantile: 0.99}, 1, 4},
+		{"a tight objective allows only the fast one, and nothing to wait", Objective{Rate: 1000, SLO: 12 * ms, Quantile: 0.99}, 1, 1},
+		{"nothing meets it: the fastest", Objective{Rate: 1000, SLO: 9 * ms, Quantile: 0.99}, 1, 1},
+		{"no objective", Objective{Rate: 1000, Quantile: 0.99}, 1, 4},
+		{"as many as can be", Objective{Rate: math.Inf(1), SLO: 200 * ms, Quantile: 0.99}, 1, 4},
+		{"no number", Objective{Rate: math.NaN(), SLO: 200 * ms, Quantile: 0.99}, 1, 1},
 	} {
-		got, ok := Optimise(c.o, []Share{small, large})
+		got, ok := Optimise(c.o, two())
 		if !ok || got.Share != c.share || got.Batch != c.batch {
-			t.Errorf("%s: %+v, want share %d, b = %d", c.name, got, c.share, c.batch)
+			t.Errorf("%s: %+v, %v, want share %d, b = %d", c.name, got, ok, c.share, c.batch)
 		}
 		if got.Batch > 1 && got.Within < c.o.Quantile {
 			t.Errorf("%s: %+v does not meet the objective", c.name, got)
 		}
 	}
-	if _, ok := Optimise(Objective{1, time.Second, 0.99}, nil); ok {
+	if _, ok := Optimise(Objective{Rate: 1, SLO: time.Second, Quantile: 0.99}, nil); ok {
 		t.Error("something was chosen of nothing")
 	}
-	if _, ok := Optimise(Objective{1, time.Second, 0.99}, []Share{{Cost: 1, Batches: []int{1, 0, -1}}}); ok {
+	if _, ok := Optimise(Objective{Rate: 1, SLO: time.Second, Quantile: 0.99}, []Share{{Cost: 1, Batches: []int{1, 0, -1}}}); ok {
 		t.Error("a batch without a time was chosen")
 	}
 }
 
+// What the search says of its choice and its runners-up is what the exact model says,
+// they meet the objective, and none of the choices that were tried is cheaper.
+func TestSection4MinimiseCost(t *testing.T) {
+	m := arrival.MMPP2(20, 200, 1, 2)
+	o := Objective{Arrivals: &m, SLO: 150 * ms, Quantile: 0.95, Steps: 12}
+	plan, err := Solve(o, two(), 3)
+	if err != nil || plan.Short != nil {
+		t.Fatal(err, plan.Short)
+	}
+	last := 0.0
+	for i, c := range append([]Choice{plan.Best}, plan.Runners...) {
+		check(t, m, o, c)
+		if c.Within < o.Quantile || c.Cost < last {
+			t.Errorf("%d: %+v after a cost of %v", i, c, last)
+		}
+		last = c.Cost
+	}
+	for share := range two() {
+		for _, b := range []int{1, 2, 4} {
+			for step := range 13 {
+				timeout := o.SLO * time.Duration(step) / 12
+				d := exact(t, m, two()[share], b, timeout)
+				s := two()[share]
+				if d.CDF(o.SLO.Seconds()) >= o.Quantile && timeout+s.Exec[0] <= o.SLO && s.Exec[b-1] <= o.SLO {
+					if c := cost(s, seconds(s.Exec), d.Batches(), d.MeanBatch()); c < plan.Best.Cost*(1-1e-6) {
+						t.Errorf("share %d, b = %d, %v costs %v, the choice %v", share, b, timeout, c, plan.Best.Cost)
+					}
+				}
+			}
+		}
+	}
+}
+
+func exact(t *testing.T, m arrival.MAP, s Share, b int, timeout time.Duration) *latency.Distribution {
+	t.Helper()
+	d, err := latency.Buffer{Arrivals: m, Batch: b, Timeout: timeout.Seconds(), Service: seconds(s.Exec)[:b]}.Exact()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// check compares what is said of a choice with the exact model.
+func check(t *testing.T, m arrival.MAP, o Objective, c Choice) {
+	t.Helper()
+	s := two()[c.Share]
+	d := exact(t, m, s, c.Batch, c.Timeout)
+	p := d.Quantile(o.Quantile)
+	if math.Abs(c.Percentile.Seconds()-p) > 2e-6 || o.SLO > 0 && math.Abs(c.Within-d.CDF(o.SLO.Seconds())) > 1e-9 {
+		t.Errorf("%+v: the percentile is %v s, within the SLO %v", c, p, d.CDF(o.SLO.Seconds()))
+	}
+	if want := cost(s, seconds(s.Exec), d.Batches(), d.MeanBatch()); math.Abs(c.Cost/want-1) > 1e-9 {
+		t.Errorf("%+v: the cost is %v", c, want)
+	}
+}
+
+// Eq. 3: more budget buys no higher a percentile, and what is chosen stays within.
+func TestSection4MinimiseLatency(t *testing.T) {
+	m := arrival.MMPP2(20, 200, 1, 2)
+	last := time.Hour
+	for _, budget := range []float64{0.026, 0.028, 0.03, 0.035, 0.04} {
+		o := Objective{Arrivals: &m, Quantile: 0.95, Budget: budget, SLO: 0, Steps: 12}
+		plan, err := Solve(o, two(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Short != nil {
+			t.Fatalf("%v: %v", budget, plan.Short)
+		}
+		check(t, m, o, plan.Best)
+		if plan.Best.Cost > budget || plan.Best.Percentile > last {
+			t.Errorf("%v: %+v after %v", budget, plan.Best, last)
+		}
+		last = plan.Best.Percentile
+	}
+}
+
+// What is out of reach is told with the nearest that is not.
+func TestOutOfReach(t *testing.T) {
+	o := Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}
+	plan, err := Solve(o, two(), 0)
+	if err != nil || !errors.Is(plan.Short, ErrSLO) || plan.Best.Percentile != 10*ms {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	o.SLO = plan.Best.Percentile
+	if plan, err = Solve(o, two(), 0); err != nil || plan.Short != nil {
+		t.Errorf("the nearest SLO, %v, is not met: %+v, %v", o.SLO, plan, err)
+	}
+	o = Objective{Rate: 50, SLO: 100 * ms, Quantile: 0.95, Budget: 0.001}
+	if plan, err = Solve(o, two(), 0); err != nil || !errors.Is(plan.Short, ErrBudget) || plan.Best.Within < 0.95 {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	o.Budget = plan.Best.Cost
+	if plan, err = Solve(o, two(), 0); err != nil || plan.Short != nil || plan.Best.Percentile > o.SLO {
+		t.Errorf("the nearest budget, %v, is not met: %+v, %v", o.Budget, plan, err)
+	}
+}
+
+// The same objective has the same answer.
+func TestSolveIsDeterministic(t *testing.T) {
+	o := Objective{Rate: 80, SLO: 120 * ms, Quantile: 0.9}
+	first, _ := Solve(o, two(), 4)
+	for range 3 {
+		again, _ := Solve(o, two(), 4)
+		if again.Best != first.Best || len(again.Runners) != len(first.Runners) {
+			t.Fatalf("%+v and %+v", first, again)
+		}
+	}
+}
+
 func FuzzOptimise(f *testing.F) {
-	f.Add(10.0, int64(100), 0.99, int64(20), int64(5), 8)
-	f.Fuzz(func(t *testing.T, rate float64, slo int64, quantile float64, first, more int64, n int) {
-		if first < 1 || more < 0 || first > 1e6 || more > 1e6 || slo < 0 || slo > 1e6 || n < 1 || n > 32 {
+	f.Add(10.0, int64(100), 0.99, int64(20), int64(5), 8, 0.0)
+	f.Fuzz(func(t *testing.T, rate float64, slo int64, quantile float64, first, more int64, n int, budget float64) {
+		if first < 1 || more < 0 || first > 1e6 || more > 1e6 || slo < 0 || slo > 1e6 || n < 1 || n > 16 {
 			return
 		}
 		s := Share{Cost: 2}
@@ -130,24 +189,47 @@ func FuzzOptimise(f *testing.F) {
 			s.Exec = append(s.Exec, time.Duration(first+int64(k)*more)*ms)
 			s.Batches = append(s.Batches, k+1)
 		}
-		got, ok := Optimise(Objective{rate, time.Duration(slo) * ms, quantile}, []Share{s})
+		got, ok := Optimise(Objective{Rate: rate, SLO: time.Duration(slo) * ms, Quantile: quantile, Budget: budget, Steps: 4}, []Share{s})
 		if !ok || got.Batch < 1 || got.Batch > n || got.Timeout < 0 || math.IsNaN(got.Cost) || math.IsNaN(got.Within) {
 			t.Fatalf("%+v, %v", got, ok)
 		}
 	})
 }
 
-func BenchmarkOptimise(b *testing.B) {
-	var shares []Share
-	for c := range 60 {
-		s := Share{Cost: float64(1 + c)}
-		for k := range 32 {
-			s.Exec = append(s.Exec, time.Duration(10+k)*ms*10/time.Duration(10+c))
+// lambdaShares are the 28 sizes with batches of 1 to 20.
+func lambdaShares(tb testing.TB) []Share {
+	var all []Share
+	for _, m := range lambda.Memories() {
+		times, err := lambda.Service("resnet-v2", m)
+		if err != nil {
+			tb.Fatal(err)
 		}
-		s.Batches = []int{1, 2, 4, 8, 16, 32}
-		shares = append(shares, s)
+		p := DefaultLambda().Price(cluster.Resources{Memory: int64(m) << 20})
+		s := Share{Cost: p.PerSecond, Call: p.PerCall}
+		for k, x := range times {
+			s.Exec, s.Batches = append(s.Exec, time.Duration(x*float64(time.Second))), append(s.Batches, k+1)
+		}
+		all = append(all, s)
 	}
-	for b.Loop() {
-		Optimise(Objective{500, 100 * ms, 0.99}, shares)
+	return all
+}
+
+// 28 sizes, 49 timeouts and 20 batch sizes.
+func BenchmarkSolve(b *testing.B) {
+	shares := lambdaShares(b)
+	m := arrival.MMPP2(20, 120, 0.05, 0.05)
+	for name, o := range map[string]Objective{
+		"cost":    {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95},
+		"latency": {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95, Budget: 4e-5},
+	} {
+		for _, runners := range []int{0, 5} {
+			b.Run(name+map[int]string{0: "", 5: "WithRunners"}[runners], func(b *testing.B) {
+				for b.Loop() {
+					if _, err := Solve(o, shares, runners); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

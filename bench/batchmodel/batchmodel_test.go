@@ -1,0 +1,120 @@
+package batchmodel
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBuiltin(t *testing.T) {
+	all, err := Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 18 {
+		t.Errorf("%d vectors", len(all))
+	}
+}
+
+const good = `{"Name": "x", "D0": [[-20]], "D1": [[20]], "B": 2, "T": 0.1, "S": [0.01, 0.02], "SimP50": 0.1, "SimP95": 0.1, "SimP99": 0.1}`
+
+// A bad file is refused with the vector and the field.
+func TestReadVectorsRefuses(t *testing.T) {
+	with := func(old, new string) string {
+		if !strings.Contains(good, old) {
+			t.Fatalf("no %s", old)
+		}
+		return "[" + good + ", " + strings.Replace(good, old, new, 1) + "]"
+	}
+	for text, want := range map[string]string{
+		"":                                       "it must be a JSON array",
+		"{}":                                     "it must be a JSON array",
+		"[]":                                     "no vector",
+		"[" + good + "] x":                       "it must be a JSON array",
+		with(`"B": 2`, `"B": 0`):                 `vector 2, "x": B is 0`,
+		with(`"B": 2`, `"B": "2"`):               "field Vector.B of type int",
+		with(`"B": 2`, `"B": 3`):                 "S has 2 times",
+		with(`"B": 2`, `"B": 2000000000`):        "B is 2000000000",
+		with(`"T": 0.1`, `"T": -1`):              "T is -1",
+		with(`0.01, 0.02`, `0.01, 0`):            "S[1] is 0",
+		with(`0.01, 0.02`, ``):                   "S has 0 times",
+		with(`"SimP95": 0.1, `, ``):              "SimP95 is 0",
+		with(`"D0": [[-20]], `, ``):              "D0 or D1 is missing",
+		with(`[[20]]`, `[[19]]`):                 "D0 and D1: ",
+		with(`[[20]]`, `[[20], [1]]`):            "D0 and D1: ",
+		with(`[[-20]]`, `[[-20, 1], [1]]`):       "D0 and D1: ",
+		with(`"SimP50": 0.1`, `"SimP50": 1e999`): "it must be a JSON array",
+	} {
+		if _, err := ReadVectors(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: got %v, want %s", text, err, want)
+		}
+	}
+	if all, err := ReadVectors(strings.NewReader("[" + good + "]")); err != nil || all[0].B != 2 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Requests at 0, 10, 100, 105 and 200 ms, batches of 2 within 50 ms, executions of 20
+// and 30 ms: {0, 10} leave at 10, {100, 105} at 105, {200} at 250.
+func TestReplay(t *testing.T) {
+	var times []time.Duration
+	for _, at := range []int{0, 10, 100, 105, 200} {
+		times = append(times, time.Duration(at)*time.Millisecond)
+	}
+	r := Replay(times, 2, 50*time.Millisecond, []float64{0.02, 0.03})
+	want := []float64{0.030, 0.030, 0.035, 0.040, 0.070}
+	for i, l := range r.Latencies {
+		if math.Abs(l-want[i]) > 1e-9 {
+			t.Errorf("%v, want %v", r.Latencies, want)
+			break
+		}
+	}
+	if math.Abs(r.MeanBatch-5./3) > 1e-9 || math.Abs(r.Quantile(0.5)-0.035) > 1e-9 || math.Abs(r.Quantile(1)-0.07) > 1e-9 {
+		t.Errorf("%+v", r)
+	}
+	// One that comes as the timeout ends is for the next batch; alone, nobody waits.
+	r = Replay([]time.Duration{0, 50 * time.Millisecond}, 2, 50*time.Millisecond, []float64{0.02, 0.03})
+	if r.MeanBatch != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r = Replay(times, 1, time.Hour, []float64{0.02}); math.Abs(r.Quantile(1)-0.02) > 1e-9 {
+		t.Errorf("%+v", r)
+	}
+	if r = Replay(nil, 2, 0, nil); r.Quantile(0.5) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The targets of the comparison: the exact model within 1 % of every simulated
+// percentile, the paper's within its own 9 % where it was shown, a recording's
+// percentiles within 5 %.
+func TestRun(t *testing.T) {
+	vectors, err := Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Run("bench batch-model", vectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds := map[string]float64{"worst_pct.exact": 1, "worst_pct.paper": paperBound, "azure_worst_pct": 5}
+	for _, r := range o.Report.Results {
+		if bound, ok := bounds[r.Name]; ok {
+			delete(bounds, r.Name)
+			if !(r.Value <= bound) {
+				t.Errorf("%s is %v (%s), at most %v is meant", r.Name, r.Value, r.Note, bound)
+			}
+		}
+	}
+	if len(bounds) > 0 {
+		t.Errorf("missing: %v", bounds)
+	}
+	for _, table := range o.Tables {
+		for _, row := range table.Rows {
+			if len(row) != len(table.Header) {
+				t.Errorf("%s: row %q", table.Title, row)
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package batchmodel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/faas-infer/faas-infer/batching/latency"
+)
+
+// Compared is a vector with what the two models say of it.
+type Compared struct {
+	*Vector
+	// Truth is in s what they are compared with: simulated, or exact where the
+	// paper's model is compared on its own ground.
+	Truth [3]float64
+	// Exact and Paper are the percentiles in s.
+	Exact, Paper [3]float64
+	// Distance is the largest difference between the two distributions, as a part
+	// of the requests.
+	Distance float64
+	// Shown is set where BATCH's formula is meant to hold.
+	Shown bool
+}
+
+// compare evaluates both models.
+func compare(v *Vector) (*Compared, error) {
+	b, err := v.Buffer()
+	if err != nil {
+		return nil, err
+	}
+	exact, err := b.Exact()
+	if err != nil {
+		return nil, fmt.Errorf("vector %s: the exact model: %w", v.Name, err)
+	}
+	paper, err := b.Paper()
+	if err != nil {
+		return nil, fmt.Errorf("vector %s: the paper's model: %w", v.Name, err)
+	}
+	c := &Compared{Vector: v, Truth: v.percentiles(), Distance: distance(exact, paper, v.S[0], v.T+v.S[v.B-1]), Shown: v.Separate()}
+	for i, q := range quantiles {
+		c.Exact[i], c.Paper[i] = exact.Quantile(q), paper.Quantile(q)
+	}
+	return c, nil
+}
+
+// points is at how many times two distributions are compared.
+const points = 2000
+
+// distance is the largest difference between two distributions functions from a time
+// to another.
+func distance(a, b *latency.Distribution, from, to float64) float64 {
+	most := 0.0
+	for i := range points + 1 {
+		t := from + (to-from)*float64(i)/points
+		most = max(most, math.Abs(a.CDF(t)-b.CDF(t)))
+	}
+	return most
+}
+
+// offBy is by how many % values differ from the truth.
+func offBy(values, truth [3]float64) (each [3]float64, worst float64) {
+	for i, v := range values {
+		each[i] = 100 * (v/truth[i] - 1)
+		worst = max(worst, math.Abs(each[i]))
+	}
+	return each, worst
+}

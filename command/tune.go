@@ -1,0 +1,192 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/bench/batchmodel"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/policy/otp"
+	"github.com/faas-infer/faas-infer/sim/trace"
+)
+
+// tuneOptions are the flags of "tune".
+type tuneOptions struct {
+	arrivals, profile  string
+	slo                time.Duration
+	percentile, budget float64
+	maxBatch, runners  int
+	plot               string
+	json               bool
+	database, prepared string
+}
+
+// NewTuneCommand returns "faas-infer tune".
+func NewTuneCommand() *cobra.Command {
+	var o tuneOptions
+	c := &cobra.Command{
+		Use:   "tune",
+		Short: "Choose resources, batch size and timeout for recorded arrivals and an SLO",
+		Long: `tune fits a Markovian arrival process to recorded requests and searches all
+resources, batch sizes and timeouts of a dispatching buffer for the cheapest request
+of which the percentile meets the SLO (BATCH Eq. 2), by the exact distribution of
+latencies. With --budget it is the lowest percentile that so much per request buys
+(Eq. 3), and the SLO, if there is one, must be met, too.
+
+--arrivals is a CSV file, packed by gzip or not, or ` + oneOf(trace.Builtin()) + `. Its first
+line names the columns. Either the first is timestamp: a request's time, as
+2023-11-16 18:15:46.68 or in seconds, in order; Azure's traces of LLM inference are
+such files. Or it is gap: the seconds between a request and the next. Other columns
+are not read.
+
+--profile says how long batches take, and what is paid for:
+  2080ti:MODEL   INFless' testbed, ` + oneOf(testbedModels()) + `
+  lambda:MODEL   AWS Lambda by memory, ` + oneOf(lambdaModels()) + `
+  local:MODEL    this machine, predicted from its operators' profiles: a model of the
+                 zoo or an ONNX file
+  FILE.json      what "profile model --out" or "profile predict --out" has written
+A name without a prefix is looked for in this order. A request on Lambda costs $
+(BATCH Eq. 1); elsewhere it costs seconds of 0.6 for each core and 1 for each % of a
+GPU (INFless Eq. 2).`,
+		Example: `  faas-infer tune --arrivals azure-llm --profile 2080ti:ssd --slo 400ms --percentile 95
+  faas-infer tune --arrivals requests.csv --profile lambda:resnet-v2 --slo 8s --plot cdf.svg
+  faas-infer tune --arrivals requests.csv --profile lambda:resnet-v2 --budget 4e-5 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.arrivals, "arrivals", "", "file of times or gaps of requests, or a built-in trace")
+	f.StringVar(&o.profile, "profile", "", "whose times: 2080ti:MODEL, lambda:MODEL, local:MODEL or a profile's file")
+	f.DurationVar(&o.slo, "slo", 0, "latency objective (0: none, with --budget)")
+	f.Float64Var(&o.percentile, "percentile", 95, "how many % of the requests are to be answered within the SLO")
+	f.Float64Var(&o.budget, "budget", 0, "the most that a request may cost on average (0: no bound)")
+	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch")
+	f.IntVar(&o.runners, "runners-up", 5, "how many of the next best choices to print")
+	f.StringVar(&o.plot, "plot", "", "file to draw the predicted distribution to, as SVG")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	databaseFlag(c, &o.database)
+	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	return c
+}
+
+// fewest is the least number of arrivals that tell anything of their burstiness.
+const fewest = 50
+
+func (o *tuneOptions) check() error {
+	switch {
+	case o.arrivals == "":
+		return errors.New("--arrivals is missing: a file of times or gaps of requests")
+	case o.profile == "":
+		return errors.New("--profile is missing: whose times batches take, as 2080ti:ssd")
+	case o.slo < 0 || o.budget < 0 || !(o.budget < 1e12):
+		return errors.New("--slo and --budget must not be negative")
+	case o.slo == 0 && o.budget == 0:
+		return errors.New("--slo or --budget is missing: what is to be met")
+	case !(o.percentile >= 50 && o.percentile <= 99.99):
+		return fmt.Errorf("--percentile %v: it must be from 50 to 99.99", o.percentile)
+	case o.maxBatch < 1 || o.maxBatch > 256:
+		return fmt.Errorf("--max-batch %d: it must be from 1 to 256", o.maxBatch)
+	case o.runners < 0:
+		return errors.New("--runners-up must not be negative")
+	}
+	return nil
+}
+
+// tuned is all that was found out.
+type tuned struct {
+	options *tuneOptions
+	subject tuneSubject
+	times   []time.Duration
+	fit     batchmodel.Fitted
+	shares  []otp.Share
+	configs []cluster.Config
+	plan    otp.Plan
+	// exact and paper are predicted of the choice, replayed is what the recorded
+	// requests would have met with it.
+	exact, paper *latency.Distribution
+	replayed     batchmodel.Replayed
+}
+
+func (o *tuneOptions) run(ctx context.Context, out io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	t := &tuned{options: o}
+	if err := t.fitted(); err != nil {
+		return fmt.Errorf("--arrivals %s: %w", o.arrivals, err)
+	}
+	var err error
+	if t.subject, err = o.subject(ctx); err != nil {
+		return fmt.Errorf("--profile: %w", err)
+	}
+	if err := t.choose(); err != nil {
+		return err
+	}
+	if o.plot != "" {
+		if err := drawTo(o.plot, t.figure()); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	if o.json {
+		return t.report().JSON(out)
+	}
+	return t.print(out)
+}
+
+// fitted reads the arrivals and fits a process.
+func (t *tuned) fitted() (err error) {
+	if t.times, err = trace.Times(t.options.arrivals); err != nil {
+		return err
+	}
+	n := len(t.times)
+	if n < fewest {
+		return fmt.Errorf("%d requests are too few to fit a process to: at least %d", n, fewest)
+	}
+	if t.times[n-1] == t.times[0] {
+		return errors.New("all requests came at the same time: gaps of zero have no rate")
+	}
+	t.fit, err = batchmodel.Fit(t.times)
+	return err
+}
+
+// choose solves the objective.
+func (t *tuned) choose() error {
+	o := t.options
+	objective := otp.Objective{Arrivals: &t.fit.Process, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget}
+	t.shares, t.configs = policy.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
+	var err error
+	if t.plan, err = otp.Solve(objective, t.shares, o.runners); err != nil {
+		return err
+	}
+	if t.plan.Short != nil {
+		return fmt.Errorf("%w (%s)", t.plan.Short, t.describe(t.plan.Best))
+	}
+	best := t.plan.Best
+	exec := make([]float64, best.Batch)
+	for k := range exec {
+		exec[k] = t.shares[best.Share].Exec[k].Seconds()
+	}
+	b := latency.Buffer{Arrivals: t.fit.Process, Batch: best.Batch, Timeout: best.Timeout.Seconds(), Service: exec}
+	if t.exact, err = b.Exact(); err != nil {
+		return err
+	}
+	if t.paper, err = b.Paper(); err != nil {
+		return err
+	}
+	t.replayed = batchmodel.Replay(t.times, best.Batch, best.Timeout, exec)
+	return nil
+}
+
+// describe is a choice in words.
+func (t *tuned) describe(c otp.Choice) string {
+	return fmt.Sprintf("batches of %d, a timeout of %v, %s", c.Batch, c.Timeout.Round(time.Microsecond), t.subject.resources(t.configs[c.Share]))
+}
