@@ -12,15 +12,17 @@ import (
 // others that serve more in the same room: functions grew one by one, so nodes
 // hold what was best when there was room. The nodes that are worth least at the
 // prices of an ideal plan for everything are emptied and packed anew, a few at a
-// time, and only if what they hold is worth a good deal more then. As every
-// exchange raises the worth of what runs, exchanges come to an end.
+// time, and only if what they hold is worth a good deal more then, or the function
+// that is worst off gains. As no exchange takes from that one, exchanges come to
+// an end.
 const (
 	// exchangePart is the part of the instances that are exchanged at once, if
 	// no larger part of the load is left over anyway.
 	exchangePart = 0.1
 	// exchangeGain is how much more than before the emptied nodes must be
-	// worth, as a part of it, and the ideal plan must serve.
-	exchangeGain = 0.05
+	// worth, as a part of it, or balanceGain how much more the function must
+	// get of which the smallest part is served, which never gets less.
+	exchangeGain, balanceGain = 0.05, 0.02
 	// exchangePause is the time between two looks, while they find nothing
 	// doubled up to the stabilisation window.
 	exchangePause = time.Second
@@ -66,13 +68,22 @@ func (p *pass) exchange() {
 		views = append(views, v)
 	}
 	x := &swap{pass: p, views: views}
-	e.exchanges.looked(p.now, x.try(), e.settings.Stabilisation)
+	found := x.try()
+	if x.ideal*(1+e.settings.Headroom) < 1 {
+		// Not even the load itself finds room with what is kept for chance.
+		x = &swap{pass: p, views: views, thrift: thrift{crowded: true}}
+		found = found || x.try()
+	}
+	e.exchanges.looked(p.now, found, e.settings.Stabilisation)
 }
 
 // swap is one try to exchange instances.
 type swap struct {
 	*pass
+	thrift
 	views []*view
+	// ideal is the part of all needs that an ideal plan serves.
+	ideal float64
 	// needs is what each view is to serve, has what it does, prices what a
 	// request per second of it is worth.
 	needs, has, prices []float64
@@ -92,17 +103,14 @@ type member struct {
 // whether it did.
 func (x *swap) try() bool {
 	x.look()
-	all := x.ask(x.views, thrift{}, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
+	all := x.ask(x.views, x.thrift, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
 	if len(all.views) < len(x.views) {
 		return false
 	}
 	empty := x.emptied(nil)
 	classes, ideal := all.solve(empty)
-	part := 1.0
-	for k := range x.views {
-		part = min(part, x.has[k]/x.needs[k])
-	}
-	if ideal.Theta < part*(1+exchangeGain) {
+	part := x.part(x.has)
+	if x.ideal = ideal.Theta; x.ideal < part*(1+balanceGain) {
 		return false
 	}
 	x.prices = ideal.Prices
@@ -116,15 +124,32 @@ func (x *swap) try() bool {
 	return n > 0 && (x.replace(worst[:n]) || n > 1 && x.replace(worst[:1]))
 }
 
-// look takes in what is served and could be exchanged. A function that has
-// enough keeps what its peak needs.
+// part is the part of its needs that the function gets which is worst off.
+func (x *swap) part(has []float64) float64 {
+	part := 1.0
+	for k := range x.views {
+		part = min(part, has[k]/x.needs[k])
+	}
+	return part
+}
+
+// serves is what an instance of v serves.
+func (x *swap) serves(v *view, in *Running) float64 {
+	if x.crowded {
+		return v.crowded(in)
+	}
+	return v.bounds(in).Up
+}
+
+// look takes in what is served and could be exchanged. Where there is not enough
+// for what is asked for now, what was asked for before does not count.
 func (x *swap) look() {
 	x.inside = map[int][]member{}
 	fixed := map[int]bool{}
 	for k, v := range x.views {
-		need, has := v.peak, v.capacity()
-		if v.steady > has {
-			need = v.steady
+		need, has := v.steady, v.startedUp
+		for i := range v.live {
+			has += x.serves(v, &v.live[i])
 		}
 		x.needs, x.has = append(x.needs, max(need, someLoad)), append(x.has, has)
 		for _, in := range v.live {
@@ -174,7 +199,15 @@ func (x *swap) worst(empty *room, classes []class, values []float64) []int {
 			best[i] = values[j]
 		}
 	}
-	part := func(i int) float64 { return x.worth(x.inside[i]) / max(best[i], 1e-12) }
+	poorest := x.part(x.has)
+	part := func(i int) float64 {
+		sum := 0.0
+		for _, in := range x.inside[i] {
+			// What those have who are well off is worth less.
+			sum += x.worth(in) * poorest / max(x.has[in.view]/x.needs[in.view], 1e-12)
+		}
+		return sum / max(best[i], 1e-12)
+	}
 	var places []int
 	for i := range x.inside {
 		if best[i] > 0 {
@@ -185,15 +218,11 @@ func (x *swap) worst(empty *room, classes []class, values []float64) []int {
 	return places
 }
 
-// worth is what instances serve at the prices; what a function does not need is
-// worth nothing.
-func (x *swap) worth(set []member) float64 {
-	sum := 0.0
-	for i := range set {
-		k := set[i].view
-		sum += x.prices[k] * x.views[k].bounds(&set[i].Running).Up * min(1, x.needs[k]/max(x.has[k], 1e-12))
-	}
-	return sum
+// worth is what an instance serves at the prices; what its function does not need
+// is worth nothing.
+func (x *swap) worth(in member) float64 {
+	k := in.view
+	return x.prices[k] * x.serves(x.views[k], &in.Running) * min(1, x.needs[k]/max(x.has[k], 1e-12))
 }
 
 // replace packs these places anew for what the others do not serve, if they are
@@ -202,31 +231,31 @@ func (x *swap) replace(places []int) bool {
 	left := slices.Clone(x.has)
 	old := 0.0
 	for _, i := range places {
-		old += x.worth(x.inside[i])
 		for _, in := range x.inside[i] {
-			left[in.view] -= x.views[in.view].bounds(&in.Running).Up
+			old += x.worth(in)
+			left[in.view] -= x.serves(x.views[in.view], &in.Running)
 		}
 	}
-	t := x.ask(x.views, thrift{}, func(v *view) float64 {
+	t := x.ask(x.views, x.thrift, func(v *view) float64 {
 		k := slices.Index(x.views, v)
 		return max(0, x.needs[k]-left[k])
 	})
 	trial := x.emptied(places)
 	placements := t.place(trial)
-	gain := 0.0
+	gain, after := 0.0, slices.Clone(left)
 	for k := range x.views {
-		after := left[k]
 		if n := slices.Index(t.views, x.views[k]); n >= 0 {
 			for _, y := range placements[n].Placed {
-				after += y.Range.Up
+				after[k] += y.Range.Up
 			}
 			if v := x.views[k]; v.Max > 0 && v.count()+len(placements[n].Placed) > v.Max {
 				return false
 			}
 		}
-		gain += x.prices[k] * (min(after, x.needs[k]) - min(x.has[k], x.needs[k]))
+		gain += x.prices[k] * (min(after[k], x.needs[k]) - min(x.has[k], x.needs[k]))
 	}
-	if gain <= exchangeGain*old {
+	better := x.part(after)/x.part(x.has) - 1
+	if better < 0 || gain <= exchangeGain*old && (better < balanceGain || gain < -balanceGain*old) {
 		return false
 	}
 	x.carry(t, places, placements)

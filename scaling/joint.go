@@ -23,6 +23,8 @@ type thrift struct {
 	// nodes; others take as few nodes as they can.
 	lean  bool
 	nodes int
+	// crowded plans have no room for all load anyway.
+	crowded bool
 }
 
 // together is a demand of several functions that is placed at once.
@@ -51,7 +53,9 @@ func (p *pass) ask(views []*view, by thrift, short func(v *view) float64) *toget
 		if need <= 0 {
 			continue
 		}
-		cs := p.engine.settings.choices(v.wanted(need))
+		d := v.wanted(need)
+		d.crowded = by.crowded
+		cs := p.engine.settings.choices(d)
 		t.views, t.choices, t.from = append(t.views, v), append(t.choices, cs), append(t.from, len(t.items))
 		for _, c := range cs {
 			t.items = append(t.items, packing.Item{

@@ -16,8 +16,9 @@ import (
 // What comes in numbers that no mean explains is followed at once. If n came in a
 // tenth of a second, n ± √n are to be expected, so that the rate is not less than
 // (n − 3√n)/0.1 s, or so: after a jump to 1000/s, 100 ± 10 come, which shows a rate
-// of 700/s. Requests may also come in clumps, all at once and then none: so two
-// times that follow each other must both show it.
+// of 700/s at least. If that is more than is believed, n/0.1 s is. Requests may also
+// come in clumps, all at once and then none: so two times that follow each other
+// must both show it, and the one that shows less counts.
 type Meter struct {
 	total uint64
 	at    time.Time
@@ -59,7 +60,14 @@ func (m *Meter) Read(now time.Time, total uint64) float64 {
 		}
 		m.at, m.total = now, total
 	}
-	return max(m.settle(), m.jump(now))
+	rate := m.settle()
+	if least, jumped := m.jump(now); least > rate {
+		rate = jumped
+		for i := range m.means {
+			m.means[i] = rate
+		}
+	}
+	return rate
 }
 
 // settle is the longest mean that no shorter one contradicts.
@@ -76,12 +84,12 @@ func (m *Meter) settle() float64 {
 }
 
 // jump is the highest rate that the last moments show for certain, both the older
-// and the newer half of them.
-func (m *Meter) jump(now time.Time) float64 {
+// and the newer half of them, and the rate that they show.
+func (m *Meter) jump(now time.Time) (least, rate float64) {
 	for len(m.marks) > 0 && now.Sub(m.marks[0].at) > jumpTo {
 		m.marks = m.marks[1:]
 	}
-	highest, middle := 0.0, 0
+	middle := 0
 	for i, from := range m.marks {
 		passed := now.Sub(from.at)
 		if passed < jumpFrom {
@@ -91,20 +99,18 @@ func (m *Meter) jump(now time.Time) float64 {
 			middle++
 		}
 		half := m.marks[middle]
-		older := certain(half.total-from.total, half.at.Sub(from.at))
-		highest = max(highest, min(older, certain(m.total-half.total, now.Sub(half.at))))
+		older, newer := half.at.Sub(from.at), now.Sub(half.at)
+		if older <= 0 || newer <= 0 {
+			continue
+		}
+		a, b := float64(half.total-from.total), float64(m.total-half.total)
+		certain := min((a-chance*math.Sqrt(a))/older.Seconds(), (b-chance*math.Sqrt(b))/newer.Seconds())
+		if certain > least {
+			least, rate = certain, min(a/older.Seconds(), b/newer.Seconds())
+		}
 	}
 	if n := len(m.marks); n == 0 || now.Sub(m.marks[n-1].at) >= markPause {
 		m.marks = append(m.marks, mark{now, m.total})
 	}
-	return highest
-}
-
-// certain is the rate in 1/s that n within so much time show, less what may be
-// chance.
-func certain(n uint64, passed time.Duration) float64 {
-	if passed <= 0 {
-		return 0
-	}
-	return (float64(n) - chance*math.Sqrt(float64(n))) / passed.Seconds()
+	return least, rate
 }

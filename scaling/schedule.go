@@ -168,6 +168,9 @@ type Demand struct {
 	Limit int
 	// load is all of the function's, of which RPS is a part.
 	load float64
+	// crowded: there is no room for all load. What counts then is what is
+	// served, and no room is kept for chance.
+	crowded bool
 }
 
 // Placed is one instance that Algorithm 1 placed.
@@ -273,6 +276,12 @@ func (o Options) jointChoices(d Demand) []choice {
 	var cs []choice
 	for _, c := range d.Configs {
 		load := max(d.RPS, d.load, someLoad)
+		if d.crowded {
+			if up, _, ok := o.full(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok {
+				cs = o.choice(cs, c, Range{Up: up})
+			}
+			continue
+		}
 		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok {
 			if up = max(up, o.smaller(c.Config, d.Configs, d.SLO, load)); sensible(c, up, load) {
 				cs = o.choice(cs, c, Range{Up: up})

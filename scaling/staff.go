@@ -116,38 +116,43 @@ func (w wait) many(load float64) float64 {
 	return load + high
 }
 
-// pooled is how many of rps requests per second, which come to one queue, an
-// instance of batch b serves within the SLO: the load, shared among as many
-// equal instances as it takes. It reports false if there is no number that
-// suffices: a request waits until an instance is free, in turns at the function's
-// rate b/rps (a pooled queue fills at that rate, not at an instance's share), or
-// with one instance t, and is then executed for t, all within what the reserve
-// leaves of the SLO. Single requests do not wait for others by design.
-func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (float64, bool) {
+// full is how many requests per second an instance of batch b serves with full
+// batches, as one of a pool that rps requests per second come to. It reports false
+// if a batch takes too long for the SLO: a request waits until an instance is
+// free, in turns at the function's rate b/rps (a pooled queue fills at that rate,
+// not at an instance's share), or with one instance t, and is then executed for t,
+// all within what the reserve leaves of the SLO. Single requests do not wait for
+// others by design. left is what is left for waiting, in executions.
+func (o Options) full(b int, exec, mean, slo time.Duration, rps float64) (up, left float64, ok bool) {
 	if mean <= 0 {
 		mean = exec
 	}
 	if b < 1 || exec <= 0 {
-		return 0, false
+		return 0, 0, false
 	}
-	most := float64(b) / mean.Seconds()
+	up = float64(b) / mean.Seconds()
 	if slo <= 0 {
-		return most, true
+		return up, math.Inf(1), true
 	}
-	rps = max(rps, someLoad)
 	limit, turn := slo.Seconds()*(1-o.Reserve), 0.0
 	if b > 1 {
-		turn = min(exec.Seconds(), float64(b)/rps)
-	}
-	if exec.Seconds()+turn > limit {
-		return 0, false
+		turn = min(exec.Seconds(), float64(b)/max(rps, someLoad))
 	}
 	// Few executions are as long as exec allows for, and few requests wait for
 	// long: that both happens to the same one is not what instances are for.
-	t := mean.Seconds()
-	load := rps * t / float64(b)
-	n := crew(load, float64(b), (limit-t-turn/2)/t)
-	return min(most, rps/max(n, load)), true
+	return up, (limit - mean.Seconds() - turn/2) / mean.Seconds(), exec.Seconds()+turn <= limit
+}
+
+// pooled is full for requests that come at random: the load, shared among as many
+// equal instances as it takes.
+func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (float64, bool) {
+	up, left, ok := o.full(b, exec, mean, slo, rps)
+	if !ok || math.IsInf(left, 1) {
+		return up, ok
+	}
+	rps = max(rps, someLoad)
+	load := rps / up
+	return min(up, rps/max(crew(load, float64(b), left), load)), true
 }
 
 // sensible reports whether a load takes no more than twice, and three, of the

@@ -166,6 +166,14 @@ func (v *view) peaked(in *Running) Range {
 	return v.ranged(in, v.peak, &v.then)
 }
 
+// crowded is what an instance serves where there is no room for all load.
+func (v *view) crowded(in *Running) float64 {
+	if up, _, ok := v.engine.settings.full(in.Config.Batch, in.Exec, in.Mean, v.SLO, v.demand); ok {
+		return up
+	}
+	return v.bounds(in).Up
+}
+
 // ranged is the range of an instance at a load; functions have few configs, and
 // each is asked for many times.
 func (v *view) ranged(in *Running, load float64, known *[]ranged) Range {
