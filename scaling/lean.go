@@ -37,6 +37,9 @@ func (p *pass) lean(views []*view) thrift {
 // ones, and instances cut so that they fill them.
 func (p *pass) least(views []*view) float64 {
 	t := p.ask(views, thrift{}, func(v *view) float64 { return max(v.demand, someLoad) })
+	if p.cores(t) > fewNodes {
+		return math.Inf(1)
+	}
 	problem := packing.Problem{Demands: t.demands, Items: t.items}
 	for i := range problem.Items {
 		problem.Items[i].Cost = 0
@@ -57,4 +60,23 @@ func (p *pass) least(views []*view) float64 {
 		return math.Inf(1)
 	}
 	return s.Cost
+}
+
+// cores is how many nodes a demand would take at least, if there were only cores.
+func (p *pass) cores(t *together) float64 {
+	least := make([]float64, len(t.demands))
+	for i := range t.items {
+		it := &t.items[i]
+		if need := float64(it.Need.CPU) * t.demands[it.Demand] / it.Rate; least[it.Demand] == 0 || need < least[it.Demand] {
+			least[it.Demand] = need
+		}
+	}
+	sum, most := 0.0, 1
+	for _, need := range least {
+		sum += need
+	}
+	for i := range p.space().places {
+		most = max(most, p.space().places[i].total.CPU)
+	}
+	return sum / float64(most)
 }

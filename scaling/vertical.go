@@ -13,7 +13,7 @@ func (p *pass) stretch(v *view) {
 	if !p.engine.settings.Vertical || len(v.live) == 0 || v.residual() == 0 {
 		return
 	}
-	choices := p.engine.settings.choices(v.wanted(v.demand))
+	choices := v.choices(false)
 	known := map[cluster.Config][]choice{}
 	for i := range v.live {
 		in := &v.live[i]
@@ -85,6 +85,18 @@ func (p *pass) resize(v *view, i int, to choice) {
 	p.plan.Resize = append(p.plan.Resize, r)
 }
 
+// couldShrink reports whether some instance's config has one below it at all, so
+// that what each could serve need not be computed in every pass for nothing.
+func (v *view) couldShrink() bool {
+	return slices.ContainsFunc(v.live, func(in Running) bool {
+		return slices.ContainsFunc(v.Configs, func(c Candidate) bool {
+			same := c.Config
+			same.CPU = in.Config.CPU
+			return same == in.Config && c.Config.CPU < in.Config.CPU && c.Config.Threads() == in.Config.Threads()
+		})
+	})
+}
+
 // relax lowers the quota of one instance, if the load has been in need of less
 // for the whole window, as for surplus instances. What it frees is there for
 // later plans.
@@ -95,6 +107,9 @@ func (p *pass) relax(v *view) {
 	}
 	total := v.high()
 	if v.peak >= Threshold(total, s.Alpha, s.Reading) {
+		return
+	}
+	if !v.couldShrink() {
 		return
 	}
 	d := v.wanted(v.peak)

@@ -42,6 +42,8 @@ type view struct {
 	startedUp float64
 	// short is why this plan leaves load unplaced.
 	short Reason
+	// chosen are the choices that were asked for, without and with crowding.
+	chosen [2][]choice
 	// now and then hold the ranges of instances at the demand and at the
 	// peak, as far as they were asked for.
 	now, then []ranged
@@ -153,6 +155,20 @@ func (v *view) load() (steady, demand float64) {
 // wanted is a demand of rps for the function, which is a part of its load.
 func (v *view) wanted(rps float64) Demand {
 	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue, load: max(v.demand, rps)}
+}
+
+// choices are what instances of the function may be, as a part of its load.
+func (v *view) choices(crowded bool) []choice {
+	i := 0
+	if crowded {
+		i = 1
+	}
+	if v.chosen[i] == nil {
+		d := v.wanted(max(v.demand, someLoad))
+		d.crowded = crowded
+		v.chosen[i] = v.engine.settings.choices(d)
+	}
+	return v.chosen[i]
 }
 
 // bounds is Eq. 1 of one of the function's instances at the demand, peaked at
