@@ -43,6 +43,7 @@ type function struct {
 	carrier  carrier
 	activity *policy.Activity
 	tuner    *policy.Tuner
+	upcoming upcoming
 	// list are the candidates of the latest pass.
 	list []scaling.Candidate
 	// instances are in the order of their IDs, which is that of their start.
@@ -81,7 +82,7 @@ func (r *run) newFunction(index int) (*function, error) {
 	}
 	fn.carrier = traffic.New(traffic.Options{
 		Index: int32(index), Policy: way, SLO: f.SLO, ColdWait: r.ColdWait, Overhead: r.Overhead, QueueLimit: r.QueueLimit,
-		Next: f.Arrivals.Next, Spread: f.Times.Spread(), Factor: f.factor(), Seed: r.Seed, Window: r.window, Events: &r.events,
+		Next: fn.next, Spread: f.Times.Spread(), Factor: f.factor(), Seed: r.Seed, Window: r.window, Events: &r.events,
 		OnCold: wake, OnDrained: func(id cluster.InstanceID) { r.gone(r.instances[id]) },
 	})
 	return fn, nil

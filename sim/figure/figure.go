@@ -67,6 +67,8 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error)
 		return scale(ctx, s, o)
 	case scenario.ColdStart:
 		return coldStart(ctx, cases, o)
+	case scenario.Tuning:
+		return tuning(ctx, cases, o)
 	default:
 		return nil, fmt.Errorf("scenario %s is of the kind %q, of which nothing is known here", s.Name, s.Kind)
 	}

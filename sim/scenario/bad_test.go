@@ -17,7 +17,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "x.yaml: the file is empty",
 		"kind: run\n":                          "x.yaml:1: cluster: it is missing",
-		"kind: walk\n":                         `kind: "walk" is no kind: it is one of [max-rps run scale coldstart]`,
+		"kind: walk\n":                         `kind: "walk" is no kind: it is one of [max-rps run scale coldstart batch]`,
 		head:                                   "functions: it is missing",
 		head + "functions: []":                 "functions: there is none",
 		head + "nme: x\nfunctions: []":         "x.yaml:4: nme: unknown key: known are kind, cluster, functions, about, duration",

@@ -161,6 +161,9 @@ func (r *reader) size(o *strict.Object, f *Function) {
 
 // times finds the model's times.
 func (r *reader) times(o *strict.Object, f *Function) {
+	if r.onLambda(o, f) {
+		return
+	}
 	p := r.given
 	if o.Has("profile") {
 		p = r.profile(o, "profile", "")

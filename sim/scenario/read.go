@@ -164,8 +164,8 @@ func (r *reader) fits(o *strict.Object, s *Scenario) {
 		o.Fail("instances", "it is missing: how many instances to place, as [100, 1000]")
 	case s.Kind != Scale && len(s.Instances) > 0:
 		o.Fail("instances", "only the kind %s has it", Scale)
-	case s.Kind != Run && s.Kind != ColdStart && o.Has("traces"):
-		o.Fail("traces", "only the kinds %s and %s have it", Run, ColdStart)
+	case s.Kind != Run && s.Kind != ColdStart && s.Kind != Tuning && o.Has("traces"):
+		o.Fail("traces", "only the kinds %s and %s have it, and %s", Run, ColdStart, Tuning)
 	}
 	if r.overrides.Trace != "" && !o.Has("traces") {
 		o.Fail("", "this scenario has no key “traces”, so that no other trace can take its place")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/policy/otp"
 	"github.com/faas-infer/faas-infer/sim"
 	"github.com/faas-infer/faas-infer/sim/arrival"
 	"github.com/faas-infer/faas-infer/sim/fleet"
@@ -29,10 +30,13 @@ const (
 	Scale Kind = "scale"
 	// ColdStart compares cold starts and idle waste on traces.
 	ColdStart Kind = "coldstart"
+	// Tuning compares BATCH's buffer, tuned again and again, with one call for each
+	// request.
+	Tuning Kind = "batch"
 )
 
 // Kinds lists the kinds.
-func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart} }
+func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning} }
 
 // Scenario is one scenario. Its [Scenario.Cases] are simulated one at a time.
 type Scenario struct {
@@ -85,8 +89,10 @@ type Function struct {
 	// Memory and GPUMemory are an instance's, in bytes; GPUMemory counts only
 	// where it has a GPU share.
 	Memory, GPUMemory int64
-	// Times are how long the model's batches take.
+	// Times are how long the model's batches take, Price what resources cost; nil is
+	// what the policies take.
 	Times policy.Times
+	Price otp.Pricing
 	// Peak is the highest mean rate of the arrivals in requests/s at load 1.
 	Peak float64
 	// Arrivals makes the function's arrivals at a load, which multiplies rates.
@@ -118,7 +124,7 @@ func (s *Scenario) Setup(system policy.System, load float64, seed uint64) (sim.S
 			return sim.Setup{}, fmt.Errorf("%s: function %s at %v times its load: %w", s.Name, f.Name, load, err)
 		}
 		setup.Functions = append(setup.Functions, sim.Function{
-			Function: policy.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch},
+			Function: policy.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch, Price: f.Price},
 			Times:    f.Times, Arrivals: arrivals, Start: f.Start,
 			MinInstances: f.MinInstances, MaxInstances: f.MaxInstances,
 		})
