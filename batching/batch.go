@@ -162,7 +162,7 @@ func (p *Buffer) Next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	// One past the last instant at which a request could still be served.
-	due, formed := p.formed.earliest()
+	due, formed := p.formed.first()
 	if p.buffer.len() > 0 {
 		if d := p.buffer.at(0).due; !formed || d < due {
 			due = d

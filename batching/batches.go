@@ -3,122 +3,116 @@ package batching
 import (
 	"slices"
 	"time"
+
+	"github.com/faas-infer/faas-infer/batching/index"
 )
 
 // batches are formed batches, first formed first. Each is a run of requests,
-// earliest deadline first.
+// earliest deadline first. One formed later may be due earlier: those formed
+// while an instance started wait the longest.
 type batches struct {
-	runs [][]waiter
-	head int
-	// disorder says that a batch may have an earlier deadline than one before
-	// it; else the front has the earliest.
-	disorder bool
-	// spare are emptied runs, to be filled again.
-	spare [][]waiter
+	// runs are by slot; slot 0 is where their order begins and ends.
+	runs []formed
+	// earliest has the slots by the deadline of their first request.
+	earliest index.Ranking[time.Duration]
+	// free are slots whose runs are empty, to be filled again.
+	free []int
 }
 
-func (b *batches) len() int            { return len(b.runs) - b.head }
-func (b *batches) waiting() [][]waiter { return b.runs[b.head:] }
+// formed is a run with the slots of those formed right before and after it.
+type formed struct {
+	waiting       []waiter
+	before, after int
+}
+
+func (b *batches) len() int { return b.earliest.Len() }
 
 // push makes a batch of the first n requests of q.
 func (b *batches) push(q *queue, n int) {
-	var run []waiter
-	if last := len(b.spare) - 1; last >= 0 {
-		run, b.spare = b.spare[last][:0], b.spare[:last]
+	if len(b.runs) == 0 {
+		b.runs = append(b.runs, formed{})
 	}
-	run = append(run, q.waiting()[:n]...)
-	q.head += n
-	if w := b.waiting(); len(w) == 0 {
-		b.disorder = false
-		b.runs, b.head = b.runs[:0], 0
-	} else if run[0].due < w[len(w)-1][0].due {
-		b.disorder = true
+	slot := len(b.runs)
+	if last := len(b.free) - 1; last >= 0 {
+		slot, b.free = b.free[last], b.free[:last]
+	} else {
+		b.runs = append(b.runs, formed{})
 	}
-	if b.head > 32 && b.head*2 >= len(b.runs) {
-		b.runs = b.runs[:copy(b.runs, b.runs[b.head:])]
-		b.head = 0
-	}
-	b.runs = append(b.runs, run)
+	run, last := &b.runs[slot], b.runs[0].before
+	before, behind := q.parts(0, n)
+	run.waiting = append(append(run.waiting[:0], before...), behind...)
+	q.drop(0, n)
+	run.before, run.after = last, 0
+	b.runs[last].after, b.runs[0].before = slot, slot
+	b.earliest.Set(slot, run.waiting[0].due)
 }
 
 // pop takes the front batch, at most limit of it, and appends its IDs to out.
 func (b *batches) pop(limit int, out []RequestID) []RequestID {
-	run := b.runs[b.head]
+	slot := b.runs[0].after
+	run := b.runs[slot].waiting
 	n := min(limit, len(run))
 	for _, w := range run[:n] {
 		out = append(out, w.id)
 	}
-	b.cut(b.head, n)
+	b.cut(slot, 0, n)
 	return out
 }
 
-// cut takes the first n requests off the i-th run, and the run away if it is
-// empty then.
-func (b *batches) cut(i, n int) {
-	if run := b.runs[i]; n < len(run) {
-		b.runs[i] = slices.Delete(run, 0, n)
-		// What is left may be due later than the run behind.
-		b.disorder = b.disorder || i+1 < len(b.runs) && b.runs[i+1][0].due < b.runs[i][0].due
+// cut takes n requests off a run from the i-th on, and the run away if it is empty
+// then.
+func (b *batches) cut(slot, i, n int) {
+	run := &b.runs[slot]
+	if run.waiting = slices.Delete(run.waiting, i, i+n); len(run.waiting) > 0 {
+		b.earliest.Set(slot, run.waiting[0].due)
 		return
 	}
-	b.spare = append(b.spare, b.runs[i])
-	if i == b.head {
-		b.runs[i] = nil
-		b.head++
-		return
-	}
-	b.runs = slices.Delete(b.runs, i, i+1)
+	b.earliest.Remove(slot)
+	b.runs[run.before].after, b.runs[run.after].before = run.after, run.before
+	b.free = append(b.free, slot)
 }
 
 // before takes out the requests whose deadlines are before t and appends their
 // IDs to out.
 func (b *batches) before(t time.Duration, out []RequestID) []RequestID {
-	for i := b.head; i < len(b.runs); {
-		run := b.runs[i]
+	for b.len() > 0 {
+		slot, due := b.earliest.First()
+		if due >= t {
+			break
+		}
 		n := 0
-		for n < len(run) && run[n].due < t {
-			out = append(out, run[n].id)
+		for _, w := range b.runs[slot].waiting {
+			if w.due >= t {
+				break
+			}
+			out = append(out, w.id)
 			n++
 		}
-		if n == 0 && !b.disorder {
-			return out
-		}
-		if n > 0 {
-			b.cut(i, n)
-		}
-		if n < len(run) || i < b.head {
-			i++
-		}
+		b.cut(slot, 0, n)
 	}
 	return out
 }
 
-// earliest is the earliest deadline.
-func (b *batches) earliest() (at time.Duration, ok bool) {
-	for _, run := range b.waiting() {
-		if !ok || run[0].due < at {
-			at, ok = run[0].due, true
-		}
-		if !b.disorder {
-			break
-		}
+// first is the earliest deadline.
+func (b *batches) first() (at time.Duration, ok bool) {
+	if b.len() == 0 {
+		return 0, false
 	}
-	return at, ok
+	_, at = b.earliest.First()
+	return at, true
 }
 
 // remove takes out the request with that ID. Only a client that hung up leads
 // here.
 func (b *batches) remove(id RequestID) bool {
-	for i := b.head; i < len(b.runs); i++ {
-		switch j := slices.IndexFunc(b.runs[i], func(w waiter) bool { return w.id == id }); {
-		case j < 0:
-			continue
-		case j == 0:
-			b.cut(i, 1)
-		default:
-			b.runs[i] = slices.Delete(b.runs[i], j, j+1)
+	if b.len() == 0 {
+		return false
+	}
+	for slot := b.runs[0].after; slot > 0; slot = b.runs[slot].after {
+		if i := slices.IndexFunc(b.runs[slot].waiting, func(w waiter) bool { return w.id == id }); i >= 0 {
+			b.cut(slot, i, 1)
+			return true
 		}
-		return true
 	}
 	return false
 }

@@ -280,10 +280,10 @@ func (p *InFless) Next() (time.Time, bool) {
 // expire rejects the requests of q that even a batch of one cannot answer in
 // time.
 func (p *InFless) expire(now time.Duration, q *queue) {
-	late := q.before(now + p.fastest.Least())
-	for _, w := range q.waiting()[:late] {
-		p.actions = append(p.actions, Action{Reject: w.id, Reason: Late})
+	from, late := len(p.ids), q.before(now+p.fastest.Least())
+	p.ids = q.take(0, late, p.ids)
+	for _, id := range p.ids[from:] {
+		p.actions = append(p.actions, Action{Reject: id, Reason: Late})
 	}
-	q.drop(0, late)
 	p.waiting -= late
 }

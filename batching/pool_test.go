@@ -140,19 +140,22 @@ func (s *simulation) play(requests int, gap func() time.Duration) {
 		if len(s.running) > 0 && s.running[0].at <= now {
 			now, what = s.running[0].at, 1
 		}
-		if t, ok := s.policy.Next(); ok && t.Sub(epoch) < now {
-			now, what = t.Sub(epoch), 2
+		if t, ok := s.policy.Next(); ok {
+			if at := t.Sub(epoch); at < now {
+				now, what = at, 2
+			}
 		}
+		at := epoch.Add(now)
 		switch what {
 		case 0:
 			sent++
 			s.arrived[sent] = now
-			s.policy.Add(epoch.Add(now), Request{ID: RequestID(sent), Deadline: epoch.Add(now + s.within())})
+			s.policy.Add(at, Request{ID: RequestID(sent), Deadline: epoch.Add(now + s.within())})
 			next = now + gap()
 		case 1:
-			s.policy.Done(epoch.Add(now), s.members[s.running.pop()].ID)
+			s.policy.Done(at, s.members[s.running.pop()].ID)
 		}
-		for _, a := range s.policy.Actions(epoch.Add(now)) {
+		for _, a := range s.policy.Actions(at) {
 			if a.Dispatch != nil {
 				s.execute(now, a)
 			}

@@ -3,6 +3,7 @@ package batching
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,76 +11,137 @@ import (
 )
 
 // harness drives a policy as a driver would and checks what every policy must
-// keep: each request is answered exactly once, a batch is never larger than its
-// instance takes, goes only to an instance that is up, and Next is always ahead.
+// keep: each request is answered exactly once, in the order of deadlines within a
+// batch, and given up only if nobody could answer it in time; a batch is never
+// larger than its instance takes, goes only to an instance that is up, and Next is
+// always ahead.
 type harness struct {
 	t        *testing.T
 	policy   Policy
 	now      time.Time
-	pending  map[RequestID]time.Time
+	pending  map[RequestID]request
 	answered map[RequestID]string
 	up       map[cluster.InstanceID]Instance
 	running  map[cluster.InstanceID][]run
+	// stable: of those with the same deadline, who came first is in front.
+	stable bool
+	// added counts how often a request was, steps what happened.
+	added, steps int
+}
+
+// request is one with the order in which it was added.
+type request struct {
+	due   time.Time
+	order int
+}
+
+// before is the order in which requests are in a batch.
+func (r request) before(o request, stable bool) bool {
+	return r.due.Before(o.due) || stable && r.due.Equal(o.due) && r.order < o.order
 }
 
 type run struct {
 	ids []RequestID
+	due []time.Time
 	end time.Time
 }
 
 func newHarness(t *testing.T, p Policy) *harness {
-	return &harness{t: t, policy: p, now: epoch, pending: map[RequestID]time.Time{}, answered: map[RequestID]string{},
+	_, dealt := p.(*InFless) // Its requests change queues when an instance leaves.
+	return &harness{t: t, policy: p, now: epoch, stable: !dealt, pending: map[RequestID]request{}, answered: map[RequestID]string{},
 		up: map[cluster.InstanceID]Instance{}, running: map[cluster.InstanceID][]run{}}
 }
 
-func (h *harness) answer(id RequestID, how string) {
-	if _, ok := h.pending[id]; !ok {
+func (h *harness) answer(id RequestID, how string) request {
+	r, ok := h.pending[id]
+	if !ok {
 		h.t.Fatalf("request %d is answered (%s) but does not wait; before: %q", id, how, h.answered[id])
 	}
 	delete(h.pending, id)
 	h.answered[id] = how
+	return r
 }
 
 func (h *harness) add(id RequestID, due time.Time) {
-	h.pending[id] = due
+	h.added++
+	h.pending[id] = request{due, h.added}
 	h.policy.Add(h.now, Request{ID: id, Deadline: due})
 	h.act()
+}
+
+// soonest is when a request could be answered that is executed now.
+func (h *harness) soonest() time.Time {
+	least := time.Duration(-1)
+	for _, in := range h.up {
+		if least < 0 || in.Exec[0] < least {
+			least = in.Exec[0]
+		}
+	}
+	return h.now.Add(max(0, least))
 }
 
 func (h *harness) act() {
 	for range 2 {
 		for _, a := range h.policy.Actions(h.now) {
-			if a.Dispatch == nil {
-				h.answer(a.Reject, "rejected")
+			if a.Dispatch != nil {
+				h.dispatch(a)
 				continue
 			}
-			in, ok := h.up[a.Instance]
-			if !ok {
-				h.t.Fatalf("batch for %q, which is not up", a.Instance)
+			if r := h.answer(a.Reject, "rejected"); !r.due.Before(h.soonest()) {
+				h.t.Fatalf("request %d is rejected %v before it is late", a.Reject, r.due.Sub(h.soonest()))
 			}
-			if b := in.Config.Batch; len(a.Dispatch) == 0 || len(a.Dispatch) > b && in.Exec[b-1] > DefaultShortExec/2 {
-				h.t.Fatalf("batch of %d for an instance that takes %d in %v", len(a.Dispatch), b, in.Exec[b-1])
-			}
-			start := h.now
-			for _, r := range h.running[a.Instance] {
-				if r.end.After(start) {
-					start = r.end
-				}
-			}
-			if len(h.running[a.Instance]) >= 2 {
-				h.t.Fatalf("%q is given a third batch", a.Instance)
-			}
-			for _, id := range a.Dispatch {
-				h.answer(id, "dispatched")
-			}
-			h.running[a.Instance] = append(h.running[a.Instance], run{ids: append([]RequestID(nil), a.Dispatch...), end: start.Add(in.Exec[min(len(a.Dispatch), in.Config.Batch)-1])})
 		}
 	}
+	h.check()
+}
+
+// dispatch has an instance execute a batch behind what it executes.
+func (h *harness) dispatch(a Action) {
+	in, ok := h.up[a.Instance]
+	if !ok {
+		h.t.Fatalf("batch for %q, which is not up", a.Instance)
+	}
+	if b := in.Config.Batch; len(a.Dispatch) == 0 || len(a.Dispatch) > b && in.Exec[b-1] > DefaultShortExec/2 {
+		h.t.Fatalf("batch of %d for an instance that takes %d in %v", len(a.Dispatch), b, in.Exec[b-1])
+	}
+	start := h.now
+	for _, r := range h.running[a.Instance] {
+		if r.end.After(start) {
+			start = r.end
+		}
+	}
+	if len(h.running[a.Instance]) >= 2 {
+		h.t.Fatalf("%q is given a third batch", a.Instance)
+	}
+	begun := run{ids: slices.Clone(a.Dispatch), end: start.Add(in.Exec[min(len(a.Dispatch), in.Config.Batch)-1])}
+	var last request
+	for i, id := range a.Dispatch {
+		r := h.answer(id, "dispatched")
+		if i > 0 && r.before(last, h.stable) {
+			h.t.Fatalf("request %d stands behind one that is due %v later or came after it", id, last.due.Sub(r.due))
+		}
+		last = r
+		begun.due = append(begun.due, r.due)
+	}
+	h.running[a.Instance] = append(h.running[a.Instance], begun)
+}
+
+// check looks at what must be so when all that was to be done is done.
+func (h *harness) check() {
 	if at, ok := h.policy.Next(); ok && !at.After(h.now) {
 		h.t.Fatalf("Next is %v behind now: a driver would spin", h.now.Sub(at))
 	}
 	if got := h.policy.Waiting(); got != len(h.pending) {
 		h.t.Fatalf("Waiting() = %d, %d wait", got, len(h.pending))
+	}
+	if h.steps++; h.steps%64 != 0 {
+		return
+	}
+	soonest := h.soonest()
+	for id, r := range h.pending {
+		if r.due.Before(soonest) {
+			h.t.Fatalf("request %d waits, late by %v", id, soonest.Sub(r.due))
+		}
 	}
 }
 
@@ -114,11 +176,21 @@ func (h *harness) bringUp(in Instance) {
 	h.act()
 }
 
-func (h *harness) bringDown(id cluster.InstanceID) {
+// bringDown takes an instance away; again says that what it executed is added
+// again, as where it has died.
+func (h *harness) bringDown(id cluster.InstanceID, again bool) {
+	lost := h.running[id]
 	delete(h.up, id)
 	delete(h.running, id)
 	h.policy.Down(h.now, id)
 	h.act()
+	for _, r := range lost {
+		for i, id := range r.ids {
+			if again {
+				h.add(id, r.due[i])
+			}
+		}
+	}
 }
 
 func affine(b int, base, each time.Duration) []time.Duration {
@@ -151,38 +223,61 @@ func FuzzPolicies(f *testing.F) {
 func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 	var last RequestID
 	var instances int
+	crowd := 1 + random.IntN(12)
+	some := func() cluster.InstanceID { return cluster.InstanceID(fmt.Sprint("i", 1+random.IntN(instances+1))) }
 	for range steps {
 		switch random.IntN(12) {
 		case 0:
-			instances++
+			id := some() // Often one that is up, which then changes.
+			if _, ok := h.up[id]; !ok {
+				instances++
+				id = cluster.InstanceID(fmt.Sprint("i", instances))
+			}
 			b := 1 << random.IntN(6)
-			h.bringUp(Instance{ID: cluster.InstanceID(fmt.Sprint("i", instances)), Config: cluster.Config{Batch: b}, Rate: random.Float64() * 100,
+			h.bringUp(Instance{ID: id, Config: cluster.Config{Batch: b}, Rate: random.Float64() * 100,
 				Timeout: time.Duration(random.IntN(40)-5) * time.Millisecond,
 				Exec:    affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)})
 		case 1:
-			if id := cluster.InstanceID(fmt.Sprint("i", 1+random.IntN(instances+1))); random.IntN(3) == 0 {
-				h.bringDown(id)
+			if id := some(); random.IntN(3) == 0 {
+				h.bringDown(id, random.IntN(2) == 0)
+				h.policy.Done(h.now, id) // Which nobody waits for.
+				h.act()
 			}
 		case 2:
 			id := RequestID(1 + random.IntN(int(last)+1))
 			if h.policy.Cancel(h.now, id) {
 				h.answer(id, "cancelled")
+			} else if _, waits := h.pending[id]; waits {
+				h.t.Fatalf("request %d waits and cannot be cancelled", id)
 			}
 			h.act()
 		case 3:
 			h.advance(h.now.Add(time.Duration(random.IntN(30_000)) * time.Microsecond))
 		default:
-			for range 1 + random.IntN(6) {
+			for range 1 + random.IntN(crowd) {
 				last++
-				h.add(last, h.now.Add(slo+time.Duration(random.IntN(3)-1)*slo/2))
+				h.add(last, h.now.Add(deadline(random, slo)))
 			}
 		}
 	}
-	h.advance(h.now.Add(10 * time.Second))
+	h.advance(h.now.Add(60 * time.Second))
 	if len(h.pending) != 0 {
 		h.t.Fatalf("%d requests were never answered", len(h.pending))
 	}
 	if len(h.answered) != int(last) {
 		h.t.Fatalf("%d of %d requests were answered", len(h.answered), last)
+	}
+}
+
+// deadline is mostly the objective, sometimes that of a request that finds no
+// ready instance, and sometimes anything, also one that has passed.
+func deadline(random *rand.Rand, slo time.Duration) time.Duration {
+	switch random.IntN(8) {
+	case 0:
+		return slo + 30*time.Second
+	case 1:
+		return time.Duration((random.Float64()*4 - 1) * float64(slo))
+	default:
+		return slo
 	}
 }

@@ -13,37 +13,114 @@ type waiter struct {
 }
 
 // queue holds waiting requests, earliest deadline first. Deadlines mostly come
-// in order, so that an insertion is an append; the front is taken off by moving
-// head.
+// in order, so that an insertion is an append, and requests leave at the front.
+//
+// Those that waited for a cold start are due much later than those who come after
+// it, thousands before which every new one goes. So there is a gap where requests
+// were last inserted: the next one mostly goes into it, and nothing is moved.
 type queue struct {
-	items []waiter
-	head  int
+	// items[head:gap] and, behind a gap, items[end:] are the requests. Where the
+	// second part is empty, there is no gap: gap and end are len(items). Where the
+	// first is, head and gap are 0.
+	items          []waiter
+	head, gap, end int
 }
 
-func (q *queue) len() int          { return len(q.items) - q.head }
-func (q *queue) at(i int) *waiter  { return &q.items[q.head+i] }
-func (q *queue) waiting() []waiter { return q.items[q.head:] }
+func (q *queue) len() int { return q.gap - q.head + len(q.items) - q.end }
+
+func (q *queue) at(i int) *waiter {
+	if i += q.head; i >= q.gap {
+		i += q.end - q.gap
+	}
+	return &q.items[i]
+}
+
+// parts are the n requests from the i-th on, those before and behind the gap.
+func (q *queue) parts(i, n int) (before, behind []waiter) {
+	front := q.gap - q.head
+	k := min(n, max(0, front-i))
+	if k > 0 {
+		before = q.items[q.head+i : q.head+i+k]
+	}
+	if n > k {
+		from := q.end + max(0, i-front)
+		behind = q.items[from : from+n-k]
+	}
+	return before, behind
+}
 
 // add inserts w behind every request with an equal or earlier deadline.
 func (q *queue) add(w waiter) {
-	if n := len(q.items); n == q.head || w.due >= q.items[n-1].due {
+	if n := len(q.items); n > q.end || n > q.head {
+		if w.due < q.items[n-1].due {
+			q.insert(w)
+			return
+		}
 		q.compact()
+	}
+	if q.end < len(q.items) {
 		q.items = append(q.items, w)
 		return
 	}
-	all := q.waiting()
-	i := sort.Search(len(all), func(i int) bool { return all[i].due > w.due })
-	q.items = slices.Insert(q.items, q.head+i, w)
+	q.items = append(q.items, w)
+	q.gap, q.end = len(q.items), len(q.items)
 }
 
-// compact moves the requests to the front once more is empty than used, so that
-// the slice is not grown for ever.
+// compact closes a gap that nothing lies before. Once more is empty than used, it
+// moves the requests to the beginning, so that the slice is not grown for ever.
 func (q *queue) compact() {
-	if q.head > 32 && q.head*2 >= len(q.items) {
-		n := copy(q.items, q.items[q.head:])
-		q.items = q.items[:n]
-		q.head = 0
+	if q.head == q.gap {
+		q.head, q.gap, q.end = q.end, len(q.items), len(q.items)
 	}
+	n := q.len()
+	empty := len(q.items) - n
+	if empty <= 32 || empty < n || q.gap < q.end && len(q.items) < cap(q.items) {
+		return
+	}
+	k := copy(q.items, q.items[q.head:q.gap])
+	copy(q.items[k:], q.items[q.end:])
+	q.items = q.items[:n]
+	q.head, q.gap, q.end = 0, n, n
+}
+
+// insert puts w before some that are due later.
+func (q *queue) insert(w waiter) {
+	i := q.before(w.due + 1)
+	if i == 0 && q.head > 0 && q.end == len(q.items) {
+		q.head, q.gap, q.end = 0, 0, q.head // What is empty at the beginning is a gap.
+	}
+	if q.gap == q.end {
+		q.widen()
+	}
+	switch front := q.gap - q.head; {
+	case i < front:
+		n := front - i
+		q.gap, q.end = q.gap-n, q.end-n
+		copy(q.items[q.end:], q.items[q.gap:q.gap+n])
+	case i > front:
+		n := i - front
+		copy(q.items[q.gap:], q.items[q.end:q.end+n])
+		q.gap, q.end = q.gap+n, q.end+n
+	}
+	q.items[q.gap] = w
+	q.gap++
+}
+
+// widen makes a gap where there is none: of what is empty at the beginning, if that
+// is enough to pay for moving what lies before the gap, or by growing.
+func (q *queue) widen() {
+	front := q.gap - q.head
+	if q.head > 32 && q.head >= front/2 {
+		copy(q.items, q.items[q.head:q.gap])
+		q.head, q.gap = 0, front
+		return
+	}
+	n := q.len()
+	items := make([]waiter, n+n/2+32)
+	copy(items, q.items[q.head:q.gap])
+	end := len(items) - (n - front)
+	copy(items[end:], q.items[q.end:])
+	q.items, q.head, q.gap, q.end = items, 0, front, end
 }
 
 // take removes n requests starting at the i-th and appends their IDs to out.
@@ -51,28 +128,60 @@ func (q *queue) take(i, n int, out []RequestID) []RequestID {
 	if n == 0 {
 		return out
 	}
-	for _, w := range q.waiting()[i : i+n] {
+	before, behind := q.parts(i, n)
+	for _, w := range before {
+		out = append(out, w.id)
+	}
+	for _, w := range behind {
 		out = append(out, w.id)
 	}
 	q.drop(i, n)
 	return out
 }
 
-// drop removes n requests starting at the i-th.
+// drop removes n requests starting at the i-th. On each side of the gap it moves
+// those before or those behind, whichever are fewer.
 func (q *queue) drop(i, n int) {
-	if i == 0 {
-		q.head += n
-		return
+	front := q.gap - q.head
+	k := min(n, max(0, front-i))
+	switch behind := front - i - k; {
+	case k == 0:
+	case i <= behind:
+		copy(q.items[q.head+k:], q.items[q.head:q.head+i])
+		q.head += k
+	default:
+		copy(q.items[q.head+i:], q.items[q.head+i+k:q.gap])
+		q.gap -= k
 	}
-	q.items = slices.Delete(q.items, q.head+i, q.head+i+n)
+	n, i = n-k, max(0, i-front)
+	switch behind := len(q.items) - q.end - i - n; {
+	case n == 0:
+	case i <= behind:
+		copy(q.items[q.end+n:], q.items[q.end:q.end+i])
+		q.end += n
+	default:
+		copy(q.items[q.end+i:], q.items[q.end+i+n:])
+		q.items = q.items[:len(q.items)-n]
+	}
+	if q.head == q.gap {
+		q.head, q.gap = 0, 0
+	}
+	if q.end == len(q.items) {
+		q.items, q.end = q.items[:q.gap], q.gap
+	}
 }
 
 // remove takes out the request with that ID. Only a client that hung up leads
 // here, so a scan is cheap enough.
 func (q *queue) remove(id RequestID) bool {
-	i := slices.IndexFunc(q.waiting(), func(w waiter) bool { return w.id == id })
+	is := func(w waiter) bool { return w.id == id }
+	before, behind := q.parts(0, q.len())
+	i := slices.IndexFunc(before, is)
 	if i < 0 {
-		return false
+		if i = slices.IndexFunc(behind, is); i < 0 {
+			return false
+		}
+		i += len(before)
 	}
 	q.drop(i, 1)
 	return true
@@ -80,16 +189,24 @@ func (q *queue) remove(id RequestID) bool {
 
 // drain empties the queue into a slice of its own.
 func (q *queue) drain() []waiter {
-	out := slices.Clone(q.waiting())
-	q.items, q.head = q.items[:0], 0
+	before, behind := q.parts(0, q.len())
+	out := slices.Concat(before, behind)
+	q.items, q.head, q.gap, q.end = q.items[:0], 0, 0, 0
 	return out
 }
 
-// before returns the index of the first request whose deadline is not before t.
+// before returns the index of the first request whose deadline is not before t. It
+// looks on both sides of the gap first, where it mostly is.
 func (q *queue) before(t time.Duration) int {
-	w := q.waiting()
-	if len(w) == 0 || w[0].due >= t {
-		return 0
+	front, back := q.items[q.head:q.gap], q.items[q.end:]
+	if n := len(front); n > 0 && front[n-1].due >= t {
+		if front[0].due >= t {
+			return 0
+		}
+		return sort.Search(n-1, func(i int) bool { return front[i].due >= t })
 	}
-	return sort.Search(len(w), func(i int) bool { return w[i].due >= t })
+	if len(back) == 0 || back[0].due >= t {
+		return len(front)
+	}
+	return len(front) + sort.Search(len(back), func(i int) bool { return back[i].due >= t })
 }

@@ -138,11 +138,11 @@ func (s *Shared) Next() (time.Time, bool) {
 // expire rejects what can no longer be met even by a batch of one that starts
 // now on the fastest instance.
 func (s *Shared) expire(now time.Duration) {
-	late := s.queue.before(now + s.fleet.fastest)
-	for _, w := range s.queue.waiting()[:late] {
-		s.actions = append(s.actions, Action{Reject: w.id, Reason: Late})
+	from, late := len(s.ids), s.queue.before(now+s.fleet.fastest)
+	s.ids = s.queue.take(0, late, s.ids)
+	for _, id := range s.ids[from:] {
+		s.actions = append(s.actions, Action{Reject: id, Reason: Late})
 	}
-	s.queue.drop(0, late)
 }
 
 // toFree gives a batch to a free instance, if one is to have one now: of the

@@ -1,6 +1,9 @@
 package batching
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // lookAhead bounds how many waiting requests a look ahead walks through.
 const lookAhead = 256
@@ -25,14 +28,14 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 		return from, size, false
 	}
 	rate := s.arrivals.at(now)
-	least := s.lost(start, k, from, size, rate)
+	least := s.lost(start, k, from, size, rate, math.Inf(1))
 	for b := size * 2; least > 0; b *= 2 {
 		b = min(b, limit)
 		i, n := s.younger(start, k, b)
 		if n == 0 {
 			break
 		}
-		if lost := s.lost(start, k, i, n, rate); lost < least {
+		if lost := s.lost(start, k, i, n, rate, least); lost < least {
 			from, size, least = i, n, lost
 		}
 		if b == limit {
@@ -66,20 +69,20 @@ func (s *Shared) younger(start time.Duration, k *kind, b int) (from, size int) {
 //
 // Those who come meanwhile are counted, too: they can be served in full batches
 // if they wait no longer than within − t(full). A backlog that takes longer by d
-// will cost rate·d requests.
-func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate float64) float64 {
+// will cost rate·d requests. From limit on it does not matter how many they are.
+func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate, limit float64) float64 {
 	lost := from
 	part := k.rate / s.fleet.capacity
 	at := start + time.Duration(part*float64(k.time(size)))
 	end := min(s.queue.len(), from+size+lookAhead)
-	for i := from + size; i < end; {
-		left := min(k.reach, end-i)
-		b := k.largest(s.queue.at(i).due-at, left)
-		if b < min(size, left) {
+	for i := from + size; i < end && float64(lost) < limit; {
+		left, slack := min(k.reach, end-i), s.queue.at(i).due-at
+		if k.time(min(size, left)) > slack {
 			lost++
 			i++
 			continue
 		}
+		b := k.largest(slack, left)
 		at += time.Duration(part * float64(k.time(b)))
 		i += b
 	}

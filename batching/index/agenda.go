@@ -13,7 +13,10 @@ type Busy struct {
 }
 
 func (a Busy) compare(b Busy) int {
-	return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Slot, b.Slot))
+	if a.Until != b.Until {
+		return cmp.Compare(a.Until, b.Until)
+	}
+	return cmp.Compare(a.Slot, b.Slot)
 }
 
 // Agenda is a sorted list of them, the one that is free first in front. What is
