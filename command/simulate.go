@@ -74,6 +74,9 @@ takes some minutes, two cores, and a machine that has nothing else to do.`,
 			return oneScenario(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("duration") && o.duration <= 0 {
+				return fmt.Errorf("--duration %v: it must be more than 0, as 10m; without it, it is as the scenario says", o.duration)
+			}
 			if o.against != "" {
 				return o.compare(cmd.Context(), cmd.OutOrStdout())
 			}
@@ -133,9 +136,6 @@ func policyList() (rows [][2]string) {
 
 // run simulates a scenario and prints what it shows.
 func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) error {
-	if o.duration < 0 {
-		return errors.New("--duration must not be negative")
-	}
 	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Duration: o.duration}
 	if o.seeded() {
 		overrides.Seed = &o.seed

@@ -48,9 +48,6 @@ func checkAgainst(against string, flags *pflag.FlagSet, args []string) error {
 // compare compares the simulator with a provider on this machine. A duration of 0 and
 // no seed leave what is usual.
 func (o *simulateOptions) compare(ctx context.Context, out io.Writer) error {
-	if o.duration < 0 {
-		return errors.New("--duration must not be negative")
-	}
 	core, err := bench.Pin()
 	if err != nil {
 		return fmt.Errorf("--against %s: %w", againstLocal, err)

@@ -85,68 +85,6 @@ func printed(t *testing.T, o *Outcome) string {
 	return out.String()
 }
 
-// capacities is a simulation in which a system bears so many requests/s in all.
-func capacities(of map[string]float64) func(context.Context, sim.Setup) (*sim.Result, error) {
-	return func(_ context.Context, s sim.Setup) (*sim.Result, error) {
-		total := 0.0
-		for _, f := range s.Functions {
-			total += f.Arrivals.(sim.Rate).Rate(s.Warmup)
-		}
-		r := &sim.Result{ResourceSeconds: 100, FragmentPct: 7}
-		for _, f := range s.Functions {
-			one := sim.FunctionResult{Name: f.Name, Requests: 1000, Served: 1000, Latency: &sim.Histogram{}}
-			if total > of[s.System.Name] {
-				one.Missed, one.Rejected, one.Served = 6, 6, 994
-			}
-			r.Functions = append(r.Functions, one)
-		}
-		return r, nil
-	}
-}
-
-// The highest load is found for each system, with the names that programs know.
-func TestMaxRPS(t *testing.T) {
-	told := 0
-	out, err := Run(t.Context(), parsed(t, "testbed-osvt", text("max-rps", "")), Options{
-		Systems: systems(t, policy.OpenFaaS, policy.Batch, policy.INFless, policy.INFlessBB, policy.FaaSInfer), Drawings: true,
-		run:      capacities(map[string]float64{policy.OpenFaaS: 100, policy.Batch: 200, policy.INFless: 500, policy.FaaSInfer: 800}),
-		Progress: func(done, total int) { told = 100 * done / total },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]float64{
-		"max_rps.openfaas+": 100, "max_rps.infless": 500, "max_rps.faas-infer": 800, "max_rps.infless-bb": 0,
-		"ratio.infless_over_openfaas+": 5, "ratio.infless_over_batch": 2.5, "ratio.faas-infer_over_infless": 1.6, "ratio.infless-bb_over_infless": 0,
-	} {
-		if got := value(t, out, name); math.Abs(got-want) > 0.012*want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
-	}
-	bound := value(t, out, "max_rps.bound")
-	if share := value(t, out, "share_of_bound.faas-infer"); bound < 800 || math.Abs(share-800/bound) > 0.01 {
-		t.Errorf("a share of %v of %v", share, bound)
-	}
-	if own := value(t, out, "own_limit_rps.openfaas+"); own <= 0 || own > bound*1.01 {
-		t.Errorf("OpenFaaS+'s own limit is %v, no policy has more than %v", own, bound)
-	}
-	if told != 100 {
-		t.Errorf("%d %% are told at the end", told)
-	}
-	for _, want := range []string{"2952", "5.21", "bound", "paper: INFless"} {
-		if got := printed(t, out); !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	var files []string
-	for _, d := range out.Drawings {
-		files = append(files, d.Name)
-	}
-	if strings.Join(files, " ") != "fig11-osvt fig12b-osvt fig13-osvt fig15bc-osvt" {
-		t.Errorf("drawings %q", files)
-	}
-}
-
 // served is a simulation's result by what name returns.
 func served(of func(sim.Setup) (cold, missed uint64, idle, held float64)) func(context.Context, sim.Setup) (*sim.Result, error) {
 	return func(_ context.Context, s sim.Setup) (*sim.Result, error) {

@@ -2,96 +2,16 @@ package figure
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/policy"
-	"github.com/faas-infer/faas-infer/sim"
 	"github.com/faas-infer/faas-infer/sim/figure/draw"
-	"github.com/faas-infer/faas-infer/sim/figure/limit"
 	"github.com/faas-infer/faas-infer/sim/figure/paper"
-	"github.com/faas-infer/faas-infer/sim/figure/placing"
-	"github.com/faas-infer/faas-infer/sim/figure/search"
 	"github.com/faas-infer/faas-infer/sim/scenario"
 )
-
-// peak is the highest load that a system bears.
-type peak struct {
-	scenario *scenario.Scenario
-	system   policy.System
-	// rps is all functions' rates together, bound the limit for any policy, own
-	// that of the configs which this one allows itself.
-	rps, bound, own float64
-	// result is of the run at that load, span what it measured; nil if no load
-	// was borne.
-	result *sim.Result
-	span   time.Duration
-}
-
-// find searches the highest load of p's scenario, to half a percent. trials is
-// about how many loads that takes.
-func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
-	at := func(load float64) (sim.Setup, error) { return p.scenario.Setup(p.system, load, p.scenario.Seed) }
-	s, err := at(1)
-	if err != nil {
-		return err
-	}
-	rates, err := limit.Rates(s)
-	if err != nil {
-		return err
-	}
-	most, err := limit.Any(s, rates)
-	if err != nil {
-		return err
-	}
-	own, err := limit.Own(s, placing.Multiplied(rates, most))
-	if err != nil {
-		return err
-	}
-	own *= most
-	const trials = 11
-	tried := 0.0
-	load, err := search.Highest(ctx, search.Options{Most: most, Start: 0.95 * own, Precision: 0.005, Least: 1e-3}, func(ctx context.Context, load float64) (bool, error) {
-		s, err := at(load)
-		if err != nil {
-			return false, err
-		}
-		s.Duration = min(s.Duration, s.Warmup+enough(slices.Min(rates)*load))
-		s.Progress = func(done float64) { part(min(0.99, (tried+done)/trials)) }
-		r, err := o.run(ctx, s)
-		tried++
-		if err != nil || !bears(r) {
-			return false, err
-		}
-		p.result, p.span = r, s.Duration-s.Warmup
-		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s under %s: %w", p.scenario.Name, p.system.Name, err)
-	}
-	total := 0.0
-	for _, r := range rates {
-		total += r
-	}
-	p.rps, p.bound, p.own = load*total, most*total, own*total
-	return nil
-}
-
-// enough is how long to measure at most where the function with the fewest requests
-// has rate requests/s: 50,000 of them tell 99 % from 98.9 %, but no less than 5 s,
-// in which also a queue that grows slowly is seen.
-func enough(rate float64) time.Duration {
-	const requests = 50_000
-	return max(5*time.Second, time.Duration(requests/rate*float64(time.Second)))
-}
-
-// bears reports whether each function answered 99 % of its requests in time.
-func bears(r *sim.Result) bool {
-	return !slices.ContainsFunc(r.Functions, func(f sim.FunctionResult) bool { return f.Violations() > 1-limit.Attained })
-}
 
 // factors are on the objectives of a scenario, for the figures that vary it: OSVT's
 // 200 ms become the paper's 150…400 ms.
@@ -131,17 +51,32 @@ func maxRPS(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, err
 		return nil, err
 	}
 	own := peaks[:len(o.Systems)]
-	application := strings.TrimPrefix(c.Name, "testbed-")
+	application := applicationOf(c)
 	out := &Outcome{}
 	maxResults(out, application, own)
 	maxTable(out, application, own)
+	useTable(out, application, own)
+	if err := causes(out, application, own); err != nil {
+		return nil, err
+	}
 	if o.Drawings {
 		out.Drawings = append(out.Drawings, draw.Throughput(application, throughputs(own), own[0].bound))
 		if more := peaks[len(own):]; len(more) > 0 {
 			out.Drawings = append(out.Drawings, objectives(application, more)...)
 		}
+		for i := range out.Drawings { // one directory may take several scenarios' drawings
+			d := &out.Drawings[i]
+			d.Name = strings.TrimSuffix(d.Name, application) + strings.TrimPrefix(c.Name, "testbed-")
+		}
 	}
 	return out, nil
+}
+
+// applicationOf is which of the paper's applications a scenario is: "osvt" of
+// testbed-osvt and of testbed-osvt-400ms.
+func applicationOf(c *scenario.Scenario) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(c.Name, "testbed-"), "-")
+	return name
 }
 
 // compared are pairs of which the ratio of throughputs is told.
@@ -162,6 +97,7 @@ func maxResults(out *Outcome, application string, peaks []*peak) {
 		out.add("max_rps."+name, p.rps, "1/s", beside(v, ok, "Fig. 11"))
 		out.add("share_of_bound."+name, p.rps/p.bound, "", "")
 		out.add("own_limit_rps."+name, p.own, "1/s", "the configs that it considers allow no more, wherever they are")
+		out.add("stress_rps."+name, p.stress, "1/s", "answered in time while as much is offered as the bound is")
 	}
 	out.add("max_rps.bound", peaks[0].bound, "1/s", "no policy can have more")
 	for _, pair := range compared {
@@ -201,21 +137,13 @@ func maxTable(out *Outcome, application string, peaks []*peak) {
 		t.row(p.system.Name, p.rps, or(v, ok), 100*p.rps/p.bound, p.own, a, ap, b, bp, c, cp, held, fragments)
 	}
 	t.row("bound", peaks[0].bound)
-	t.Notes = []string{"bound: no policy can serve more on these machines (linear program; no request waits). own limit: as much as all", "machines execute with the configs that the policy allows itself, wherever it places them.", "paper: " + paper.Source + ", Fig. 11."}
+	t.Notes = []string{
+		"max RPS: the highest load held of those tried, for every policy from the bound downwards, in steps of 19 % and then",
+		"finer: also where a policy fails under less. bound: no policy can serve more on these machines (linear program; no",
+		"request waits). own limit: as much as all machines execute with the configs that the policy allows itself, wherever",
+		"it places them. paper: " + paper.Source + ", Fig. 11.",
+	}
 	out.Tables = append(out.Tables, t)
-}
-
-// held is what part of the cluster instances held at the peak, and what part of the
-// machines in use nobody had, in %.
-func (p *peak) held() (held, fragments float64) {
-	if p.result == nil {
-		return math.NaN(), math.NaN()
-	}
-	total := 0.0
-	for _, n := range p.scenario.Cluster.Nodes() {
-		total += placing.Weigh(n.Total, p.scenario.Beta)
-	}
-	return 100 * p.result.ResourceSeconds / p.span.Seconds() / total, p.result.FragmentPct
 }
 
 // throughputs lists the highest rates by policy.

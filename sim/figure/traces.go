@@ -67,7 +67,7 @@ func traceResults(out *Outcome, trace string, names []string, results []*sim.Res
 		total := r.Totals()
 		per[name] = r.ThroughputPerResource()
 		end := trace + "." + name
-		out.add("slo_violation_pct."+end, 100*total.Violations(), "%", beside(published(trace, name)))
+		out.add("slo_violation_pct."+end, 100*total.Violations(), "%", beside(paper.Violation(trace, name)))
 		v, ok := paper.PerResource(trace, name)
 		out.add("throughput_per_resource."+end, per[name], "requests", beside(v, ok, "Fig. 12(a), relative"))
 		out.add("cold_rate_pct."+end, 100*total.ColdRate(), "%", "")
@@ -80,20 +80,6 @@ func traceResults(out *Outcome, trace string, names []string, results []*sim.Res
 			out.add("throughput_per_resource_ratio."+trace+"."+pair[0]+"_over_"+pair[1], a/b, "", beside(v/w, ok && too, "Fig. 12(a)"))
 		}
 	}
-}
-
-// published is what the paper's text says of violations under its three traces.
-func published(trace, name string) (v float64, ok bool, where string) {
-	if _, known := paper.PerResource(trace, policy.INFless); !known {
-		return 0, false, ""
-	}
-	switch {
-	case name == policy.INFless:
-		return paper.Violations, true, "§5.2, mean, at most"
-	case name == policy.OpenFaaS && trace == "sporadic":
-		return paper.OpenFaaSViolations, true, "§5.2"
-	}
-	return 0, false, ""
 }
 
 func percent(part, of float64) float64 {
@@ -119,7 +105,7 @@ func traceTable(trace string, names []string, results []*sim.Result) Table {
 	}
 	for i, name := range names {
 		r, there := results[i], or(0, false)
-		missed, ok, _ := published(trace, name)
+		missed, ok, _ := paper.Violation(trace, name)
 		if v, ok := paper.PerResource(trace, name); ok {
 			w, _ := paper.PerResource(trace, policy.INFless)
 			there = v / w

@@ -62,15 +62,22 @@ func TestBuiltin(t *testing.T) {
 }
 
 // INFless §5.1: the OSVT functions have 200 ms, those of the Q&A robot 50 ms, and
-// batches of 32 at most. The loads of all are the same.
+// batches of 32 at most. OSVT's loads are in the proportion of its release's.
 func TestTestbedsOfSection51(t *testing.T) {
-	for name, slo := range map[string]time.Duration{"testbed-osvt": 200 * time.Millisecond, "testbed-qa": 50 * time.Millisecond} {
+	for name, want := range map[string]struct {
+		slo   time.Duration
+		parts []float64
+	}{
+		"testbed-osvt":       {200 * time.Millisecond, []float64{1, 2, 3}},
+		"testbed-osvt-400ms": {400 * time.Millisecond, []float64{1, 2, 3}},
+		"testbed-qa":         {50 * time.Millisecond, []float64{1, 1, 1}},
+	} {
 		s := load(t, name, Overrides{})
 		if s.Kind != MaxRPS || len(s.Functions) != 3 || len(s.Cluster.Nodes()) != 16 || len(s.Cases()) != 1 {
 			t.Errorf("%+v", s)
 		}
-		for _, f := range s.Functions {
-			if f.SLO != slo || f.MaxBatch != 32 || f.Percentile != 99 || f.Peak != s.Functions[0].Peak {
+		for i, f := range s.Functions {
+			if f.SLO != want.slo || f.MaxBatch != 32 || f.Percentile != 99 || f.Peak != want.parts[i]*s.Functions[0].Peak {
 				t.Errorf("%s: %+v", name, f)
 			}
 		}

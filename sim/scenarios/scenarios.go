@@ -15,7 +15,7 @@ var files embed.FS
 
 // The order in which scenarios are listed: those that repeat the paper's figures,
 // and then examples to copy.
-var order = []string{"testbed-osvt", "testbed-qa", "traces", "scale", "coldstart", "batch-fig14", "osvt-ramp", "poisson", "mmpp", "one-machine"}
+var order = []string{"testbed-osvt", "testbed-qa", "testbed-osvt-400ms", "traces", "scale", "coldstart", "batch-fig14", "osvt-ramp", "poisson", "mmpp", "one-machine"}
 
 // Names lists the scenarios.
 func Names() []string { return slices.Clone(order) }

@@ -179,6 +179,21 @@ const (
 	Fragments = 15.0
 )
 
+// Violation is what the text says of the share in % of a policy's requests that miss
+// their objective under one of the three traces, and where; INFless' is its mean.
+func Violation(trace, policy string) (pct float64, ok bool, where string) {
+	if _, known := PerResource(trace, "infless"); !known {
+		return 0, false, ""
+	}
+	switch {
+	case policy == "infless":
+		return Violations, true, "§5.2, mean, at most"
+	case policy == "openfaas+" && trace == "sporadic":
+		return OpenFaaSViolations, true, "§5.2"
+	}
+	return 0, false, ""
+}
+
 // Drops are by how many % throughput falls without batching (BB), without
 // predicting (OP, a half added) and without scheduling (RS), in §5.2's words; the
 // plots agree but for OSVT's RS.

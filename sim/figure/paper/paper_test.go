@@ -70,6 +70,14 @@ func TestUnknown(t *testing.T) {
 	if _, ok := PerResource("bursty", "infless-bb"); ok {
 		t.Error("a policy that is not plotted")
 	}
+	for _, of := range [][2]string{{"other", "infless"}, {"bursty", "openfaas+"}, {"bursty", "faas-infer"}} {
+		if _, ok, _ := Violation(of[0], of[1]); ok {
+			t.Errorf("violations of %v are not stated", of)
+		}
+	}
+	if v, ok, where := Violation("sporadic", "openfaas+"); !ok || v != 8 || where == "" {
+		t.Errorf("OpenFaaS+ under the sporadic load: %v", v)
+	}
 	if _, ok := Fragment(1, "infless"); ok {
 		t.Error("a count that is not plotted")
 	}

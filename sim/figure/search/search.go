@@ -13,9 +13,8 @@ type Trial func(ctx context.Context, load float64) (borne bool, err error)
 
 // Options bound a search.
 type Options struct {
-	// Most is a load above which none is borne; it must be positive. Start is
-	// where the answer is likely to be; 0 is Most.
-	Most, Start float64
+	// Most is a load above which none is borne; it must be positive.
+	Most float64
 	// Precision is how near, as a part of it, the answer is to a load that is
 	// not borne: 0.01 is 1 %.
 	Precision float64
@@ -24,14 +23,22 @@ type Options struct {
 	Least float64
 }
 
-// Highest is a load that is borne while one a little higher is not, and 0 if even
-// the least is not. Whether loads are borne need not be monotone, since schedulers
-// place in steps: where a load a few steps above the answer is borne after all,
-// the search goes on from there. An error is trial's, with the load.
+// Rungs is into how many steps each halving of the load is divided on the way
+// down: 4 are steps of 2^¼, 19 %.
+const Rungs = 4
+
+// Highest is the highest load that is borne, as far as trials show, and 0 if even the
+// least is not. Whether loads are borne need not be monotone: schedulers place in
+// steps, and a system may fail under a load and bear ten times as much. So the
+// search comes from above, the same way for every system: it tries Most first, then
+// the loads of a ladder downwards, each 2^¼ times as high as the next, until one is
+// borne. No interval of loads wider than such a step is passed over. Then it halves
+// the logarithm of the gap to the rung above; where a load a few steps above the
+// answer is borne after all, it goes on from there. An error is trial's, with the
+// load.
 //
-// It goes from Start in steps of √2 until a load is borne and the next one is not,
-// then halves the logarithm of the gap: with the answer between Start/√2 and Start
-// and a precision of 1 %, 8 trials and 2 for the steps above.
+// Where a tenth of Most is borne and a precision of 1 % is asked for, that is 14
+// trials on the ladder, 4 in the gap and 2 above.
 func Highest(ctx context.Context, o Options, trial Trial) (float64, error) {
 	if !(o.Most > 0) || !(o.Precision > 0 && o.Precision < 1) {
 		return 0, fmt.Errorf("a search up to %v by steps of %v", o.Most, o.Precision)
@@ -46,7 +53,7 @@ func Highest(ctx context.Context, o Options, trial Trial) (float64, error) {
 		}
 		return ok, nil
 	}
-	low, high, err := bracket(try, o)
+	low, high, err := ladder(try, o)
 	if err != nil || low == 0 {
 		return 0, err
 	}
@@ -63,30 +70,23 @@ func Highest(ctx context.Context, o Options, trial Trial) (float64, error) {
 	}
 }
 
-// bracket finds a load that is borne and a higher one that is not; 0 if none is
-// borne.
-func bracket(try func(float64) (bool, error), o Options) (low, high float64, err error) {
-	if o.Start <= 0 || o.Start > o.Most {
-		o.Start = o.Most
-	}
-	for load := o.Start; ; {
-		ok, err := try(load)
-		switch {
-		case err != nil:
-			return 0, 0, err
-		case ok && high > 0:
-			return load, high, nil
-		case ok && load == o.Most:
-			return load, load, nil
-		case ok:
-			low, load = load, min(load*math.Sqrt2, o.Most)
-		case low > 0:
-			return low, load, nil
-		default:
-			if high, load = load, load/math.Sqrt2; load < o.Most*o.Least {
-				return 0, 0, nil
-			}
+// ladder goes down from the most until a load is borne, and returns it and the rung
+// above, which is not; 0 if none is borne.
+func ladder(try func(float64) (bool, error), o Options) (low, high float64, err error) {
+	high = o.Most
+	for rung := 0; ; rung++ {
+		load := o.Most * math.Pow(2, -float64(rung)/Rungs)
+		if rung > 0 && !(load >= o.Most*o.Least) {
+			return 0, 0, nil
 		}
+		ok, err := try(load)
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			return load, high, nil
+		}
+		high = load
 	}
 }
 

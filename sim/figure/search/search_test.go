@@ -26,38 +26,51 @@ func TestHighest(t *testing.T) {
 		if got > limit || got < limit/1.0101 {
 			t.Errorf("limit %v: %v", limit, got)
 		}
-		if most := 11 + int(2*math.Log2(1000/limit)); trials > most {
+		if most := 8 + int(math.Ceil(Rungs*math.Log2(1000/limit))); trials > most {
 			t.Errorf("limit %v takes %d trials, more than %d", limit, trials, most)
 		}
-		// A good start saves most of them, a bad one does no harm.
-		for _, start := range []float64{limit * 1.2, limit, limit / 2, 1e6} {
-			trials = 0
-			again, err := Highest(t.Context(), Options{Most: 1000, Start: start, Precision: 0.01, Least: 1e-4}, below(limit, &trials))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if again > limit || again < limit/1.0101 || start < 1000 && trials > 12 {
-				t.Errorf("limit %v from %v: %v after %d trials", limit, start, again, trials)
-			}
+	}
+}
+
+// The most is tried before all else, and each load but once.
+func TestLoadsAreTriedOnceFromTheTop(t *testing.T) {
+	seen := map[float64]bool{}
+	first := 0.0
+	_, err := Highest(t.Context(), Options{Most: 100, Precision: 0.01, Least: 1e-3}, func(_ context.Context, load float64) (bool, error) {
+		if first == 0 {
+			first = load
 		}
+		if seen[load] {
+			t.Errorf("%v is tried twice", load)
+		}
+		seen[load] = true
+		return load <= 42, nil
+	})
+	if err != nil || first != 100 {
+		t.Errorf("the first is %v, %v", first, err)
 	}
 }
 
 func TestNothingIsBorne(t *testing.T) {
 	trials := 0
 	got, err := Highest(t.Context(), Options{Most: 8, Precision: 0.01, Least: 0.1}, below(0, &trials))
-	if got != 0 || err != nil || trials > 8 {
+	if most := 1 + int(Rungs*math.Log2(10)); got != 0 || err != nil || trials > most {
 		t.Errorf("got %v, %v after %d trials", got, err, trials)
 	}
 }
 
-// A gap in what is borne does not end the search.
+// Gaps in what is borne do not end the search, however wide they are.
 func TestBorneAboveAGap(t *testing.T) {
-	got, err := Highest(t.Context(), Options{Most: 1000, Precision: 0.01, Least: 1e-3}, func(_ context.Context, load float64) (bool, error) {
-		return load < 400 || load > 410 && load < 800 || load > 810 && load < 835, nil
-	})
-	if err != nil || got < 826 || got > 835 {
-		t.Errorf("got %v, %v", got, err)
+	for _, wide := range []func(load float64) bool{
+		func(load float64) bool { return load < 400 || load > 410 && load < 800 || load > 810 && load < 835 },
+		func(load float64) bool { return load < 6 || load > 100 && load < 126 || load > 680 && load < 835 },
+	} {
+		got, err := Highest(t.Context(), Options{Most: 1000, Precision: 0.01, Least: 1e-3}, func(_ context.Context, load float64) (bool, error) {
+			return wide(load), nil
+		})
+		if err != nil || got < 826 || got > 835 {
+			t.Errorf("got %v, %v", got, err)
+		}
 	}
 }
 
