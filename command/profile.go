@@ -33,7 +33,7 @@ same.`,
   faas-infer profile model resnet-50.onnx --max-batch 8 --until 200ms`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileAccuracyCommand(), newProfileTimesCommand(),
+	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileAccuracyCommand(), newProfileRepeatabilityCommand(), newProfileTimesCommand(),
 		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand())
 	return c
 }
