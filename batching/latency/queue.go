@@ -6,13 +6,18 @@ import (
 	"slices"
 )
 
-// played is how many requests are played through the queue; the first tenth only
-// fills it.
-const played = 400_000
+const (
+	// played is how many requests are played through the queue; the first tenth only
+	// fills it.
+	played = 4_000_000
+	// recorded is one of how many batches of which latencies are kept: those of the
+	// others are nearly the same.
+	recorded = 8
+)
 
 // queue plays requests through the buffer and the instances, and is the distribution
 // of the latencies that come of it.
-func (b Buffer) queue(w *Waits, r Reality) *Distribution {
+func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 	random := rand.New(rand.NewPCG(1, 2))
 	arrivals := b.Arrivals.Sampler(random)
 	latencies := make([][]float64, b.Batch)
@@ -22,7 +27,7 @@ func (b Buffer) queue(w *Waits, r Reality) *Distribution {
 	}
 	next := arrivals.Seconds()
 	var batch []float64
-	for done := 0; done < played; done += len(batch) {
+	for done := 0; done < requests; done += len(batch) {
 		batch = append(batch[:0], next)
 		next += arrivals.Seconds()
 		for len(batch) < b.Batch && next <= batch[0]+b.Timeout {
@@ -35,7 +40,7 @@ func (b Buffer) queue(w *Waits, r Reality) *Distribution {
 		}
 		takes := r.draw(b.Service[len(batch)-1], random)
 		ends := free.execute(leaves, takes)
-		if done < played/10 {
+		if done < requests/10 || random.IntN(recorded) > 0 {
 			continue
 		}
 		for _, came := range batch {

@@ -44,14 +44,17 @@ const maxSpread = 2.5
 //
 // With one, how long batches wait for an instance is found by playing a fixed number of
 // requests through the queue, always the same ones, and what is found for batches of
-// each size is weighed with how many of these there are, exactly. Against longer runs
-// of other requests, percentiles to the 99th are off by up to 3 % where instances are
-// busy for 80 % of the time and phases of the arrivals last for less than a thousand
-// requests; by more, the busier instances are and the longer phases last.
+// each size is weighed with how many of these there are, exactly. Against five times as
+// many other requests, the 50th, 95th and 99th percentiles were off by 0.6 % at most
+// with Poisson arrivals and instances that are busy for up to 90 % of the time; with
+// indices of dispersion of 61 and 268, by 1.5 % at 50 %, 6 % at 80 %, and 24 % at 90 %,
+// where hardly any run is long enough.
 //
 // It fails if a field is not valid, or if the instances are too few for the load, and
 // says then how many it takes.
-func (b Buffer) With(r Reality) (*Distribution, error) {
+func (b Buffer) With(r Reality) (*Distribution, error) { return b.with(r, played) }
+
+func (b Buffer) with(r Reality, requests int) (*Distribution, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func (b Buffer) With(r Reality) (*Distribution, error) {
 	if err := b.bears(w, r); err != nil {
 		return nil, err
 	}
-	return b.queue(w, r), nil
+	return b.queue(w, r, requests), nil
 }
 
 // bears reports whether instances are busy for less than all of the time.

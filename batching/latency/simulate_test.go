@@ -131,11 +131,11 @@ func TestRealityAgreesWithSimulation(t *testing.T) {
 		{"three instances, cold", Reality{Instances: 3, ColdProbability: 0.02, ColdTime: 0.5}},
 		{"each on its own", Reality{Instances: 4, PerInstance: true, Spread: 0.1}},
 	} {
-		d, err := b.With(c.r)
+		d, err := b.with(c.r, 800_000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		simulated := played2(b, c.r, rand.New(rand.NewPCG(31, 32)), 300_000)
+		simulated := real(b, c.r, rand.New(rand.NewPCG(31, 32)), 200_000)
 		agree(t, c.name, d, simulated, 0.02)
 		worst := 0.0
 		for _, q := range []float64{0.5, 0.95, 0.99} {
@@ -152,8 +152,8 @@ func TestRealityAgreesWithSimulation(t *testing.T) {
 	}
 }
 
-// played2 simulates reality: each instance on its own, or one queue.
-func played2(b Buffer, reality Reality, r *rand.Rand, requests int) (latencies []float64) {
+// real simulates reality: each instance on its own, or one queue.
+func real(b Buffer, reality Reality, r *rand.Rand, requests int) (latencies []float64) {
 	queues, servers := 1, max(reality.Instances, 1)
 	if reality.PerInstance {
 		queues, servers = reality.Instances, 1
