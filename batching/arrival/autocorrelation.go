@@ -9,6 +9,9 @@ type search struct {
 	logR2  float64
 	parts  int
 	most   float64 // of γ
+	// chance is what the squares sum up to if each lag is off by two standard errors
+	// of independent gaps.
+	chance float64
 }
 
 // newSearch has lags in steps of a quarter, up to a tenth of the gaps: of longer
@@ -18,6 +21,7 @@ func newSearch(gaps []float64, m Moments, parts int) search {
 	for lag := 1; lag <= max(1, min(len(gaps)/10, 1000)); lag = max(lag+1, lag*5/4) {
 		s.lags = append(s.lags, lag)
 		s.wanted = append(s.wanted, covariance(gaps, m.Mean, lag)/(m.Mean*m.Mean))
+		s.chance += 4 * m.SCV * m.SCV / float64(len(gaps))
 	}
 	return s
 }
@@ -43,6 +47,17 @@ func (s search) off(parts []part) float64 {
 		sum += d * d
 	}
 	return sum
+}
+
+// serves reports whether a process of order 2 does as well as parts do, or nearly, or
+// as well as chance lets it: gaps of which counts vary more are worth fewer.
+func (s search) serves(two MAP, parts []part) bool {
+	sum, scv := 0.0, two.SCV()
+	for i, lag := range s.lags {
+		d := scv*two.Autocorrelation(lag) - s.wanted[i]
+		sum += d * d
+	}
+	return sum <= max(s.chance*max(1, two.Dispersion()/scv), 2*s.off(parts))
 }
 
 // best starts from equal shares and phases of 2, 20, 200… gaps and goes, one

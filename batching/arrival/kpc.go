@@ -20,8 +20,9 @@ const maxOrder = 64
 // at first fast and then slowly, as those of most traces do. The γ and each one's
 // share of log r₂ are found by least squares over lags up to a tenth of the trace.
 //
-// Gaps with an SCV below 0.5 get phases in series, without autocorrelation, gaps with
-// one up to 1 order 2. The Note says what was given up. An error says that the gaps
+// Order 2 is taken where it misses the autocorrelations no more than that, or than
+// chance would have it, and for negative ones. Gaps with an SCV below 0.5 get phases in
+// series, without autocorrelation, gaps with one up to 1 order 2. The Note says what was given up. An error says that the gaps
 // or the order are of no use.
 func FitKPC(gaps []float64, order int) (MAP, Note, error) {
 	if order < 1 || order > maxOrder {
@@ -45,7 +46,16 @@ func FitKPC(gaps []float64, order int) (MAP, Note, error) {
 	case m.SCV <= 1+sameAsPoisson || order < 4 || m.isPoisson():
 		return Fit(m)
 	}
-	fitted, note := compose(m, newSearch(gaps, m, bits.Len(uint(order))-1).best())
+	two, twoNote, err := Fit(m)
+	if err != nil {
+		return MAP{}, "", err
+	}
+	search := newSearch(gaps, m, bits.Len(uint(order))-1)
+	parts := search.best()
+	if search.serves(two, parts) {
+		return two, twoNote, nil
+	}
+	fitted, note := compose(m, parts)
 	if err := fitted.Validate(); err != nil {
 		return MAP{}, "", fmt.Errorf("fit of arrivals by composition: %w", err)
 	}

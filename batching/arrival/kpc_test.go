@@ -58,6 +58,20 @@ func TestKPCWhereOrder2DoesNotFit(t *testing.T) {
 	close(t, "SCV", four.SCV(), MomentsOf(gaps).SCV, 1e-6)
 }
 
+// Where order 2 has all that there is, more phases are not taken.
+func TestKPCKeepsOrder2(t *testing.T) {
+	for name, m := range map[string]MAP{
+		"in turn": {D0: dense([]float64{-10.1, 0}, []float64{0, -202}), D1: dense([]float64{0.1, 10}, []float64{200, 2})},
+		"hyper":   {D0: dense([]float64{-200, 0}, []float64{0, -10}), D1: dense([]float64{198, 2}, []float64{1, 9})},
+		"MMPP":    MMPP2(20, 200, 1, 2),
+	} {
+		got, note, err := FitKPC(sample(m, 50_000), 8)
+		if err != nil || got.Order() != 2 {
+			t.Errorf("%s: order %d, %q, %v", name, got.Order(), note, err)
+		}
+	}
+}
+
 func TestKPCOfRegularGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var regular, equal []float64

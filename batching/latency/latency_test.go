@@ -122,7 +122,7 @@ func TestExtremeBuffers(t *testing.T) {
 // F_R never falls, a quantile is where it gets to q, and the mean is what lies above it.
 func TestDistributionsHangTogether(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
-	for i := range 12 {
+	for i := range 6 {
 		b := randomBuffer(r, 1+i%3)
 		for name, of := range map[string]func() (*Distribution, error){"exact": b.Exact, "paper": b.Paper, "spread": func() (*Distribution, error) {
 			return b.With(Reality{Spread: 0.3, ColdProbability: 0.1, ColdTime: b.Timeout})
@@ -131,7 +131,7 @@ func TestDistributionsHangTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const steps = 2000
+			const steps = 500
 			last, above, high := 0.0, 0.0, d.Quantile(1)
 			for n := range steps {
 				f := d.CDF(high * (float64(n) + 0.5) / steps)
@@ -141,7 +141,7 @@ func TestDistributionsHangTogether(t *testing.T) {
 				last = f
 				above += (1 - f) * high / steps
 			}
-			near(t, name+": mean", above/d.Mean(), 1, 5e-3)
+			near(t, name+": mean", above/d.Mean(), 1, 2e-2)
 			for _, q := range []float64{0.001, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999} {
 				at := d.Quantile(q)
 				if after, before := d.CDF(at*(1+1e-6)), d.CDF(at*(1-1e-6)); after < q-1e-9 || before > q+1e-9 {
