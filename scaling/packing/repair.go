@@ -103,12 +103,13 @@ func (r *rounding) refill(least float64) bool {
 // repack looks for the pattern with which the smallest part of all demands that
 // is served is largest, if served is without it.
 func (r *rounding) repack(free cluster.Resources, served []float64, most float64) (best []Use, part float64) {
-	weights := make([]float64, len(served))
+	weights, each := make([]float64, len(served)), make([]float64, len(served))
 	for range looks {
+		for _, k := range r.demands {
+			each[k] = math.Exp(weights[k]) / r.Demands[k]
+		}
 		for i, it := range r.Items {
-			if r.worth[i] = 0; r.row[it.Demand] >= 0 {
-				r.worth[i] = math.Exp(weights[it.Demand]) * it.Rate / r.Demands[it.Demand]
-			}
+			r.worth[i] = each[it.Demand] * it.Rate
 		}
 		r.sack.fill(r.worth)
 		uses := r.sack.pattern(free)

@@ -14,12 +14,22 @@ import (
 // problems have equal solutions; the orders of demands, items and classes decide
 // where nothing else does. An error names the number that cannot be.
 func Solve(p Problem) (Solution, error) {
+	s, err := pack(p, false)
+	if err != nil {
+		return s, err
+	}
+	return fewer(p, s), nil
+}
+
+// pack is Solve without a second look at the nodes. tight: there are no more nodes
+// than are hoped to do.
+func pack(p Problem, tight bool) (Solution, error) {
 	s, g, err := relax(&p)
 	if err != nil || g == nil {
 		return s, err
 	}
 	r := newRounding(g, &s)
-	r.dive()
+	r.dive(tight)
 	r.target(g.theta)
 	r.fill()
 	r.target(nil)
@@ -133,14 +143,14 @@ func (r *rounding) whole() (rest float64, largest int) {
 	return rest, largest
 }
 
-// dive is for problems without room for all, where every node will be filled. It
+// dive is for problems without room for all, or hardly so, where every node will be filled. It
 // solves the program again and again for what is not served yet, each time with
 // one more pattern used for good, as long as more than one node is left over:
 // where nodes are few, what is rounded counts.
-func (r *rounding) dive() {
+func (r *rounding) dive(tight bool) {
 	rest, largest := r.whole()
 	for range dives {
-		if rest <= 1 || largest < 0 || r.where[r.everywhere()] < 0 {
+		if rest <= 1 || largest < 0 || !tight && r.where[r.everywhere()] < 0 {
 			return
 		}
 		c := r.columns[largest]
@@ -150,6 +160,9 @@ func (r *rounding) dive() {
 			r.done[i] = r.solution.Served[k] / r.Demands[k]
 		}
 		r.again()
+		if tight {
+			r.gap = coarse
+		}
 		r.generate()
 		rest, largest = r.whole()
 	}
