@@ -36,7 +36,7 @@ func learned(t testing.TB, name string, n int) (Policy, time.Time) {
 // What a policy knows survives a restart, in little room.
 func TestStateSurvives(t *testing.T) {
 	for _, name := range []string{"hhp", "lsth", "faas-infer"} {
-		for _, n := range []int{1, 31, 5001} {
+		for _, n := range []int{1, 31, 2101} {
 			p, last := learned(t, name, n)
 			state := p.Marshal("f")
 			again, _ := New(name, Options{})
