@@ -193,13 +193,21 @@ func (o *simulateOptions) systems(usual []string) ([]policy.System, error) {
 	return all, nil
 }
 
-// writable makes the directory for drawings before anything is simulated.
+// writable makes the directory for drawings, and a file in it, before anything is
+// simulated.
 func (o *simulateOptions) writable() error {
 	if o.plot == "" {
 		return nil
 	}
-	if err := os.MkdirAll(o.plot, 0o755); err != nil {
-		return fmt.Errorf("--plot: %w", err)
+	err := os.MkdirAll(o.plot, 0o755)
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(o.plot, ".faas-infer-*"); err == nil {
+			err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--plot: nothing can be written there: %w", err)
 	}
 	return nil
 }

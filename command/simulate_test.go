@@ -114,6 +114,7 @@ func TestSimulateBadInput(t *testing.T) {
 		{[]string{file, "--cluster", "none.yaml"}, []string{"none.yaml"}},
 		{[]string{"traces", "--trace", "none.csv"}, []string{"none.csv"}},
 		{[]string{file, "--plot", file}, []string{"--plot", "small.yaml"}},
+		{[]string{file, "--plot", "/proc"}, []string{"--plot: nothing can be written there", "/proc"}},
 	} {
 		text, err := simulated(t, c.args...)
 		if err == nil {

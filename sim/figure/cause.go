@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/sim"
+	"github.com/faas-infer/faas-infer/sim/figure/limit"
 	"github.com/faas-infer/faas-infer/sim/figure/paper"
 )
 
@@ -19,16 +20,21 @@ import (
 func useTable(out *Outcome, application string, peaks []*peak) {
 	t := Table{
 		Title:  "How the machines are used at that rate, and what is answered in time while the bound's load is offered.",
-		Header: []string{"policy", "CPU held %", "GPU held %", "mean batch", "alone %", "without GPU %", "stress RPS", "paper", "paper, % of own limit"},
+		Header: []string{"policy", "CPU held %", "GPU held %", "mean batch", "alone %", "without GPU %", "first to fail", "late %", "stress RPS", "paper", "paper, % of own limit"},
 		Notes: []string{
-			"mean batch: of a request. alone: requests executed in a batch of one. stress: INFless' figure is of “stress testing”",
-			"(§5.2), of which it does not say whether late answers count.",
+			"mean batch: of a request. alone: requests executed in a batch of one. first to fail: the function that is answered worst",
+			"under the next higher load that was tried, and the part of its requests that is late or turned away. stress: INFless'",
+			"figure is of “stress testing” (§5.2), of which it does not say whether late answers count.",
 		},
 	}
 	for _, p := range peaks {
 		u, name := p.used(), p.system.Name
 		v, ok := paper.Throughput(application, name)
-		t.row(name, u.cpu, u.gpu, u.batch, u.alone, u.without, p.stress, or(v, ok), or(100*v/p.own, ok && p.own > 0))
+		first, late := "–", math.NaN()
+		if p.fails.function != "" {
+			first, late = p.fails.function, 100*p.fails.missed
+		}
+		t.row(name, u.cpu, u.gpu, u.batch, u.alone, u.without, first, late, p.stress, or(v, ok), or(100*v/p.own, ok && p.own > 0))
 		if p.result != nil {
 			out.add("cpu_held_pct."+name, u.cpu, "%", "of the cluster, at max_rps")
 			out.add("gpu_held_pct."+name, u.gpu, "%", "of the cluster, at max_rps")
@@ -46,6 +52,8 @@ type reason struct {
 	pair, foreseen time.Duration
 	// largest is the largest batch that it considers.
 	largest int
+	// tail is what 99 % of the executions take at most, as a part of their mean.
+	tail float64
 	// plain and accelerated are the most requests/s for each βc + g of a config
 	// without and with a GPU, the numerator of Eq. 10; 0 if there is none.
 	plain, accelerated float64
@@ -66,7 +74,7 @@ func causes(out *Outcome, application string, peaks []*peak) error {
 	}
 	t := Table{
 		Title:  "Why infless bears so much and no more.",
-		Header: []string{"function", "SLO/2 ms", "fastest pair ms", "as predicted", "largest batch", "executed alone %", "without GPU %", "RPS per βc+g without GPU", "with"},
+		Header: []string{"function", "SLO/2 ms", "fastest pair ms", "as predicted", "largest batch", "99 % take ÷ mean", "executed alone %", "without GPU %", "RPS per βc+g without GPU", "with"},
 	}
 	var all []reason
 	for k, f := range s.Functions {
@@ -76,8 +84,9 @@ func causes(out *Outcome, application string, peaks []*peak) error {
 		if p.result != nil {
 			u = batched(p.result.Functions[k])
 		}
-		t.row(r.function, milliseconds(r.half), or(milliseconds(r.pair), r.pair > 0), or(milliseconds(r.foreseen), r.pair > 0), fmt.Sprint(r.largest), u.alone, u.without, or(r.plain, r.plain > 0), or(r.accelerated, r.accelerated > 0))
+		t.row(r.function, milliseconds(r.half), or(milliseconds(r.pair), r.pair > 0), or(milliseconds(r.foreseen), r.pair > 0), fmt.Sprint(r.largest), r.tail, u.alone, u.without, or(r.plain, r.plain > 0), or(r.accelerated, r.accelerated > 0))
 		out.add("cause.largest_batch."+r.function, float64(r.largest), "requests", fmt.Sprintf("Eq. 4: at most %.3g ms; a batch of two is predicted to take %.4g ms at best", milliseconds(r.half), milliseconds(r.foreseen)))
+		out.add("cause.tail_over_mean."+r.function, r.tail, "", "what 99 % of its executions take at most")
 		if r.plain > 0 && r.accelerated > 0 {
 			out.add("cause.cpu_only_over_gpu."+r.function, r.plain/r.accelerated, "", "requests/s for each βc + g (Eq. 10)")
 		}
@@ -93,7 +102,7 @@ func causes(out *Outcome, application string, peaks []*peak) error {
 // because looks at what INFless can choose from for a function.
 func because(s sim.Setup, f sim.Function) reason {
 	settings := s.System.Settings()
-	r := reason{function: f.Name, half: f.SLO / 2}
+	r := reason{function: f.Name, half: f.SLO / 2, tail: policy.Tail(limit.Attained, f.Times.Spread())}
 	fits := func(c cluster.Config) bool {
 		return slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return c.Resources.Fits(n.Total) })
 	}
@@ -124,38 +133,57 @@ func because(s sim.Setup, f sim.Function) reason {
 
 // sentences say what the numbers mean.
 func sentences(out *Outcome, application string, p *peak, all []reason) (notes []string) {
-	var single []string
+	var single, scattered []string
 	cheaper := 0.0
 	for _, r := range all {
 		if r.largest == 1 {
 			single = append(single, r.function)
+		}
+		if r.pair > 0 && r.tail > float64(r.foreseen)/float64(r.pair) {
+			scattered = append(scattered, r.function)
 		}
 		if r.accelerated > 0 {
 			cheaper = max(cheaper, r.plain/r.accelerated)
 		}
 	}
 	if len(single) > 0 {
-		notes = append(notes, strings.Join(single, ", ")+": no batch of two is predicted to end within half of the SLO (Eq. 4), so that each request is executed alone.")
+		notes = append(notes, strings.Join(single, ", ")+": no batch of two is predicted to end within half of the SLO (Eq. 4), so that each request is", "executed alone.")
+	}
+	if len(scattered) > 0 {
+		notes = append(notes, strings.Join(scattered, ", ")+": more than 1 % of the executions take longer than predicted (the mean and an offset, §3.3), so that", "batches which leave at the last moment, or one after another without a pause, are late.")
 	}
 	if p.result != nil {
-		u := p.used()
-		out.add("cause.gpu_empty_pct", 100-u.gpu, "%", "of all GPUs, at infless' max_rps")
-		out.add("cause.cpu_empty_pct", 100-u.cpu, "%", "of all CPUs, at infless' max_rps")
-		text := fmt.Sprintf("At its peak %.3g %% of the GPUs and %.3g %% of the CPUs are empty.", 100-u.gpu, 100-u.cpu)
-		if cheaper > 1 {
-			text += fmt.Sprintf(" With β = %v a config without a GPU has up to %.3g times the requests for each βc + g", p.system.Settings().Beta, cheaper)
-			text += " (Eq. 10), so that CPUs are given away without GPUs, of which none can be used without a CPU."
-		}
-		notes = append(notes, text)
+		notes = append(notes, unused(out, p, cheaper)...)
 	}
-	if v, ok := paper.Throughput(application, policy.INFless); ok {
-		out.add("cause.paper_over_bound", v/p.bound, "", "the paper's figure, as a part of what no policy can exceed by the published times")
-		switch side := v / p.bound; {
-		case side > 1:
-			notes = append(notes, fmt.Sprintf("The paper's %.0f requests/s are %.3g times the bound: by the published times no policy reaches them.", v, side))
-		default:
-			notes = append(notes, fmt.Sprintf("The paper's %.0f requests/s are %.3g %% of the bound.", v, 100*side))
-		}
+	if p.fails.function != "" && p.rps > 0 {
+		notes = append(notes, fmt.Sprintf("Under the next higher load that was tried %s misses %.3g %%.", p.fails.function, 100*p.fails.missed))
+	}
+	return append(notes, published(out, application, p)...)
+}
+
+// unused tells what is empty at the peak, and what Eq. 10 has to do with it.
+func unused(out *Outcome, p *peak, cheaper float64) []string {
+	u := p.used()
+	out.add("cause.gpu_empty_pct", 100-u.gpu, "%", "of all GPUs, at infless' max_rps")
+	out.add("cause.cpu_empty_pct", 100-u.cpu, "%", "of all CPUs, at infless' max_rps")
+	notes := []string{fmt.Sprintf("At its peak %.3g %% of the GPUs and %.3g %% of the CPUs are empty.", 100-u.gpu, 100-u.cpu)}
+	if cheaper > 1 {
+		notes = append(notes,
+			fmt.Sprintf("With β = %v a config without a GPU has up to %.3g times the requests for each βc + g (Eq. 10), so that CPUs are given", p.system.Settings().Beta, cheaper),
+			"away without GPUs, of which none can be used without a CPU.")
 	}
 	return notes
+}
+
+// published tells where the paper's figure lies.
+func published(out *Outcome, application string, p *peak) []string {
+	v, ok := paper.Throughput(application, policy.INFless)
+	if !ok {
+		return nil
+	}
+	out.add("cause.paper_over_bound", v/p.bound, "", "the paper's figure, as a part of what no policy can exceed by the published times")
+	if part := v / p.bound; part > 1 {
+		return []string{fmt.Sprintf("The paper's %.0f requests/s are %.3g times the bound: by the published times no policy reaches them.", v, part)}
+	}
+	return []string{fmt.Sprintf("The paper's %.0f requests/s are %.3g %% of the bound.", v, 100*v/p.bound)}
 }

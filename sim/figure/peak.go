@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -30,6 +31,22 @@ type peak struct {
 	// load was borne.
 	result *sim.Result
 	span   time.Duration
+	// fails is the least load tried above the peak, which is not borne.
+	fails fail
+}
+
+// fail is a load that is not borne: missed is the part of its requests that the worst
+// function did not answer in time. Without a function there is none.
+type fail struct {
+	load     float64
+	function string
+	missed   float64
+}
+
+// failed is what a load's result shows that is not borne.
+func failed(load float64, r *sim.Result) fail {
+	worst := slices.MaxFunc(r.Functions, func(a, b sim.FunctionResult) int { return cmp.Compare(a.Violations(), b.Violations()) })
+	return fail{load, worst.Name, worst.Violations()}
 }
 
 // find searches the highest load of p's scenario, to half a percent.
@@ -54,6 +71,7 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	own *= most
 	const trials = 18 // about
 	tried, highest := 0.0, 0.0
+	var fails []fail
 	load, err := search.Highest(ctx, search.Options{Most: most, Precision: 0.005, Least: 1e-3}, func(ctx context.Context, load float64) (bool, error) {
 		s, err := at(load)
 		if err != nil {
@@ -71,6 +89,7 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 			p.stress = float64(t.Served-t.Missed) / span.Seconds()
 		}
 		if !bears(r) {
+			fails = append(fails, failed(load, r))
 			return false, nil
 		}
 		if load > highest {
@@ -86,6 +105,11 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 		total += r
 	}
 	p.rps, p.bound, p.own = load*total, most*total, own*total
+	for _, f := range fails {
+		if f.load > load && (p.fails.function == "" || f.load < p.fails.load) {
+			p.fails = f
+		}
+	}
 	return nil
 }
 

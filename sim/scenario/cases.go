@@ -78,7 +78,10 @@ func (r *reader) trace(o *strict.Object, file, instead string) *trace.Trace {
 		return t
 	}
 	t, err := trace.Open(name)
-	if err != nil {
+	switch {
+	case err != nil && instead != "":
+		o.Fail("file", "in its place: %v", err)
+	case err != nil:
 		o.Fail("file", "%v", err)
 	}
 	if r.traces == nil {
@@ -114,12 +117,13 @@ func (r *reader) bind(o *strict.Object, s *Scenario, drafts []draft, columns []c
 // complete gives a scenario its functions, with c as the trace of those that name
 // none of their own, and its duration: as told, but no longer than what was recorded.
 func (r *reader) complete(o *strict.Object, s *Scenario, drafts []draft, c column) {
-	longest, endless := time.Duration(0), false
+	longest, endless, wrong := time.Duration(0), false, false
 	for _, d := range drafts {
 		a := d.arrivals
 		if a.fromCase() {
 			a = a.of(d.object, c)
 		}
+		wrong = wrong || a.make == nil
 		if a.make != nil {
 			if _, err := a.make(1, 0); err != nil {
 				d.object.Fail("arrivals", "%v", err)
@@ -134,7 +138,7 @@ func (r *reader) complete(o *strict.Object, s *Scenario, drafts []draft, c colum
 	}
 	switch {
 	case len(drafts) == 0:
-	case s.Duration == 0 && s.Kind != Scale:
+	case s.Duration == 0 && s.Kind != Scale && !wrong:
 		o.Fail("duration", "it is missing: how long to simulate, as 60s")
 	case s.Duration > 0 && s.Warmup >= s.Duration:
 		o.Fail("warmup", "%v is not less than the duration, %v", s.Warmup, s.Duration)

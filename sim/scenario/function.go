@@ -216,7 +216,11 @@ func largest(nodes []cluster.Node) cluster.Node {
 
 // amount is resources for people.
 func amount(r cluster.Resources) string {
-	s := fmt.Sprintf("%g cores, %.3g GiB", float64(r.CPU)/1000, float64(r.Memory)/(1<<30))
+	unit := "cores"
+	if r.CPU == 1000 {
+		unit = "core"
+	}
+	s := fmt.Sprintf("%g %s, %.3g GiB", float64(r.CPU)/1000, unit, float64(r.Memory)/(1<<30))
 	if r.GPU > 0 {
 		s += fmt.Sprintf(", %d %% of a GPU and %.3g GiB of it", r.GPU, float64(r.GPUMemory)/(1<<30))
 	}
