@@ -23,6 +23,9 @@ type Settings struct {
 	// ones must carry (as with Knative's stable window and the stabilisation
 	// window of Kubernetes' horizontal autoscaler).
 	Stabilisation time.Duration
+	// Burst takes the place of Stabilisation for demand that comes from waiting
+	// requests alone, where functions are planned jointly; 0 is no difference.
+	Burst time.Duration
 	// EvictIdle is how long an instance must have been idle before it makes
 	// room for a function that has none.
 	EvictIdle time.Duration
@@ -36,7 +39,7 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Options: Production(), Alpha: 0.8, Headroom: 0.1,
-		Stabilisation: time.Minute, EvictIdle: time.Second,
+		Stabilisation: time.Minute, Burst: 15 * time.Second, EvictIdle: time.Second,
 	}
 }
 
@@ -49,11 +52,20 @@ type Engine struct {
 	memories map[string]*memory
 	// exchanges says when instances are next exchanged for better ones.
 	exchanges patience
+	// sorted, views and pointers are a pass', kept for the next one's.
+	sorted   []Function
+	views    []view
+	pointers []*view
 }
 
 // memory is what the engine remembers of a function.
 type memory struct {
 	peak
+	// bursts are the highest demands with what waited, cold is since when requests
+	// wait which found no ready instance.
+	bursts peak
+	cold   time.Time
+	recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
 }
@@ -78,12 +90,13 @@ func New(s Settings) *Engine {
 // released only if the others' R_max is not below the highest demand of the
 // stabilisation window, and one is started only if the demand is above R_max.
 func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node) Plan {
-	p := &pass{engine: e, now: now, nodes: nodes, gone: map[cluster.InstanceID]bool{}}
-	sorted := slices.Clone(functions)
-	slices.SortStableFunc(sorted, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
-	for i := range sorted {
-		p.views = append(p.views, e.look(now, &sorted[i]))
+	p := &pass{engine: e, now: now, nodes: nodes}
+	byName := func(a, b Function) int { return strings.Compare(a.Name, b.Name) }
+	sorted := append(e.sorted[:0], functions...)
+	if e.sorted = sorted; !slices.IsSortedFunc(sorted, byName) {
+		slices.SortStableFunc(sorted, byName)
 	}
+	p.views = e.look(now, sorted)
 	e.forget(sorted)
 	for _, v := range p.views {
 		p.release(v)
@@ -138,6 +151,9 @@ func (p *pass) space() *room {
 
 // stop plans to stop an instance of v.
 func (p *pass) stop(v *view, in Running, why Why) {
+	if p.gone == nil {
+		p.gone = map[cluster.InstanceID]bool{}
+	}
 	p.gone[in.ID] = true
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
 	v.remove(in.ID)

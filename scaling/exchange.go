@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/packing"
 )
 
 // Where all nodes are full and load is left over, instances are exchanged for
@@ -14,7 +15,9 @@ import (
 // prices of an ideal plan for everything are emptied and packed anew, a few at a
 // time, and only if what they hold is worth a good deal more then, or the function
 // that is worst off gains. As no exchange takes from that one, exchanges come to
-// an end.
+// an end. Where the ideal plan is better as it is, in whole instances, nodes become
+// what it has on them, a few at a time; it stays the same as long as the load does,
+// so that comes to an end, too.
 const (
 	// exchangePart is the part of the instances that are exchanged at once, if
 	// no larger part of the load is left over anyway.
@@ -23,58 +26,38 @@ const (
 	// worth, as a part of it, or balanceGain how much more the function must
 	// get of which the smallest part is served, which never gets less.
 	exchangeGain, balanceGain = 0.05, 0.02
-	// exchangePause is the time between two looks, while they find nothing
-	// doubled up to the stabilisation window.
-	exchangePause = time.Second
 )
 
-// patience is what the engine remembers of its looks.
-type patience struct {
-	next  time.Time
-	pause time.Duration
-}
-
-// due reports whether it is time for a look.
-func (w *patience) due(now time.Time) bool { return !now.Before(w.next) }
-
-// looked says when the next look is due.
-func (w *patience) looked(now time.Time, found bool, most time.Duration) {
-	if found || w.pause == 0 {
-		w.pause = exchangePause
-	} else {
-		w.pause = min(2*w.pause, most)
-	}
-	w.next = now.Add(w.pause)
-}
-
-// exchange plans one step, if one is due.
+// exchange plans one step, if one is due. While instances start, only these are
+// exchanged, and not again and again: that costs no more than the time since they
+// were started.
 func (p *pass) exchange() {
-	e := p.engine
-	if !e.settings.Joint || !e.exchanges.due(p.now) {
-		return
-	}
+	w := &p.engine.exchanges
 	short := func(v *view) bool { return v.joint && v.short == NoRoom && v.steady > v.capacity() }
-	if !slices.ContainsFunc(p.views, short) {
+	if !p.engine.settings.Joint || !slices.ContainsFunc(p.views, short) {
+		w.short = time.Time{}
 		return
 	}
-	var views []*view
+	if w.short.IsZero() {
+		w.short = p.now
+	}
+	x := &swap{pass: p}
 	for _, v := range p.views {
 		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 {
 			continue
 		}
-		if v.started > 0 || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Starting }) {
+		if v.started > 0 {
 			return
 		}
-		views = append(views, v)
+		x.early = x.early || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Starting })
+		x.views = append(x.views, v)
 	}
-	x := &swap{pass: p, views: views}
-	found := x.try()
-	if x.ideal*(1+e.settings.Headroom) < 1 {
-		// Not even the load itself finds room with what is kept for chance.
-		x = &swap{pass: p, views: views, thrift: thrift{crowded: true}}
-		found = found || x.try()
+	switch window := p.engine.settings.Stabilisation; {
+	case x.early && w.early(p.now, window):
+		x.try()
+	case !x.early && w.due(p.now):
+		w.looked(p.now, x.try(), window)
 	}
-	e.exchanges.looked(p.now, found, e.settings.Stabilisation)
 }
 
 // swap is one try to exchange instances.
@@ -82,8 +65,8 @@ type swap struct {
 	*pass
 	thrift
 	views []*view
-	// ideal is the part of all needs that an ideal plan serves.
-	ideal float64
+	// early: only instances that are still starting may be exchanged.
+	early bool
 	// needs is what each view is to serve, has what it does, prices what a
 	// request per second of it is worth.
 	needs, has, prices []float64
@@ -99,29 +82,58 @@ type member struct {
 	view int
 }
 
-// try exchanges the worst nodes' instances, or else the worst node's. It reports
-// whether it did.
+// try brings nodes to what an ideal plan for everything has on them, or, if that
+// plan's whole instances are no better than what there is, exchanges the worst
+// nodes' instances, or else the worst node's. It reports whether it did.
 func (x *swap) try() bool {
-	x.look()
-	all := x.ask(x.views, x.thrift, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
-	if len(all.views) < len(x.views) {
+	ideal, ok := x.ideally()
+	if ok && slices.ContainsFunc(x.views, func(v *view) bool { return ideal.Theta*v.steady < v.least() }) {
+		// Not even the load itself finds room with what is kept for chance.
+		x.crowded = true
+		ideal, ok = x.ideally()
+	}
+	if !ok {
 		return false
 	}
-	empty := x.emptied(nil)
-	classes, ideal := all.solve(empty)
 	part := x.part(x.has)
-	if x.ideal = ideal.Theta; x.ideal < part*(1+balanceGain) {
+	x.prices = ideal.Prices
+	if x.part(ideal.Served) >= part*(1+balanceGain) && x.migrate(ideal) {
+		return true
+	}
+	if x.early || ideal.Theta < part*(1+balanceGain) {
 		return false
 	}
-	x.prices = ideal.Prices
-	worst := x.worst(empty, classes, ideal.Values)
-	budget := max(exchangePart, 1-part) * float64(x.total)
+	worst := x.worst(ideal)
+	budget := x.budget()
 	n, count := 0, 0
 	for n < len(worst) && (n == 0 || float64(count+len(x.inside[worst[n]])) <= budget) {
 		count += len(x.inside[worst[n]])
 		n++
 	}
 	return n > 0 && (x.replace(worst[:n]) || n > 1 && x.replace(worst[:1]))
+}
+
+// budget is how many instances are exchanged at once.
+func (x *swap) budget() float64 {
+	if x.early {
+		return float64(x.total)
+	}
+	return max(exchangePart, 1-x.part(x.has)) * float64(x.total)
+}
+
+// ideal is a plan for all that the views need, on places without instances.
+type ideal struct {
+	*together
+	packing.Solution
+	classes []class
+}
+
+// ideally makes it. It reports false if some view has no config at all.
+func (x *swap) ideally() (ideal, bool) {
+	x.look()
+	t := x.ask(x.views, x.thrift, func(v *view) float64 { return x.needs[slices.Index(x.views, v)] })
+	classes, s := t.solve(x.emptied(nil))
+	return ideal{t, s, classes}, len(t.views) == len(x.views)
 }
 
 // part is the part of its needs that the function gets which is worst off.
@@ -136,7 +148,7 @@ func (x *swap) part(has []float64) float64 {
 // serves is what an instance of v serves.
 func (x *swap) serves(v *view, in *Running) float64 {
 	if x.crowded {
-		return v.crowded(in)
+		return v.full(in.Config, in.Exec, in.Mean)
 	}
 	return v.bounds(in).Up
 }
@@ -144,7 +156,7 @@ func (x *swap) serves(v *view, in *Running) float64 {
 // look takes in what is served and could be exchanged. Where there is not enough
 // for what is asked for now, what was asked for before does not count.
 func (x *swap) look() {
-	x.inside = map[int][]member{}
+	x.inside, x.needs, x.has, x.total = map[int][]member{}, nil, nil, 0
 	fixed := map[int]bool{}
 	for k, v := range x.views {
 		need, has := v.steady, v.startedUp
@@ -158,7 +170,7 @@ func (x *swap) look() {
 				continue
 			}
 			x.inside[i] = append(x.inside[i], member{in, k})
-			fixed[i] = fixed[i] || in.State != cluster.Ready || len(x.space().places[i].leaving) > 0
+			fixed[i] = fixed[i] || x.early != (in.State == cluster.Starting) || len(x.space().places[i].leaving) > 0
 		}
 	}
 	for i := range fixed {
@@ -192,11 +204,11 @@ func (x *swap) emptied(places []int) *room {
 
 // worst sorts the places with instances by what these are worth, compared with
 // the best that the place could hold.
-func (x *swap) worst(empty *room, classes []class, values []float64) []int {
+func (x *swap) worst(plan ideal) []int {
 	best := map[int]float64{}
-	for j, c := range classes {
+	for j, c := range plan.classes {
 		for _, i := range c.places {
-			best[i] = values[j]
+			best[i] = plan.Values[j]
 		}
 	}
 	poorest := x.part(x.has)

@@ -53,9 +53,7 @@ func (p *pass) ask(views []*view, by thrift, short func(v *view) float64) *toget
 		if need <= 0 {
 			continue
 		}
-		d := v.wanted(need)
-		d.crowded = by.crowded
-		cs := p.engine.settings.choices(d)
+		cs := v.choices(need, by.crowded)
 		t.views, t.choices, t.from = append(t.views, v), append(t.choices, cs), append(t.from, len(t.items))
 		for _, c := range cs {
 			t.items = append(t.items, packing.Item{
@@ -257,16 +255,26 @@ func (p *pass) jointly(views []*view) {
 
 // trial places what the views need in a copy of the room: with as few resources
 // as can be while few nodes are used, else, or if that does not serve all, on as
-// few nodes as can be.
+// few nodes as can be. If not even the load itself finds room then with what is
+// kept for chance, nothing is kept, where that serves more.
 func (p *pass) trial(views []*view, need func(*view) float64) (*together, *room, []Placement) {
 	lean := p.lean(views)
 	for {
 		t, trial := p.ask(views, lean, need), p.space().clone()
 		placements := t.place(trial)
-		if !lean.lean || !slices.ContainsFunc(placements, func(x Placement) bool { return x.Reason == NoRoom }) {
+		switch {
+		case !slices.ContainsFunc(placements, func(x Placement) bool { return x.Reason == NoRoom }):
+			return t, trial, placements
+		case lean.lean:
+			lean = thrift{}
+			continue
+		case !t.isCrowded(placements):
 			return t, trial, placements
 		}
-		lean = thrift{}
+		if other, room, instead, better := p.filled(views, t, placements, need); better {
+			return other, room, instead
+		}
+		return t, trial, placements
 	}
 }
 

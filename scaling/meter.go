@@ -23,6 +23,9 @@ type Meter struct {
 	total uint64
 	at    time.Time
 	means [len(meterWindows)]float64
+	// ages are for how long the means have been what they are of, in seconds: one
+	// that has begun anew is the mean of all since, until its window is full.
+	ages [len(meterWindows)]float64
 	// marks are readings of the last moments, the oldest first.
 	marks []mark
 }
@@ -49,22 +52,23 @@ const (
 // Read takes the counter's value at now and returns the rate in 1/s.
 func (m *Meter) Read(now time.Time, total uint64) float64 {
 	if m.at.IsZero() {
-		m.at, m.total = now, total
+		m.at, m.total, m.ages = now, total, meterWindows
 		m.marks = append(m.marks, mark{now, total})
 		return 0
 	}
 	if passed := now.Sub(m.at).Seconds(); passed > 0 {
 		current := float64(total-m.total) / passed
 		for i, window := range meterWindows {
-			m.means[i] += (1 - math.Exp(-passed/window)) * (current - m.means[i])
+			m.ages[i] += passed
+			m.means[i] += max(1-math.Exp(-passed/window), passed/m.ages[i]) * (current - m.means[i])
 		}
 		m.at, m.total = now, total
 	}
 	rate := m.settle()
-	if least, jumped := m.jump(now); least > rate {
+	if least, jumped, within := m.jump(now); least > rate {
 		rate = jumped
 		for i := range m.means {
-			m.means[i] = rate
+			m.means[i], m.ages[i] = rate, within.Seconds()
 		}
 	}
 	return rate
@@ -76,7 +80,7 @@ func (m *Meter) settle() float64 {
 		mean, longer := m.means[i], m.means[i-1]
 		if math.Abs(mean-longer) > chance*math.Sqrt(max(mean, longer)/(2*meterWindows[i])) {
 			for k := range i {
-				m.means[k] = mean
+				m.means[k], m.ages[k] = mean, min(m.ages[i], meterWindows[i])
 			}
 		}
 	}
@@ -84,8 +88,8 @@ func (m *Meter) settle() float64 {
 }
 
 // jump is the highest rate that the last moments show for certain, both the older
-// and the newer half of them, and the rate that they show.
-func (m *Meter) jump(now time.Time) (least, rate float64) {
+// and the newer half of them, the rate that they show, and the time that this is of.
+func (m *Meter) jump(now time.Time) (least, rate float64, within time.Duration) {
 	for len(m.marks) > 0 && now.Sub(m.marks[0].at) > jumpTo {
 		m.marks = m.marks[1:]
 	}
@@ -106,11 +110,11 @@ func (m *Meter) jump(now time.Time) (least, rate float64) {
 		a, b := float64(half.total-from.total), float64(m.total-half.total)
 		certain := min((a-chance*math.Sqrt(a))/older.Seconds(), (b-chance*math.Sqrt(b))/newer.Seconds())
 		if certain > least {
-			least, rate = certain, min(a/older.Seconds(), b/newer.Seconds())
+			least, rate, within = certain, min(a/older.Seconds(), b/newer.Seconds()), passed
 		}
 	}
 	if n := len(m.marks); n == 0 || now.Sub(m.marks[n-1].at) >= markPause {
 		m.marks = append(m.marks, mark{now, m.total})
 	}
-	return least, rate
+	return least, rate, within
 }

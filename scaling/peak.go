@@ -42,3 +42,14 @@ func (p *peak) observe(now time.Time, demand float64, window time.Duration) floa
 // settled reports whether a whole window was watched. Before that, for example
 // after a restart of the provider, nothing is known about the load.
 func (p *peak) settled(now time.Time, window time.Duration) bool { return now.Sub(p.since) >= window }
+
+// highest is the highest demand of the window. What has waited needs no instances
+// for longer than the burst takes, unless there is one after the other: it is
+// remembered for a shorter time than load that came.
+func (v *view) highest(now time.Time) float64 {
+	s := v.engine.settings
+	if !v.joint || s.Burst <= 0 {
+		return v.memory.observe(now, v.demand, s.Stabilisation)
+	}
+	return max(v.memory.observe(now, v.steady, s.Stabilisation), v.memory.bursts.observe(now, v.demand, min(s.Burst, s.Stabilisation)))
+}

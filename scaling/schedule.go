@@ -269,28 +269,6 @@ func (o Options) choice(cs []choice, c Candidate, bounds Range) []choice {
 	return append(cs, choice{c, bounds, cost})
 }
 
-// jointChoices are the candidates that serve what they do as a part of the
-// function's pool. There are none where the SLO leaves no reserve: then what
-// meets it at all has to do.
-func (o Options) jointChoices(d Demand) []choice {
-	var cs []choice
-	for _, c := range d.Configs {
-		load := max(d.RPS, d.load, someLoad)
-		if d.crowded {
-			if up, _, ok := o.full(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok {
-				cs = o.choice(cs, c, Range{Up: up})
-			}
-			continue
-		}
-		if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, d.SLO, load); ok {
-			if up = max(up, o.smaller(c.Config, d.Configs, d.SLO, load)); sensible(c, up, load) {
-				cs = o.choice(cs, c, Range{Up: up})
-			}
-		}
-	}
-	return cs
-}
-
 // meets is Eq. 3 and 4 in the form of lines 21 and 25.
 func (o Options) meets(c Candidate, slo time.Duration) bool {
 	if slo <= 0 {

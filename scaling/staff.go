@@ -3,8 +3,6 @@ package scaling
 import (
 	"math"
 	"time"
-
-	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // unlucky is the part of a function's requests that may have to wait longer
@@ -165,33 +163,4 @@ func sensible(c Candidate, up, load float64) bool {
 	}
 	work := max(1, math.Ceil(load*t.Seconds()/float64(c.Config.Batch)))
 	return up*(2*work+3) >= load
-}
-
-// serves is what an instance that runs serves of a load: as pooled says, for its
-// full batch or one of the smaller ones of which the times are among configs, which
-// is better where batches would not fill; if that is not known either, single
-// requests in the time of a full batch.
-func (o Options) serves(in *Running, configs []Candidate, slo time.Duration, load float64) float64 {
-	best, ok := o.pooled(in.Config.Batch, in.Exec, in.Mean, slo, load)
-	if !ok {
-		best = 0
-	}
-	if best = max(best, o.smaller(in.Config, configs, slo, load)); best == 0 && in.Exec > 0 {
-		best = min(1/in.Exec.Seconds(), load)
-	}
-	return best
-}
-
-// smaller is what an instance serves at best with smaller batches than its own.
-func (o Options) smaller(config cluster.Config, configs []Candidate, slo time.Duration, load float64) float64 {
-	best := 0.0
-	for i := range configs {
-		c := &configs[i]
-		if c.Config.CPU == config.CPU && c.Config.GPU == config.GPU && c.Config.Batch < config.Batch {
-			if up, ok := o.pooled(c.Config.Batch, c.Exec, c.Mean, slo, load); ok {
-				best = max(best, up)
-			}
-		}
-	}
-	return best
 }

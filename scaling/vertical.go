@@ -13,7 +13,7 @@ func (p *pass) stretch(v *view) {
 	if !p.engine.settings.Vertical || len(v.live) == 0 || v.residual() == 0 {
 		return
 	}
-	choices := v.choices(false)
+	choices := v.choices(v.demand, false)
 	known := map[cluster.Config][]choice{}
 	for i := range v.live {
 		in := &v.live[i]
@@ -85,18 +85,6 @@ func (p *pass) resize(v *view, i int, to choice) {
 	p.plan.Resize = append(p.plan.Resize, r)
 }
 
-// couldShrink reports whether some instance's config has one below it at all, so
-// that what each could serve need not be computed in every pass for nothing.
-func (v *view) couldShrink() bool {
-	return slices.ContainsFunc(v.live, func(in Running) bool {
-		return slices.ContainsFunc(v.Configs, func(c Candidate) bool {
-			same := c.Config
-			same.CPU = in.Config.CPU
-			return same == in.Config && c.Config.CPU < in.Config.CPU && c.Config.Threads() == in.Config.Threads()
-		})
-	})
-}
-
 // relax lowers the quota of one instance, if the load has been in need of less
 // for the whole window, as for surplus instances. What it frees is there for
 // later plans.
@@ -109,20 +97,16 @@ func (p *pass) relax(v *view) {
 	if v.peak >= Threshold(total, s.Alpha, s.Reading) {
 		return
 	}
-	if !v.couldShrink() {
-		return
-	}
-	d := v.wanted(v.peak)
-	d.load = max(v.peak, someLoad)
-	choices := s.choices(d)
 	best, to, saved := -1, choice{}, 0
+	var config cluster.Config
+	var below []choice
 	for i := range v.live {
 		in := &v.live[i]
-		if in.State != cluster.Ready {
-			continue
+		if in.Config != config {
+			config, below = in.Config, v.below(in.Config)
 		}
-		for _, c := range others(choices, in.Config, false) {
-			if less := in.Config.CPU - c.Config.CPU; less > saved && total.Up-v.peaked(in).Up+c.bounds.Up >= v.peak {
+		for _, c := range below {
+			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && less > saved && total.Up-v.peaked(in).Up+c.bounds.Up >= v.peak {
 				best, to, saved = i, c, less
 			}
 		}

@@ -42,8 +42,6 @@ type view struct {
 	startedUp float64
 	// short is why this plan leaves load unplaced.
 	short Reason
-	// chosen are the choices that were asked for, without and with crowding.
-	chosen [2][]choice
 	// now and then hold the ranges of instances at the demand and at the
 	// peak, as far as they were asked for.
 	now, then []ranged
@@ -56,13 +54,29 @@ type ranged struct {
 	bounds     Range
 }
 
+// look takes the functions in.
+func (e *Engine) look(now time.Time, functions []Function) []*view {
+	if e.pointers = e.pointers[:0]; cap(e.views) < len(functions) {
+		e.views = make([]view, len(functions))
+	}
+	e.views = e.views[:cap(e.views)]
+	for i := range functions {
+		e.pointers = append(e.pointers, e.views[i].look(e, now, &functions[i]))
+	}
+	return e.pointers
+}
+
 // look takes a function in.
-func (e *Engine) look(now time.Time, f *Function) *view {
-	v := &view{Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Joint && f.Queue == LateBound}
+func (v *view) look(e *Engine, now time.Time, f *Function) *view {
+	*v = view{
+		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Joint && f.Queue == LateBound,
+		now: v.now[:0], then: v.then[:0],
+	}
 	if v.memory == nil {
 		v.memory = &memory{}
 		e.memories[f.Name] = v.memory
 	}
+	v.memory.about(f)
 	idle := v.sort() && f.Waiting <= 0
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
 		v.floor = max(1, v.floor)
@@ -73,8 +87,8 @@ func (e *Engine) look(now time.Time, f *Function) *view {
 	retire := !f.RetireAt.IsZero() && !now.Before(f.RetireAt)
 	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
 	v.idle = idle && retire
-	v.steady, v.demand = v.load()
-	v.peak = v.memory.observe(now, v.demand, e.settings.Stabilisation)
+	v.steady, v.demand = v.load(now)
+	v.peak = v.highest(now)
 	return v
 }
 
@@ -119,56 +133,9 @@ func (v *view) changed() {
 	v.summed, v.crested = false, false
 }
 
-// load is the steady load and the demand in requests per second. At a load of
-// R, no more than R·t_slo requests can wait and still be in time; if more do,
-// the demand is what would let them, Waiting/t_slo. It is no more than twice
-// the steady load and one instance of the largest r_up, so that ten thousand
-// requests at once to a cold function do not take the whole cluster; planned
-// jointly, than the load and that instance. The
-// demand does not depend on the instances, or plans would follow themselves.
-func (v *view) load() (steady, demand float64) {
-	if v.Rate > 0 {
-		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
-	}
-	within := time.Second
-	if v.SLO > 0 {
-		within = v.SLO
-	}
-	burst := float64(v.Waiting) / within.Seconds()
-	if burst <= steady {
-		return steady, steady
-	}
-	largest := 0.0
-	for _, c := range v.engine.settings.choices(v.wanted(0)) {
-		t := c.Exec
-		if v.joint && c.Mean > 0 {
-			t = c.Mean
-		}
-		largest = max(largest, v.engine.settings.bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
-	}
-	if v.joint { // The rate itself is quick to follow.
-		return steady, max(steady, min(burst, steady+largest))
-	}
-	return steady, max(steady, min(burst, 2*steady+largest))
-}
-
 // wanted is a demand of rps for the function, which is a part of its load.
 func (v *view) wanted(rps float64) Demand {
 	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue, load: max(v.demand, rps)}
-}
-
-// choices are what instances of the function may be, as a part of its load.
-func (v *view) choices(crowded bool) []choice {
-	i := 0
-	if crowded {
-		i = 1
-	}
-	if v.chosen[i] == nil {
-		d := v.wanted(max(v.demand, someLoad))
-		d.crowded = crowded
-		v.chosen[i] = v.engine.settings.choices(d)
-	}
-	return v.chosen[i]
 }
 
 // bounds is Eq. 1 of one of the function's instances at the demand, peaked at
@@ -182,14 +149,6 @@ func (v *view) peaked(in *Running) Range {
 	return v.ranged(in, v.peak, &v.then)
 }
 
-// crowded is what an instance serves where there is no room for all load.
-func (v *view) crowded(in *Running) float64 {
-	if up, _, ok := v.engine.settings.full(in.Config.Batch, in.Exec, in.Mean, v.SLO, v.demand); ok {
-		return up
-	}
-	return v.bounds(in).Up
-}
-
 // ranged is the range of an instance at a load; functions have few configs, and
 // each is asked for many times.
 func (v *view) ranged(in *Running, load float64, known *[]ranged) Range {
@@ -198,11 +157,7 @@ func (v *view) ranged(in *Running, load float64, known *[]ranged) Range {
 			return k.bounds
 		}
 	}
-	o, slo := v.engine.settings.Options, v.SLO
-	r := o.bounds(in.Config.Batch, in.Exec, slo, v.Queue)
-	if v.joint {
-		r.Up = o.serves(in, v.Configs, slo, load)
-	}
+	r := v.recalled(in, load)
 	*known = append(*known, ranged{in.Config, in.Exec, in.Mean, r})
 	return r
 }
@@ -315,7 +270,7 @@ func (p *pass) surplus(v *view) {
 	under := func() bool {
 		return v.peak < Threshold(total, s.Alpha, s.Reading) && len(v.live) > max(1, v.floor)
 	}
-	if !under() {
+	if !under() || !v.spares(total.Up-v.peak) {
 		return
 	}
 	for _, in := range v.worstFirst() {
@@ -328,6 +283,16 @@ func (p *pass) surplus(v *view) {
 			return
 		}
 	}
+}
+
+// spares reports whether some instance serves no more than that at the peak.
+func (v *view) spares(up float64) bool {
+	for i := range v.live {
+		if v.peaked(&v.live[i]).Up <= up {
+			return true
+		}
+	}
+	return false
 }
 
 // worstFirst orders the instances by what they carry of the load per resource

@@ -1,0 +1,138 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// crowdedWorld has six nodes and three functions: one that does best on cores, one
+// on GPUs, and one on either.
+func crowdedWorld() *world {
+	w := newWorld(DefaultSettings())
+	for i := range 6 {
+		w.nodes = append(w.nodes, node(fmt.Sprint("n", i), 16000, 100, 64<<30))
+	}
+	for i, name := range []string{"cores", "either", "gpu"} {
+		f := w.function(name)
+		f.SLO, f.Queue = 200*ms, LateBound
+		for b := 1; b <= 16; b *= 2 {
+			for _, cpu := range []int{1000, 2000, 4000} {
+				for _, gpu := range []int{0, 10, 20, 50} {
+					speed := math.Pow(float64(cpu)/1000, 0.8) + float64(i*gpu)/15
+					c := config(b, cpu, gpu, time.Duration(float64(20*ms)*(2+float64(b))/speed))
+					c.Mean = c.Exec * 9 / 10
+					f.Configs = append(f.Configs, c)
+				}
+			}
+		}
+	}
+	return w
+}
+
+// views are the functions as a pass of a new engine sees them.
+func (w *world) views() *pass {
+	var functions []Function
+	for _, f := range w.functions {
+		functions = append(functions, *f)
+	}
+	p := &pass{engine: New(w.engine.settings), now: w.now, nodes: w.nodes}
+	p.views = p.engine.look(w.now, functions)
+	return p
+}
+
+// Where a cluster is too small for what functions have grown to, one by one, their
+// instances become what an ideal plan would have, few at a time, and stay so.
+func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
+	w := crowdedWorld()
+	// As if they had grown one after the other: f0 has all that it could use.
+	for i, f := range w.functions {
+		f.Rate, f.Waiting = float64(600-150*i), 1
+		for range 3 {
+			w.now = w.now.Add(time.Second)
+			w.scale()
+		}
+		f.Waiting = 0
+	}
+	for _, f := range w.functions {
+		f.Rate = 3000
+	}
+	part := func() float64 {
+		least := 1.0
+		for _, v := range w.views().views {
+			least = min(least, v.filled()/v.demand)
+		}
+		return least
+	}
+	last := 0
+	for i := range 240 {
+		w.now = w.now.Add(time.Second)
+		w.settle()
+		total, before := 0, 0.0
+		for _, f := range w.functions {
+			total += len(f.Instances)
+		}
+		before = part()
+		plan := w.scale()
+		if most := max(exchangePart, 1-before)*float64(total) + 16; float64(len(plan.Stop)) > most {
+			t.Fatalf("second %d: %d of %d instances are stopped at once, of the load %v is served", i, len(plan.Stop), total, before)
+		}
+		if len(plan.Stop)+len(plan.Start) > 0 {
+			last = i
+		}
+	}
+	if last > 120 {
+		t.Errorf("there are exchanges still after %d s", last)
+	}
+	p := w.views()
+	for i := range p.nodes {
+		p.nodes[i].Free = p.nodes[i].Total
+	}
+	ideal := p.ask(p.views, thrift{crowded: true}, func(v *view) float64 { return v.demand })
+	_, s := ideal.solve(p.space())
+	for k := range s.Served {
+		s.Theta = min(s.Theta, s.Served[k]/ideal.demands[k])
+	}
+	if got := part(); got < s.Theta/(1+balanceGain) {
+		t.Errorf("%v of the load is served, an ideal plan has room for %v", got, s.Theta)
+	}
+}
+
+// Requests that wait are a surge where they are more than chance would have.
+func TestSurge(t *testing.T) {
+	v := &view{memory: &memory{}}
+	for _, c := range []struct {
+		waiting int
+		steady  float64
+		after   time.Duration
+		want    float64
+	}{
+		{0, 0, 0, 0},
+		{3, 0, 0, 0},
+		{8, 0, 0, 25}, // 5 in 0.2 s
+		{8, 0, 2 * time.Second, 2.5},
+		{50, 100, 2 * time.Second, 3.79}, // 50 − 3·√200, in 2 s
+		{1000, 0, time.Hour, 99.7},
+	} {
+		v.memory.cold = time.Time{}
+		v.Waiting = c.waiting
+		v.surge(epoch, c.steady, 200*ms)
+		if got := max(0, v.surge(epoch.Add(c.after), c.steady, 200*ms)); math.Abs(got-c.want) > 0.01 {
+			t.Errorf("%d waiting at %v/s after %v: %v/s, want %v", c.waiting, c.steady, c.after, got, c.want)
+		}
+	}
+}
+
+// A batch of 16 would take too long, of 10 it would not.
+func TestBetween(t *testing.T) {
+	configs := []Candidate{config(8, 4000, 10, 164*ms), config(16, 4000, 10, 284*ms), config(1, 1000, 0, 50*ms)}
+	o := Production()
+	got := between(configs[1].Config, configs[1].Exec, 0, configs, o.packed(200*ms, 1000))
+	if want := 9 / 0.179; math.Abs(got-want) > 1e-6 { // 10 take 194 ms, and 10 ms to come: too long for 196
+		t.Errorf("between 8 and 16: %v/s, want %v", got, want)
+	}
+	if got := between(configs[0].Config, configs[0].Exec, 0, configs, o.packed(100*ms, 1000)); got != 0 {
+		t.Errorf("nothing is below: %v", got)
+	}
+}

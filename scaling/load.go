@@ -1,0 +1,70 @@
+package scaling
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// load is the steady load and the demand in requests per second. At a load of
+// R, no more than R·t_slo requests can wait and still be in time; if more do,
+// the demand is what would let them, Waiting/t_slo. It is no more than twice
+// the steady load and one instance of the largest r_up, so that ten thousand
+// requests at once to a cold function do not take the whole cluster; planned
+// jointly, than the load and that instance. How many instances there are does not
+// count, or plans would follow themselves.
+func (v *view) load(now time.Time) (steady, demand float64) {
+	if v.Rate > 0 {
+		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
+	}
+	within := time.Second
+	if v.SLO > 0 {
+		within = v.SLO
+	}
+	burst := float64(v.Waiting) / within.Seconds()
+	if v.joint {
+		burst = v.surge(now, steady, within)
+	}
+	if burst <= steady {
+		return steady, steady
+	}
+	largest := 0.0
+	for _, c := range v.choices(0, false) {
+		t := c.Exec
+		if v.joint && c.Mean > 0 {
+			t = c.Mean
+		}
+		largest = max(largest, v.engine.settings.bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
+	}
+	if v.joint { // The rate itself is quick to follow.
+		return steady, max(steady, min(burst, steady+largest))
+	}
+	return steady, max(steady, min(burst, 2*steady+largest))
+}
+
+// surge is the load that waiting requests show beyond chance. That some wait is what
+// instances are planned for (crew): of R·t_slo, three standard deviations more may
+// be so by chance, and three are nothing. While a function had no ready instance,
+// they came in the time since, which is longer than t_slo: of 8 after two seconds,
+// (8 − 3)/2 s = 2.5/s.
+func (v *view) surge(now time.Time, steady float64, within time.Duration) float64 {
+	m := v.memory
+	beyond := func() float64 {
+		return float64(v.Waiting) - chance*math.Sqrt(max(1, steady*within.Seconds()))
+	}
+	switch ready := slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Ready }); {
+	case v.Waiting <= 0 || ready && beyond() <= steady*within.Seconds():
+		m.cold = time.Time{}
+	case m.cold.IsZero() && !ready:
+		m.cold = now
+	}
+	if !m.cold.IsZero() {
+		within = max(within, min(now.Sub(m.cold), longCold))
+	}
+	return beyond() / within.Seconds()
+}
+
+// longCold is the longest time in which waiting requests are said to have come.
+const longCold = 10 * time.Second
