@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/faas-infer/faas-infer/batching/arrival"
@@ -23,8 +24,9 @@ type Analysis struct {
 	last                        *forming
 	// What follows is room for a call of Waits: α, what until computes, and the
 	// densities by batch size.
-	alpha, joined []float64
-	densities     [][]float64
+	alpha, here, came, joined []float64
+	from, to                  []float64
+	densities                 [][]float64
 }
 
 // NewAnalysis is for batches of up to maxBatch. It fails if the arrivals are not
@@ -61,14 +63,17 @@ func (a *Analysis) checkTimeout(timeout float64) error {
 }
 
 // forming is what happens up to a timeout, whatever the batch size: the blocks N_l at
-// each of the grid's nodes, and from them, by the phase before, the probability of l
-// requests (open) and of one more right then (closing); end is N_l(T).
+// each of the grid's nodes, and from them, for each phase before, the probability of
+// l = 0, 1, … requests (open) and of one more right then (closing); end is N_l(T).
 type forming struct {
 	*grid
 	at            []blocks
-	open, closing [][]float64 // by node, then l, then phase
+	open, closing [][]float64 // by node; as in phase
 	end           blocks
 }
+
+// phase is the part of a vector that has count entries for each phase.
+func (c *chain) phase(v []float64, i int) []float64 { return v[i*c.count : (i+1)*c.count] }
 
 // forming computes it. The blocks of each panel's start are those of the one before
 // and its width together; the blocks of a panel twice as wide are those of the
@@ -107,10 +112,10 @@ func (a *Analysis) forming(timeout float64, cuts int) *forming {
 // add adds a node.
 func (f *forming) add(c *chain, b blocks, leaving []float64) {
 	open, closing := make([]float64, c.count*c.order), make([]float64, c.count*c.order)
-	for i := range open {
-		for j, v := range b[i*c.order : (i+1)*c.order] {
-			open[i] += v
-			closing[i] += v * leaving[j]
+	for i := range c.order {
+		for j := range c.order {
+			floats.Add(c.phase(open, i), c.entry(b, i, j))
+			floats.AddScaled(c.phase(closing, i), leaving[j], c.entry(b, i, j))
 		}
 	}
 	f.at, f.open, f.closing = append(f.at, b), append(f.open, open), append(f.closing, closing)
@@ -121,94 +126,105 @@ func (f *forming) add(c *chain, b blocks, leaving []float64) {
 // Since N_l' = N_l·D0 + N_{l−1}·D1, A_n = (A_{n−1} − N_{n−1}(T))·(−D0)⁻¹D1, with
 // A_0 = I: where n − 1 have come but not more, the n-th is still to come.
 func (a *Analysis) start(batch int, end blocks) {
-	m, size := a.chain.order, a.chain.size
-	phase := make([]float64, size) // A_n
+	c, m := a.chain, a.chain.order
+	p := mat.NewDense(m, m, nil)
+	open, came := make([]float64, m), make([]float64, m)
 	for i := range m {
-		phase[i*m+i] = 1
-	}
-	left := make([]float64, size) // Σ N_l
-	for l := range batch - 1 {
-		open := make([]float64, size)
-		for i, v := range end[l*size : (l+1)*size] {
-			left[i] += v
-			open[i] = phase[i] - v
+		row := make([]float64, m) // of Σ N_l + A_n
+		clear(came)
+		came[i] = 1
+		for l := range batch - 1 {
+			for j := range m {
+				n := c.entry(end, i, j)[l]
+				row[j] += n
+				open[j] = came[j] - n
+			}
+			a.next(came, open)
 		}
-		clear(phase)
-		a.chain.accumulate(phase, open, a.embedded)
+		floats.Add(row, came)
+		a.next(came, row)
+		for j, v := range came {
+			p.Set(i, j, max(0, v)) // what is less is rounding
+		}
 	}
-	for i, v := range phase {
-		left[i] += v
+	a.alpha = arrival.Stationary(p)
+}
+
+// next sets to to the phases at the next request, from those given.
+func (a *Analysis) next(to, from []float64) {
+	clear(to)
+	for i, v := range from {
+		for j := range to {
+			to[j] += v * a.embedded[i*len(from)+j]
+		}
 	}
-	p := make([]float64, size)
-	a.chain.accumulate(p, left, a.embedded)
-	for i, v := range p {
-		p[i] = max(0, v) // rounding
-	}
-	a.alpha = arrival.Stationary(mat.NewDense(m, m, p))
 }
 
 // fill computes the densities of waits at the nodes, by the size of the batch.
 func (a *Analysis) fill(batch int, f *forming) {
-	m, n := a.chain.order, len(f.at)
+	n := len(f.at)
 	for len(a.densities) < batch {
 		a.densities = append(a.densities, nil)
 	}
 	for k := range batch {
 		a.densities[k] = slices.Grow(a.densities[k][:0], n)[:n]
-		clear(a.densities[k])
 	}
+	sums := make([]float64, batch)
 	for i := range n {
 		// Node i is the time from 0 to the request, its mirror the request's wait.
-		came, joined := a.until(batch, f.at[i])
 		mirror := n - 1 - i
-		open, closing := f.open[mirror], f.closing[mirror]
-		for k := 1; k < batch-1; k++ {
-			a.densities[k][mirror] = convolve(joined, open, k, m)
+		a.until(batch, f.at[i])
+		a.waits(sums, f.open[mirror], f.closing[mirror])
+		for k, v := range sums {
+			a.densities[k][mirror] = v
 		}
-		a.densities[batch-1][mirror] = convolve(came, closing, batch-1, m)
 	}
 }
 
-// convolve is Σ_{j<n} left_j·right_{n−1−j} of vectors of m.
-func convolve(left, right []float64, n, m int) float64 {
-	sum := 0.0
-	for j := range n {
-		r := right[(n-1-j)*m:]
-		for i, v := range left[j*m : (j+1)*m] {
-			sum += v * r[i]
+// waits sets sums to the densities of a wait, by batch size, from what until found and
+// what comes in the wait: Σ_j joined_j·open_{k−2−j} for a size of k, but where that is
+// the largest, Σ_j came_j·closing_{k−2−j}.
+func (a *Analysis) waits(sums, open, closing []float64) {
+	c, last := a.chain, len(sums)-1
+	clear(sums)
+	for i := range c.order {
+		joined, came := c.phase(a.joined, i), c.phase(a.came, i)
+		for j := range last {
+			if j+1 < last {
+				floats.AddScaled(sums[j+1:last], joined[j], c.phase(open, i)[:last-1-j])
+			}
+			sums[last] += came[j] * c.phase(closing, i)[last-1-j]
 		}
 	}
-	return sum
 }
 
-// until is, for j = 0, 1, … B − 2, the phase αA_j(t) of a batch's j-th further
-// request if that has come by t, and αN_j(t)D1, one where it comes at t after j.
-func (a *Analysis) until(batch int, at blocks) (came, joined []float64) {
-	m, size := a.chain.order, a.chain.size
-	room := 2*batch*m + 2*m
-	a.joined = slices.Grow(a.joined[:0], room)[:room]
+// until finds, for j = 0, 1, … B − 2, the phase αA_j(t) of a batch's j-th further
+// request if that has come by t (came), and αN_j(t)D1, one where it comes at t after j
+// (joined).
+func (a *Analysis) until(batch int, at blocks) {
+	c, m := a.chain, a.chain.order
+	if a.joined == nil {
+		a.joined, a.came, a.here = make([]float64, m*c.count), make([]float64, m*c.count), make([]float64, m*c.count)
+		a.from, a.to = make([]float64, m), make([]float64, m)
+	}
 	clear(a.joined)
-	came, joined = a.joined[:batch*m], a.joined[batch*m:2*batch*m]
-	here, open := a.joined[2*batch*m:][:m], a.joined[2*batch*m+m:]
-	copy(came, a.alpha)
-	for j := range batch - 1 {
-		clear(here)
-		block := at[j*size : (j+1)*size]
-		for i, p := range a.alpha {
-			for k, v := range block[i*m : (i+1)*m] {
-				here[k] += p * v
-			}
-		}
-		for i, v := range here {
-			open[i] = came[j*m+i] - v
-		}
-		next := came[(j+1)*m:]
-		for i := range m {
-			for k := range m {
-				joined[j*m+k] += here[i] * a.requests[i*m+k]
-				next[k] += open[i] * a.embedded[i*m+k]
-			}
+	clear(a.here)
+	for i, p := range a.alpha {
+		for j := range m {
+			floats.AddScaled(c.phase(a.here, j), p, c.entry(at, i, j))
 		}
 	}
-	return came, joined
+	for i := range m {
+		for j := range m {
+			floats.AddScaled(c.phase(a.joined, j), a.requests[i*m+j], c.phase(a.here, i))
+		}
+	}
+	copy(a.to, a.alpha)
+	for l := range batch - 1 {
+		for i, v := range a.to {
+			c.phase(a.came, i)[l] = v
+			a.from[i] = v - c.phase(a.here, i)[l]
+		}
+		a.next(a.to, a.from)
+	}
 }

@@ -3,32 +3,34 @@ package latency
 import (
 	"math"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// blocks are m×m matrices N_0, N_1, …, one after the other, row by row: N_l has the
-// probabilities that l requests come in some time, by the phase before and after.
-// They are the first row of e^{Qt} of Eq. 11, which has N_l everywhere where l more
-// requests are there.
+// blocks are the matrices N_0, N_1, … of some time: N_l has the probabilities that l
+// requests come in it, by the phase before and after. They are the first row of
+// e^{Qt} of Eq. 11, which has N_l everywhere where l more requests are there. They lie
+// as chain.entry takes them: for each two phases, all l one after the other, so that
+// products are sums of long vectors.
 type blocks []float64
 
-// tiny is what counts as 0, so that products stay clear of numbers that processors
-// are slow with.
-const tiny = 1e-140
+// tiny is a probability that counts as 0: sums near 1 have no such digits, and half of
+// the work is with such where phases differ much.
+const tiny = 1e-20
 
 // chain does the arithmetic of blocks: count of them, of order×order each.
 type chain struct {
 	order, count int
-	size         int // of one block
 	// rate is that of uniformisation: the fastest phase's. stay and arrive are the
-	// matrices I + D0/rate and D1/rate.
+	// matrices I + D0/rate and D1/rate, row by row.
 	rate         float64
 	stay, arrive []float64
 }
 
 func newChain(m arrival.MAP, count int) *chain {
 	n := m.Order()
-	c := &chain{order: n, count: count, size: n * n, stay: make([]float64, n*n), arrive: make([]float64, n*n)}
+	c := &chain{order: n, count: count, stay: make([]float64, n*n), arrive: make([]float64, n*n)}
 	for i := range n {
 		c.rate = max(c.rate, -m.D0.At(i, i))
 	}
@@ -42,13 +44,30 @@ func newChain(m arrival.MAP, count int) *chain {
 	return c
 }
 
-func (c *chain) zero() blocks { return make(blocks, c.count*c.size) }
+func (c *chain) zero() blocks { return make(blocks, c.count*c.order*c.order) }
+
+// entry is, for l = 0, 1, …, the probability of l requests and phase j, from phase i.
+func (c *chain) entry(b blocks, i, j int) []float64 {
+	at := (i*c.order + j) * c.count
+	return b[at : at+c.count]
+}
+
+// requests is the probability of l requests, from the phase given.
+func (c *chain) requests(phase []float64, b blocks, l int) float64 {
+	sum := 0.0
+	for i, p := range phase {
+		for j := range c.order {
+			sum += p * c.entry(b, i, j)[l]
+		}
+	}
+	return sum
+}
 
 // identity are the blocks of no time.
 func (c *chain) identity() blocks {
 	b := c.zero()
 	for i := range c.order {
-		b[i*c.order+i] = 1
+		c.entry(b, i, i)[0] = 1
 	}
 	return b
 }
@@ -56,84 +75,27 @@ func (c *chain) identity() blocks {
 // product sets dst to the blocks of the times of a and b together:
 // N_l(t + u) = Σ N_i(t)·N_{l−i}(u). dst must not be a or b.
 func (c *chain) product(dst, a, b blocks) {
-	if c.order == 2 {
-		c.product2(dst, a, b)
-		return
-	}
 	clear(dst)
-	for i := range c.count {
-		left := a[i*c.size : (i+1)*c.size]
-		if negligible(left) {
-			continue
-		}
-		for j := range c.count - i {
-			c.accumulate(dst[(i+j)*c.size:(i+j+1)*c.size], left, b[j*c.size:(j+1)*c.size])
-		}
-	}
-	for i, v := range dst {
-		dst[i] = flush(v)
-	}
-}
-
-// product2 is product for order 2, which fits of arrivals have: it is most of the time
-// that a distribution takes.
-func (c *chain) product2(dst, a, b blocks) {
-	for l := range c.count {
-		var s0, s1, s2, s3 float64
-		right := b[:4*(l+1)]
-		for left := a[:4*(l+1)]; len(left) >= 4 && len(right) >= 4; left = left[4:] {
-			x, y := left[:4:4], right[len(right)-4:]
-			right = right[:len(right)-4]
-			s0 += x[0]*y[0] + x[1]*y[2]
-			s1 += x[0]*y[1] + x[1]*y[3]
-			s2 += x[2]*y[0] + x[3]*y[2]
-			s3 += x[2]*y[1] + x[3]*y[3]
-		}
-		to := dst[4*l : 4*l+4]
-		to[0], to[1], to[2], to[3] = flush(s0), flush(s1), flush(s2), flush(s3)
-	}
-}
-
-// flush is v, or 0 where it is tiny.
-func flush(v float64) float64 {
-	if v < tiny {
-		return 0
-	}
-	return v
-}
-
-// negligible reports whether all of a block is 0.
-func negligible(block []float64) bool {
-	for _, v := range block {
-		if v != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// accumulate adds the product of two matrices to dst; orders 1 and 2 are written out.
-func (c *chain) accumulate(dst, a, b []float64) {
-	switch n := c.order; n {
-	case 1:
-		dst[0] += a[0] * b[0]
-	case 2:
-		dst, a, b = dst[:4], a[:4], b[:4]
-		dst[0] += a[0]*b[0] + a[1]*b[2]
-		dst[1] += a[0]*b[1] + a[1]*b[3]
-		dst[2] += a[2]*b[0] + a[3]*b[2]
-		dst[3] += a[2]*b[1] + a[3]*b[3]
-	default:
-		for i := range n {
-			to := dst[i*n : (i+1)*n]
-			for k, v := range a[i*n : (i+1)*n] {
+	for i := range c.order {
+		for k := range c.order {
+			for l, v := range c.entry(a, i, k) {
 				if v == 0 {
 					continue
 				}
-				for j, w := range b[k*n : (k+1)*n] {
-					to[j] += v * w
+				for j := range c.order {
+					floats.AddScaled(c.entry(dst, i, j)[l:], v, c.entry(b, k, j)[:c.count-l])
 				}
 			}
+		}
+	}
+	flush(dst)
+}
+
+// flush makes what is tiny 0.
+func flush(b blocks) {
+	for i, v := range b {
+		if v < tiny {
+			b[i] = 0
 		}
 	}
 }
@@ -148,24 +110,28 @@ func (c *chain) after(times []float64) []blocks {
 		all[i], weights[i] = c.zero(), math.Exp(-c.rate*t)
 		longest = max(longest, c.rate*t)
 	}
-	steps, next := c.identity(), c.zero()
+	steps, next, term := c.identity(), c.zero(), math.Exp(-longest)
 	for n := 1; ; n++ {
 		for i, b := range all {
-			for k, v := range steps[:min(n, c.count)*c.size] {
-				b[k] += weights[i] * v
-			}
+			floats.AddScaled(b, weights[i], steps)
 			weights[i] *= c.rate * times[i] / float64(n)
 		}
 		// The terms left sum to less than twice the next once they halve.
-		if term := math.Exp(-longest) * math.Pow(longest, float64(n)) / math.Gamma(float64(n)+1); float64(n) > 2*longest && term < 1e-17 {
+		if term *= longest / float64(n); float64(n) > 2*longest && term < 1e-17 {
+			for _, b := range all {
+				flush(b)
+			}
 			return all
 		}
 		clear(next)
-		for l := range min(n+1, c.count) {
-			to := next[l*c.size : (l+1)*c.size]
-			c.accumulate(to, steps[l*c.size:(l+1)*c.size], c.stay)
-			if l > 0 {
-				c.accumulate(to, steps[(l-1)*c.size:l*c.size], c.arrive)
+		for i := range c.order {
+			for j := range c.order {
+				to := c.entry(next, i, j)
+				for k := range c.order {
+					from := c.entry(steps, i, k)
+					floats.AddScaled(to, c.stay[k*c.order+j], from)
+					floats.AddScaled(to[1:], c.arrive[k*c.order+j], from[:c.count-1])
+				}
 			}
 		}
 		steps, next = next, steps

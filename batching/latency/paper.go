@@ -1,5 +1,7 @@
 package latency
 
+import "gonum.org/v1/gonum/floats"
+
 // Paper is the distribution as BATCH's §IV approximates it, Eq. 4 to 16: within a
 // batch, waits are uniform, between 0 and T in one that does not fill (but T for a
 // request alone), and between 0 and τ in one that does. Where the equations contradict
@@ -62,17 +64,15 @@ func (b Buffer) paperBatches() ([]float64, float64, error) {
 		batches[0] = 1
 		return batches, 1, nil
 	}
-	n := b.Arrivals.Order()
 	alpha, sum := b.Arrivals.Phases(), 0.0
 	for m, theta := range alpha {
 		alpha[m] = theta * a.leaving[m] / min(float64(b.Batch), a.leaving[m]*b.Timeout+1)
 		sum += alpha[m]
 	}
+	floats.Scale(1/sum, alpha) // Eq. 14
 	end, mean, rest := a.chain.until(b.Timeout), 0.0, 1.0
 	for k := range b.Batch - 1 {
-		for i, v := range end[k*n*n : (k+1)*n*n] {
-			batches[k] += alpha[i/n] / sum * v
-		}
+		batches[k] = a.chain.requests(alpha, end, k)
 		mean += float64(k+1) * batches[k]
 		rest -= batches[k]
 	}

@@ -66,15 +66,12 @@ func (a *Analysis) Waits(batch int, timeout float64) (*Waits, error) {
 // the last waits for nothing, the others with density Σ_j αA_j(T−w)·N_{B−2−j}(w)·D1·1:
 // the j-th after the first has come by T − w, and w later, the B-th comes.
 func (a *Analysis) solve(w *Waits, f *forming) float64 {
-	m, last := a.chain.order, w.batch-1
+	last := w.batch - 1
 	a.start(w.batch, f.end)
 	rest := 1.0
 	w.mean = 0
 	for k := range last {
-		p := 0.0
-		for i, v := range f.end[k*m*m : (k+1)*m*m] {
-			p += a.alpha[i/m] * v
-		}
+		p := a.chain.requests(a.alpha, f.end, k)
 		w.batches[k] = p
 		w.mean += float64(k+1) * p
 		rest -= p
