@@ -94,8 +94,9 @@ func Optimise(o Objective, shares []Share) (best Choice, ok bool) {
 // exhaustive search”), with the exact distribution of latencies, for the best choice
 // and so many runners-up. A batch whose execution alone takes longer than the SLO is
 // not considered, nor a timeout after which a request that stayed alone would be
-// late: a load that changes must not make all requests late at once. Of equal choices
-// the smaller batch, the shorter timeout and the first share is taken. An error is
+// late: a load that changes must not make all requests late at once. Of choices whose
+// costs are equal, or differ by a thousandth at most, the smaller batch, then the
+// shorter timeout, the lower cost and the first share is taken. An error is
 // about the arrivals, or says that there is nothing to choose from.
 func Solve(o Objective, shares []Share, runners int) (Plan, error) {
 	s, err := newSearch(o, shares)

@@ -128,7 +128,7 @@ func (s *search) sensible(share, b int, timeout time.Duration) bool {
 
 // try looks at one choice.
 func (s *search) try(c Choice, w *latency.Waits) error {
-	if s.Budget <= 0 && !s.keep && s.found && c.Cost > s.best.Cost {
+	if s.Budget <= 0 && !s.keep && s.found && cheaper(c, s.best) > 0 {
 		return nil // It is dearer than what meets the SLO.
 	}
 	d, err := w.Serve(s.exec[c.Share])
@@ -193,16 +193,15 @@ func better(a, b Choice) int {
 	return cheaper(a, b)
 }
 
-// same is the part by which costs may differ that are taken for equal: sums of the
-// same terms in another order.
-const same = 1e-9
+// alike is the part by which costs differ at most that are taken for equal: for a
+// thousandth no request should wait for most of its objective.
+const alike = 1e-3
 
-// cheaper compares by cost alone, and for the rest by what is simpler.
+// cheaper compares by cost alone, in steps of alike, and for the rest by what is
+// simpler.
 func cheaper(a, b Choice) int {
-	if math.Abs(a.Cost-b.Cost) > same*max(a.Cost, b.Cost) {
-		return cmp.Compare(a.Cost, b.Cost)
-	}
-	return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Timeout, b.Timeout), cmp.Compare(a.Share, b.Share))
+	step := func(c Choice) float64 { return math.Round(math.Log(max(c.Cost, math.SmallestNonzeroFloat64)) / alike) }
+	return cmp.Or(cmp.Compare(step(a), step(b)), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Timeout, b.Timeout), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Share, b.Share))
 }
 
 // cost is what a request costs on average: Σ_k π_k·(S_k·PerSecond + PerCall) / Σ_k k·π_k,
@@ -241,8 +240,8 @@ func (s *search) plan(runners int) (Plan, error) {
 		if len(p.Runners) == runners {
 			break
 		}
-		alike := func(o Choice) bool { return o.Share == c.Share && o.Batch == c.Batch }
-		if !alike(p.Best) && !slices.ContainsFunc(p.Runners, alike) {
+		again := func(o Choice) bool { return o.Share == c.Share && o.Batch == c.Batch }
+		if !again(p.Best) && !slices.ContainsFunc(p.Runners, again) {
 			p.Runners = append(p.Runners, c)
 		}
 	}

@@ -102,7 +102,7 @@ const (
 // known are the keys of the two families in which an unknown key is refused
 // (it would be a misspelling that silently changes nothing).
 var known = map[string][]string{
-	"com.openfaas.slo.":   {SLOLatency, SLOPercentile},
+	"com.openfaas.slo.":   {SLOBudget, SLOLatency, SLOPercentile},
 	"com.openfaas.infer.": {InferKeepAlive, InferMaxBatch, InferModel, InferPolicy},
 }
 
@@ -121,6 +121,8 @@ type Inference struct {
 	// Percentile of requests that the SLO is meant for, in (0, 100).
 	Percentile       float64
 	PercentileStated bool // the deployment gives it
+	// Budget is the most that a request may cost on average, 0 is no bound.
+	Budget float64
 	// Model is a slash-separated path inside the bundle, "" if the bundle's
 	// manifest is to decide.
 	Model string
@@ -282,6 +284,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.SLO, err = duration(key, value, LongestSLO, "200ms")
 	case SLOPercentile:
 		in.Percentile, err = percentile(key, value)
+	case SLOBudget:
+		in.Budget, err = budget(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
 	case InferMaxBatch:

@@ -28,8 +28,10 @@ type function struct {
 	abandon context.CancelFunc
 
 	dispatcher *dispatch.Dispatcher
-	metrics    *metrics.FunctionMetrics
-	instances  map[cluster.InstanceID]*instance
+	// tuned is the batching policy of a function of BATCH's, else nil.
+	tuned     *tuned
+	metrics   *metrics.FunctionMetrics
+	instances map[cluster.InstanceID]*instance
 
 	// bundle is the bundle's directory, prepared the directory that instances
 	// load. They, profile, times and candidates are of Function, and nil until
@@ -123,6 +125,7 @@ func (in *instance) serves() bool { return in.State == cluster.Ready && !in.reti
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
 	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: map[int]*mean{}, activity: policy.NewActivity(time.Now())}
+	fn.tuned, _ = batches.(*tuned)
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
 		Recorder: fn.metrics, OnCold: c.Wake, OnLost: c.lost, Dial: c.options.Dial,
@@ -136,7 +139,11 @@ func (c *Controller) policyName(f *provider.Function) string {
 }
 
 func (c *Controller) policy(f *provider.Function) (batching.Policy, error) {
-	return batching.New(c.policyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
+	p, err := batching.New(c.policyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
+	if err == nil && c.policyName(f) == batching.BatchName {
+		p = &tuned{Policy: p}
+	}
+	return p, err
 }
 
 // queue says how the function's requests reach its instances.
@@ -197,5 +204,8 @@ func (in *instance) up(queue scaling.Queue) {
 	d, slo := in.describe(queue), in.function.Inference.SLO
 	// Where the policy waits for a given time, a full batch is in time even then.
 	d.Timeout = max(0, slo-batching.Travel(slo)-d.Exec[len(d.Exec)-1])
+	if t := in.function.tuned; t != nil {
+		t.set(&d)
+	}
 	in.function.dispatcher.Up(d, in.Network, in.Address)
 }

@@ -88,6 +88,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	}
 	if !c.batchesAlike(fn.Function, r.Function) {
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
+		fn.tuned, _ = r.policy.(*tuned)
 	}
 	promised := c.promised(r.Function, profile)
 	if fn.profile != nil && fn.prepared == prepared && slices.Equal(fn.promised, promised) &&

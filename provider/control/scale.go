@@ -123,6 +123,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	c.age(now, fn, &f, stats, busy)
+	if fn.tuned != nil {
+		c.tune(now, fn, &f)
+	}
 	if f.Queue == scaling.PerInstance {
 		deal(instances, f)
 	}

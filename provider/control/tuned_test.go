@@ -1,0 +1,82 @@
+package control
+
+import (
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// set is what a function's buffer is set to.
+func (r *rig) set(name string) (choice cluster.Config, timeout time.Duration) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.functions[full(name)].tuned
+	if t == nil {
+		r.t.Fatalf("%s has no buffer of BATCH's", name)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.choice, t.timeout
+}
+
+// A function with the policy batch has instances that are all alike, and its buffer
+// follows the load (BATCH §III). Every request is answered in time.
+func TestTheBufferFollowsTheLoad(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(func(cluster.Config) float64 { return 1 })
+		r.measured("f", "model", within(200*time.Millisecond), func(f *provider.Function) { f.Inference.Policy = batching.BatchName })
+		if failed := r.load("f", 2*time.Millisecond, 30*time.Second); failed > 0 {
+			t.Errorf("%d requests were not answered", failed)
+		}
+		many, timeout := r.set("f")
+		if many.Batch < 2 || timeout <= 0 || timeout > 200*time.Millisecond {
+			t.Errorf("at 500 requests/s it is set to %v, %v", many, timeout)
+		}
+		for _, in := range r.backend.living() {
+			if in.Config.CPU != many.CPU {
+				t.Errorf("an instance has %v, the choice is %v", in.Config, many)
+			}
+		}
+		// A request in five seconds: nobody is worth waiting for, or all are in time.
+		if failed := r.load("f", 5*time.Second, 2*time.Minute); failed > 0 {
+			t.Errorf("%d requests were not answered", failed)
+		}
+	})
+}
+
+// Other policies have nothing to set, and a function may change from one to the other.
+func TestOtherPoliciesAreNotTuned(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "model", within(200*time.Millisecond))
+		r.answered("f", "model")
+		r.mu.Lock()
+		if r.functions[full("f")].tuned != nil {
+			t.Error("the shared queue is tuned")
+		}
+		r.mu.Unlock()
+		batch := func(f *provider.Function) { f.Inference.Policy, f.Inference.Budget = batching.BatchName, 0.5 }
+		r.deploy("f", "model", within(200*time.Millisecond), batch)
+		r.until("changed", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.functions[full("f")].tuned != nil
+		})
+		if failed := r.load("f", 10*time.Millisecond, 20*time.Second); failed > 0 {
+			t.Errorf("%d requests were not answered", failed)
+		}
+		if choice, _ := r.set("f"); choice.Batch < 1 {
+			t.Errorf("it is set to %v", choice)
+		}
+		r.deploy("f", "model", within(200*time.Millisecond))
+		r.until("changed back", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.functions[full("f")].tuned == nil
+		})
+		r.answered("f", "model")
+	})
+}
