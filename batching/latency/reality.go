@@ -144,7 +144,7 @@ func (l lognormal) within(t float64) float64 {
 
 // each goes through times, by equal steps of deviations, and which part each is.
 func (l lognormal) each(do func(time, part float64)) {
-	const most, step = 4.5, 0.125
+	const most, step = 4.5, 0.05
 	sum := 0.0
 	for z := -most; z <= most; z += step {
 		sum += math.Exp(-z * z / 2)
