@@ -109,11 +109,11 @@ func TestSurge(t *testing.T) {
 		want    float64
 	}{
 		{0, 0, 0, 0},
-		{3, 0, 0, 0},
-		{8, 0, 0, 25}, // 5 in 0.2 s
-		{8, 0, 2 * time.Second, 2.5},
-		{50, 100, 2 * time.Second, 3.79}, // 50 − 3·√200, in 2 s
-		{1000, 0, time.Hour, 99.7},
+		{1, 0, 0, 0},
+		{6, 0, 0, 25}, // 5 in 0.2 s
+		{8, 0, 2 * time.Second, 3.5},
+		{50, 100, 2 * time.Second, 17.93}, // 50 − √200, in 2 s
+		{1001, 0, time.Hour, 100},
 	} {
 		v.memory.cold = time.Time{}
 		v.Waiting = c.waiting

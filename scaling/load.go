@@ -45,14 +45,14 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 }
 
 // surge is the load that waiting requests show beyond chance. That some wait is what
-// instances are planned for (crew): of R·t_slo, three standard deviations more may
-// be so by chance, and three are nothing. While a function had no ready instance,
-// they came in the time since, which is longer than t_slo: of 8 after two seconds,
-// (8 − 3)/2 s = 2.5/s.
+// instances are planned for (crew): of R·t_slo, a standard deviation more is usual,
+// and one request is nothing. While a function had no ready instance, they came in
+// the time since, which is longer than t_slo: of 8 after two seconds, (8 − 1)/2 s =
+// 3.5/s.
 func (v *view) surge(now time.Time, steady float64, within time.Duration) float64 {
 	m := v.memory
 	beyond := func() float64 {
-		return float64(v.Waiting) - chance*math.Sqrt(max(1, steady*within.Seconds()))
+		return float64(v.Waiting) - math.Sqrt(max(1, steady*within.Seconds()))
 	}
 	switch ready := slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Ready }); {
 	case v.Waiting <= 0 || ready && beyond() <= steady*within.Seconds():
