@@ -10,7 +10,7 @@ import (
 )
 
 // day is a load that rises and falls within five minutes, with a night without
-// any.
+// any, into which a run of three lasts.
 func day(highest float64, seed uint64) *stream {
 	rate := func(at time.Duration) float64 {
 		return highest * max(0, math.Sin(2*math.Pi*at.Seconds()/300)+0.5) / 1.5
@@ -27,7 +27,8 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 		var results [2]*Result
 		for i := range results {
 			s := three(t, name, 0)
-			s.Nodes, s.Duration, s.Warmup, s.Fluid = machines(8), 5*time.Minute, 0, i == 1
+			s.Nodes, s.Duration, s.Warmup, s.Fluid = machines(8), 3*time.Minute, 0, i == 1
+			s.Tick = 200 * ms
 			for k := range s.Functions {
 				s.Functions[k].Arrivals = day(300, uint64(k))
 			}

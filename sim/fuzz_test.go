@@ -52,7 +52,7 @@ func FuzzRun(f *testing.F) {
 // anything is a small cluster of any shape, with any functions and loads.
 func anything(random *rand.Rand, system policy.System) Setup {
 	s := Setup{
-		System: system, Seed: random.Uint64(), Fluid: random.IntN(4) == 0, Duration: time.Duration(1+random.IntN(60)) * time.Second,
+		System: system, Seed: random.Uint64(), Fluid: random.IntN(4) == 0, Duration: time.Duration(1+random.IntN(20)) * time.Second,
 		Overhead: time.Duration(random.IntN(2000)) * time.Microsecond, ColdWait: time.Duration(1+random.IntN(5000)) * ms,
 		QueueLimit: 1 + random.IntN(500), Sample: time.Duration(random.IntN(3)) * time.Second,
 	}

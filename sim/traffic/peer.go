@@ -12,11 +12,11 @@ import (
 // Peer is a ready instance: what its batching policy is told of it, and what is
 // true of it.
 type Peer struct {
-	batching.Instance
 	// Truth[b-1] is the mean time of a batch of b.
 	Truth []time.Duration
 	// Quota bounds when it executes.
 	Quota Quota
+	batching.Instance
 }
 
 // Use is what an instance has done in the measured window since it is up.
@@ -41,9 +41,9 @@ func (p *peer) IdleSince() (since time.Duration, idle bool) { return p.idleSince
 // Used implements [Ready].
 func (p *peer) Used() Use { return p.use }
 
-// peer is an instance with what it is doing.
+// peer is an instance with what it is doing. What every batch needs lies together,
+// since of thousands of instances few are in a processor's cache.
 type peer struct {
-	Peer
 	slot int32
 	// up is false once it takes no new batch.
 	up       bool
@@ -53,6 +53,7 @@ type peer struct {
 	// answered last.
 	freeAt, idleSince time.Duration
 	budget            budget
+	Peer
 }
 
 // spread draws how much longer or shorter than the mean an execution takes: its
