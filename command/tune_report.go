@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -80,7 +81,38 @@ func (t *tuned) printDistribution(out io.Writer) error {
 	for _, q := range tuneQuantiles {
 		fmt.Fprintf(w, "p%g\t%.4g\t%.4g\t%.4g\t\n", 100*q, 1e3*t.exact.Quantile(q), 1e3*t.paper.Quantile(q), 1e3*t.replayed.Quantile(q))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if doubt := t.doubt(); doubt != "" {
+		fmt.Fprintf(out, "\n%s\n", doubt)
+	}
+	return nil
+}
+
+// trusted is by how many % the recorded requests' percentile may differ from the
+// prediction before that is told.
+const trusted = 5
+
+// off is by how many % the recorded requests' percentile is above the prediction.
+func (t *tuned) off() float64 {
+	q := t.options.percentile / 100
+	return 100 * (t.replayed.Quantile(q)/t.exact.Quantile(q) - 1)
+}
+
+// doubt says if the recorded requests would have met something else than what is
+// predicted: a single gap of minutes, or gaps that are all the same, are more than the
+// moments of a small process can follow.
+func (t *tuned) doubt() string {
+	off := t.off()
+	if math.Abs(off) <= trusted {
+		return ""
+	}
+	missed := ""
+	if last := t.replayed.Quantile(t.options.percentile / 100); t.options.slo > 0 && last > t.options.slo.Seconds() {
+		missed = ", and miss the SLO"
+	}
+	return fmt.Sprintf("Take care: the file's own requests would have a p%g %+.1f %% from the prediction%s. The fitted process does not follow gaps like the file's; look for outages or a clock in it.", t.options.percentile, off, missed)
 }
 
 func (t *tuned) printRunners(out io.Writer) error {
@@ -122,6 +154,7 @@ func (t *tuned) report() *report.Report {
 		r.Add(fmt.Sprintf("paper.p%g_ms", 100*q), 1e3*t.paper.Quantile(q), "ms", "BATCH's formula")
 		r.Add(fmt.Sprintf("replayed.p%g_ms", 100*q), 1e3*t.replayed.Quantile(q), "ms", "the file's requests")
 	}
+	r.Add("replayed.difference_pct", t.off(), "%", strings.TrimSpace(fmt.Sprintf("p%g of the file's requests from the prediction. %s", t.options.percentile, t.doubt())))
 	for i, c := range t.plan.Runners {
 		t.addChoice(r, fmt.Sprintf("runner%d", i+1), c)
 	}

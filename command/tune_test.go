@@ -74,6 +74,21 @@ func TestTune(t *testing.T) {
 	}
 }
 
+// An outage in the file has the moments of a burst: what is predicted then is told to
+// be off.
+func TestTuneDoubts(t *testing.T) {
+	outage := gapsFile(t, 2000, func(i int) float64 {
+		if i == 1000 {
+			return 200
+		}
+		return 0.02 + 0.06*float64(i*7%11)/10
+	})
+	text, err := tune(t, "--arrivals", outage, "--profile", "ssd", "--slo", "500ms")
+	if err != nil || !strings.Contains(text, "Take care: the file's own requests") {
+		t.Errorf("%v in\n%s", err, text)
+	}
+}
+
 // On Lambda within a budget in $, and with evenly spaced requests.
 func TestTuneBudget(t *testing.T) {
 	even := gapsFile(t, 200, func(int) float64 { return 0.1 })
