@@ -32,6 +32,9 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 			for k := range s.Functions {
 				s.Functions[k].Arrivals = day(300, uint64(k))
 			}
+			if name == policy.Batch {
+				s.Functions = s.Functions[1:2] // Most of the time is its optimiser's.
+			}
 			results[i] = simulate(t, s)
 		}
 		exact, fluid := results[0], results[1]
