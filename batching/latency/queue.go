@@ -7,13 +7,19 @@ import (
 )
 
 const (
-	// played is how many requests are played through the queue; the first tenth only
-	// fills it.
-	played = 4_000_000
-	// recorded is one of how many batches of which latencies are kept: those of the
-	// others are nearly the same.
-	recorded = 8
+	// fewest and most are how many requests are played through the queue; the first
+	// tenth only fills it.
+	fewest, most = 400_000, 16_000_000
+	// stretches is how many times a queue should have forgotten what it was like.
+	stretches = 10_000
 )
+
+// requests is how many requests tell what the queue is like: it forgets in about
+// I/(1 − ρ)² of them, where I is the arrivals' index of dispersion and ρ the part of
+// the time that instances are busy.
+func (b Buffer) requests(busy float64) int {
+	return int(min(most, max(fewest, stretches*b.Arrivals.Dispersion()/((1-busy)*(1-busy)))))
+}
 
 // queue plays requests through the buffer and the instances, and is the distribution
 // of the latencies that come of it.
@@ -21,6 +27,7 @@ func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 	random := rand.New(rand.NewPCG(1, 2))
 	arrivals := b.Arrivals.Sampler(random)
 	latencies := make([][]float64, b.Batch)
+	every := max(1, requests/fewest) // one batch of so many is kept
 	free := make(instances, r.Instances)
 	if r.PerInstance {
 		free = free[:1] // the others are alike
@@ -40,7 +47,7 @@ func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 		}
 		takes := r.draw(b.Service[len(batch)-1], random)
 		ends := free.execute(leaves, takes)
-		if done < requests/10 || random.IntN(recorded) > 0 {
+		if done < requests/10 || random.IntN(every) > 0 {
 			continue
 		}
 		for _, came := range batch {
