@@ -185,7 +185,7 @@ func TestQueueOfOneServer(t *testing.T) {
 		now += time.Duration(random.ExpFloat64() / 80 * float64(time.Second))
 		return now, true
 	}
-	o := Options{SLO: time.Minute, Window: measure.Window{From: time.Minute, To: time.Hour}, Next: next}
+	o := Options{SLO: time.Minute, Window: measure.Window{From: time.Minute, To: 20 * time.Minute}, Next: next}
 	g := newRig(t, batching.OneToOneName, o)
 	g.Up(0, one("a", []time.Duration{10 * ms}))
 	g.until(2 * time.Hour)
