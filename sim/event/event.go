@@ -11,13 +11,24 @@ type Event struct {
 	At   time.Duration
 	Kind uint8
 	A, B int32
-	// order is when it was planned, to tell apart what happens at once.
-	order uint64
 }
 
+// planned is an event in a queue, in as little room as it needs: with thousands of
+// instances it is reading them that takes the time.
+type planned struct {
+	at time.Duration
+	// order is when it was planned, to tell apart what happens at once, and in the
+	// last eight bits of what kind it is.
+	order uint64
+	a, b  int32
+}
+
+// kindBits is how many bits a kind has.
+const kindBits = 8
+
 // before is the order in which events happen.
-func (e *Event) before(o *Event) bool {
-	return e.At < o.At || e.At == o.At && e.order < o.order
+func (e *planned) before(o *planned) bool {
+	return e.at < o.at || e.at == o.at && e.order < o.order
 }
 
 // Queue holds the events to come. Its zero value is empty. Once it is as large as
@@ -25,12 +36,12 @@ func (e *Event) before(o *Event) bool {
 type Queue struct {
 	// heap is a heap in which each event has up to four below it, which halves
 	// the depth of a binary one.
-	heap []Event
+	heap []planned
 	// hole: the first of heap has happened. The next one planned takes its place:
 	// most events plan one like them, so most take one walk down and not a removal
 	// and an insertion.
-	hole    bool
-	planned uint64
+	hole  bool
+	count uint64
 }
 
 // arity is how many events are below one.
@@ -46,8 +57,8 @@ func (q *Queue) Len() int {
 
 // Plan adds an event. One in the past happens at once, as the next.
 func (q *Queue) Plan(at time.Duration, kind uint8, a, b int32) {
-	q.planned++
-	e := Event{At: at, Kind: kind, A: a, B: b, order: q.planned}
+	q.count++
+	e := planned{at: at, order: q.count<<kindBits | uint64(kind), a: a, b: b}
 	if q.hole {
 		q.hole = false
 		q.down(e)
@@ -66,7 +77,8 @@ func (q *Queue) Next() (Event, bool) {
 		return Event{}, false
 	}
 	q.hole = true
-	return q.heap[0], true
+	e := &q.heap[0]
+	return Event{At: e.at, Kind: uint8(e.order), A: e.a, B: e.b}, true
 }
 
 // fill closes the hole with the last event.
@@ -81,7 +93,7 @@ func (q *Queue) fill() {
 }
 
 // down puts e in the first place and lets it sink to where it belongs.
-func (q *Queue) down(e Event) {
+func (q *Queue) down(e planned) {
 	h, i := q.heap, 0
 	for {
 		child := i*arity + 1
