@@ -23,8 +23,8 @@ type Meter struct {
 	total uint64
 	at    time.Time
 	means [len(meterWindows)]float64
-	// ages are for how long the means have been what they are of, in seconds: one
-	// that has begun anew is the mean of all since, until its window is full.
+	// ages are for how long the means have been what they are of, in seconds: after
+	// a jump they are the mean of all since, until their windows are full.
 	ages [len(meterWindows)]float64
 	// marks are readings of the last moments, the oldest first.
 	marks []mark
@@ -80,7 +80,7 @@ func (m *Meter) settle() float64 {
 		mean, longer := m.means[i], m.means[i-1]
 		if math.Abs(mean-longer) > chance*math.Sqrt(max(mean, longer)/(2*meterWindows[i])) {
 			for k := range i {
-				m.means[k], m.ages[k] = mean, min(m.ages[i], meterWindows[i])
+				m.means[k], m.ages[k] = mean, meterWindows[k]
 			}
 		}
 	}
