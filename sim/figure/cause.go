@@ -161,6 +161,9 @@ func sentences(out *Outcome, application string, p *peak, all []reason) (notes [
 	return append(notes, published(out, application, p)...)
 }
 
+// nearlyAll is from what part of the CPUs on, in %, they are what is short.
+const nearlyAll = 95
+
 // unused tells what is empty at the peak, and what Eq. 10 has to do with it.
 func unused(out *Outcome, p *peak, cheaper float64) []string {
 	u := p.used()
@@ -168,9 +171,10 @@ func unused(out *Outcome, p *peak, cheaper float64) []string {
 	out.add("cause.cpu_empty_pct", 100-u.cpu, "%", "of all CPUs, at infless' max_rps")
 	notes := []string{fmt.Sprintf("At its peak %.3g %% of the GPUs and %.3g %% of the CPUs are empty.", 100-u.gpu, 100-u.cpu)}
 	if cheaper > 1 {
-		notes = append(notes,
-			fmt.Sprintf("With β = %v a config without a GPU has up to %.3g times the requests for each βc + g (Eq. 10), so that CPUs are given", p.system.Settings().Beta, cheaper),
-			"away without GPUs, of which none can be used without a CPU.")
+		notes = append(notes, fmt.Sprintf("With β = %v a config without a GPU has up to %.3g times the requests for each βc + g (Eq. 10).", p.system.Settings().Beta, cheaper))
+		if u.cpu > nearlyAll {
+			notes = append(notes, "So CPUs are given away without GPUs, of which none can be used without a CPU.")
+		}
 	}
 	return notes
 }
