@@ -17,9 +17,14 @@ type Backend interface {
 	Stop(ctx context.Context, id InstanceID) error
 	// Resize gives a running instance another CPU quota, which holds when it
 	// returns. All else of the config must stay: batch, GPU share, memory, and
-	// Threads, which the engine has made at its start. After an error the
-	// config is as it was.
+	// Threads, which the engine has made at its start. A parked instance takes up
+	// its share again by it, also with the config that it had. After an error all
+	// is as it was.
 	Resize(ctx context.Context, id InstanceID, config Config) error
+	// Park has a ready instance give back its CPU and GPU share, but for what it
+	// takes to answer whether it is well; it keeps its memory. A parked one stays
+	// so. After an error all is as it was.
+	Park(ctx context.Context, id InstanceID) error
 	// Instances lists the instances that exist, those of an earlier run of
 	// the provider included.
 	Instances(ctx context.Context) ([]Instance, error)

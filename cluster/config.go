@@ -38,6 +38,12 @@ func (r Resources) Sub(o Resources) Resources {
 	return Resources{CPU: r.CPU - o.CPU, GPU: r.GPU - o.GPU, Memory: r.Memory - o.Memory, GPUMemory: r.GPUMemory - o.GPUMemory}
 }
 
+// Parked is what an instance that was given r keeps while it is parked: memory and
+// GPU memory. Its CPU and GPU share are others' to have.
+func (r Resources) Parked() Resources {
+	return Resources{Memory: r.Memory, GPUMemory: r.GPUMemory}
+}
+
 // Config is an instance's ⟨b, c, g⟩ (INFless §3.4) and its memory.
 type Config struct {
 	// Batch is b, the most requests that one execution takes.
@@ -114,6 +120,9 @@ type InstanceSpec struct {
 	// use that and no more; one of a process holds what its function requests,
 	// which may be nothing, and may use up to Limits.
 	Config Config `json:"config"`
+	// Parked: it has given back the CPU and GPU share that Config says, keeps what
+	// it has loaded in its memory, and is to get no batch until it is resized.
+	Parked bool `json:"parked,omitempty"`
 	// Limits bound what a process's instance uses; a dimension that is 0 has
 	// no bound but the node. A model's are its Config.
 	Limits Resources `json:"limits,omitzero"`
@@ -133,6 +142,14 @@ type InstanceSpec struct {
 	// Secrets maps a secret's name to the file that holds its value; the
 	// instance sees it as /var/openfaas/secrets/NAME.
 	Secrets map[string]string `json:"secrets,omitempty"`
+}
+
+// Holds is what the instance takes of its node.
+func (s *InstanceSpec) Holds() Resources {
+	if s.Parked {
+		return s.Config.Parked()
+	}
+	return s.Config.Resources
 }
 
 // Instance is one running copy of a function with one config on one node.

@@ -100,6 +100,15 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s %v: %v, want %q", c.name, c.options, err, c.says)
 		}
 	}
+	for unparked, want := range map[bool]time.Duration{false: parkAfter, true: 0} {
+		p, _ := New("faas-infer", Options{Unparked: unparked})
+		p.Observe(start, "f", time.Minute)
+		for _, function := range []string{"f", "new"} {
+			if got := p.Windows(start, function).Park; got != want {
+				t.Errorf("%s is parked after %v, want %v", function, got, want)
+			}
+		}
+	}
 	if p, _ := New("fixed", Options{KeepAlive: time.Minute}); p.Windows(start, "f").KeepAlive != time.Minute {
 		t.Error("the keep-alive time is not used")
 	}

@@ -18,6 +18,8 @@ type Options struct {
 	// Price is what a cold start is worth to faas-infer, in time that an
 	// instance idles; 0 has it found for each function.
 	Price time.Duration
+	// Unparked has faas-infer leave idle instances their CPU and GPU share.
+	Unparked bool
 	// Start is how long before a request is due faas-infer starts an
 	// instance; 0 means DefaultStart.
 	Start time.Duration
@@ -35,10 +37,16 @@ const (
 
 // makers is every policy by its name.
 var makers = map[string]func(Options) Policy{
-	"fixed":      func(o Options) Policy { return NewFixed(o.KeepAlive) },
-	"hhp":        func(Options) Policy { return NewHHP() },
-	"lsth":       func(o Options) Policy { return NewLSTH(o.Gamma) },
-	"faas-infer": func(o Options) Policy { return NewPriced(o.Price, o.Start) },
+	"fixed": func(o Options) Policy { return NewFixed(o.KeepAlive) },
+	"hhp":   func(Options) Policy { return NewHHP() },
+	"lsth":  func(o Options) Policy { return NewLSTH(o.Gamma) },
+	"faas-infer": func(o Options) Policy {
+		p := NewPriced(o.Price, o.Start)
+		if o.Unparked {
+			p.park = 0
+		}
+		return p
+	},
 }
 
 // Names lists the policies, sorted.

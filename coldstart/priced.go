@@ -26,6 +26,7 @@ import (
 type Priced struct {
 	price     time.Duration // 0: found
 	start     time.Duration
+	park      time.Duration // 0: never
 	functions map[string]*learner
 }
 
@@ -53,7 +54,7 @@ var _ Policy = (*Priced)(nil)
 // NewPriced makes a policy that knows no function yet. A price of 0 has it found
 // for each function; start is how long before it is due an instance is started.
 func NewPriced(price, start time.Duration) *Priced {
-	return &Priced{price: price, start: start, functions: map[string]*learner{}}
+	return &Priced{price: price, start: start, park: parkAfter, functions: map[string]*learner{}}
 }
 
 func newLearner() *learner { return &learner{model: forecast.New()} }
@@ -77,7 +78,7 @@ func (p *Priced) Observe(now time.Time, function string, idle time.Duration) {
 func (p *Priced) Windows(last time.Time, function string) Windows {
 	l := p.functions[function]
 	if l == nil {
-		return Windows{KeepAlive: histogram.Range, Park: parkAfter}
+		return Windows{KeepAlive: histogram.Range, Park: p.park}
 	}
 	if l.stale || !last.Equal(l.last) {
 		l.expect(l.model.Predict(last))
@@ -86,6 +87,7 @@ func (p *Priced) Windows(last time.Time, function string) Windows {
 			price = levelOf(1/p.price.Seconds(), 0)
 		}
 		l.chosen, l.last, l.stale = l.windows(price, p.start), last, false
+		l.chosen.Park = p.park
 	}
 	return l.chosen
 }
@@ -114,7 +116,7 @@ func (l *learner) windows(price int, start time.Duration) Windows {
 		return Windows{}
 	}
 	first := all[0]
-	return Windows{PreWarm: first.From, KeepAlive: first.To - first.From, Later: slices.Clip(all[1:]), Park: parkAfter}
+	return Windows{PreWarm: first.From, KeepAlive: first.To - first.From, Later: slices.Clip(all[1:])}
 }
 
 // Forget drops what is known.

@@ -49,7 +49,7 @@ type providerFlags struct {
 	queueLimit                                int
 	maxBody, maxHeld                          int64
 	cores                                     []int
-	noCgroups, measure                        bool
+	noCgroups, measure, park                  bool
 	logLevel                                  string
 	// given reports whether a flag was set.
 	given func(name string) bool
@@ -70,6 +70,7 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+oneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")
 	flags.Lookup("cold-start").DefValue = ""
 	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances with --cold-start fixed")
+	flags.BoolVar(&f.park, "park", true, "have a function's instances give back their CPU and GPU share after two seconds without a request, and keep its model in memory; with --cold-start "+learned)
 	flags.StringVar(&f.scheduler, "scheduler", joint, "how instances' configs and places are chosen: joint, for all functions at once, or greedy, one instance after the other (INFless' Algorithm 1)")
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, beyond its SLO if it has one")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")

@@ -123,7 +123,7 @@ func (f *providerFlags) cold() (coldstart.Policy, error) {
 	if f.coldStart == fixed {
 		return coldstart.NewFixed(f.keepAlive), nil
 	}
-	return coldstart.New(f.coldStart, coldstart.Options{})
+	return coldstart.New(f.coldStart, coldstart.Options{Unparked: !f.park})
 }
 
 // bundles is the directory of bundles.

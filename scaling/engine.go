@@ -102,6 +102,10 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		p.release(v)
 	}
 	for _, v := range p.views {
+		p.unpark(v, v.wakes)
+		p.unparkOld(v)
+	}
+	for _, v := range p.views {
 		if !v.joint {
 			p.first(v)
 		}
@@ -149,12 +153,14 @@ func (p *pass) space() *room {
 	return p.room
 }
 
-// stop plans to stop an instance of v.
+// stop plans to stop an instance of v, and nothing else.
 func (p *pass) stop(v *view, in Running, why Why) {
 	if p.gone == nil {
 		p.gone = map[cluster.InstanceID]bool{}
 	}
 	p.gone[in.ID] = true
+	p.plan.Park = slices.DeleteFunc(p.plan.Park, func(x Park) bool { return x.ID == in.ID })
+	p.plan.Resize = slices.DeleteFunc(p.plan.Resize, func(x Resize) bool { return x.ID == in.ID })
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
 	v.remove(in.ID)
 }
@@ -164,16 +170,26 @@ func (p *pass) start(v *view, placed []Placed) {
 	for _, x := range placed {
 		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
 		if i, ok := p.space().find(x.Node); ok {
-			for _, id := range p.space().places[i].leaving {
-				if p.gone[id] {
-					s.After = append(s.After, id)
-				}
-			}
+			s.After = p.leaving(i)
 		}
 		p.plan.Start = append(p.plan.Start, s)
 		v.started++
 		v.startedUp += x.Range.Up
 	}
+	for v.Max > 0 && len(v.parked) > 0 && v.all()+v.started > v.Max {
+		p.stop(v, v.parked[0], OverMax)
+	}
+}
+
+// leaving are the instances that the plan stops on a place and whose room is given
+// out again.
+func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
+	for _, id := range p.space().places[place].leaving {
+		if p.gone[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // unplaced reports what a placement left over.
@@ -192,6 +208,9 @@ func (p *pass) first(v *view) {
 	d.Limit = v.Max
 	left := p.space().schedule(d, 1)
 	if left.Reason == NoRoom && p.evict(v, d) {
+		if p.unpark(v, v.wakes); len(v.live) > 0 {
+			return
+		}
 		left = p.space().schedule(d, 1)
 	}
 	p.start(v, left.Placed)
@@ -209,6 +228,7 @@ func (p *pass) rest() {
 	var joint []*view
 	for _, v := range p.views {
 		if v.mayGrow() {
+			p.unpark(v, func() bool { return v.residual() > 0 })
 			p.stretch(v)
 		}
 		switch {
@@ -240,6 +260,9 @@ func (p *pass) alone(v *view) {
 
 // fill fills up to the least number of instances.
 func (p *pass) fill(v *view) {
+	if v.mayGrow() {
+		p.unpark(v, func() bool { return v.count() < v.floor })
+	}
 	for v.mayGrow() && v.count() < v.floor {
 		left := p.space().schedule(v.wanted(someLoad), 1)
 		p.start(v, left.Placed)

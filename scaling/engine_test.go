@@ -33,6 +33,7 @@ func randomWorld(r *rand.Rand) *world {
 		f.Min, f.Max = max(0, r.IntN(6)-3), max(0, r.IntN(8)-3)
 		f.ScaleToZero = r.IntN(3) > 0
 		w.keepAlive[f.Name] = time.Duration(r.IntN(100)) * time.Second
+		w.parkAfter[f.Name] = time.Duration(r.IntN(5)) * time.Second
 		for range r.IntN(8) {
 			c := config(1<<r.IntN(5), 250*(1+r.IntN(8)), 10*max(0, r.IntN(4)-2), time.Duration(1+r.IntN(60))*ms)
 			c.Config.Memory = r.Int64N(1 << 30)
@@ -113,6 +114,7 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 			}
 		}
 	}
+	w.checkParked(t, plan, functions, stopped, free, returned)
 	for _, r := range plan.Resize {
 		f := functions[slices.IndexFunc(functions, func(f Function) bool { return f.Name == r.Function })]
 		in := f.Instances[slices.IndexFunc(f.Instances, func(in Running) bool { return in.ID == r.ID })]
@@ -138,7 +140,7 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 			}
 			if !returned[string(id)] {
 				returned[string(id)] = true
-				free[s.Node] = free[s.Node].Add(in.Config.Resources)
+				free[s.Node] = free[s.Node].Add(in.Holds())
 			}
 		}
 		if !s.Config.Resources.Fits(free[s.Node]) {
@@ -191,7 +193,7 @@ func FuzzEngine(f *testing.F) {
 			step()
 		}
 		for range 70 {
-			if p := step(); len(p.Start)+len(p.Stop)+len(p.Resize) > 0 {
+			if p := step(); len(p.Start)+len(p.Stop)+len(p.Resize)+len(p.Park)+len(p.Unpark) > 0 {
 				t.Fatalf("no rest under a constant load:\n%s\n%s", w.print(p), w.instances())
 			}
 		}

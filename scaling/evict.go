@@ -17,8 +17,8 @@ type victim struct {
 }
 
 // evict makes room for one instance of v, which has none: on the node where
-// it costs least, it stops the instances that have been idle for longest; if
-// that is not enough, instances of functions that keep another one, which
+// it costs least, it stops the instances that have been idle for longest, parked
+// or not, as far as they hold what it needs; if that is not enough, instances of functions that keep another one, which
 // finish what they hold first; and last of all v's own of an older revision.
 // Functions with waiting requests keep their idle instances, and all keep Min.
 // Pre-warming and replacing a revision without load take nothing from others.
@@ -28,14 +28,14 @@ func (p *pass) evict(v *view, d Demand) bool {
 	var best []victim
 	at := -1
 	for i, victims := range p.victims(v) {
-		set := p.enough(i, victims, choices)
+		set := p.enough(i, victims, v.unparked(p.space().places[i].name, choices))
 		if set != nil && (at < 0 || cheaper(set, best)) {
 			best, at = set, i
 		}
 	}
 	for _, x := range best {
 		p.stop(x.view, x.Running, evictedWhy(x))
-		p.space().give(at, x.Config.Resources, x.ID)
+		p.space().give(at, x.Holds(), x.ID)
 		x.view.robbed = x.view != v
 	}
 	return at >= 0
@@ -67,8 +67,13 @@ func (p *pass) victims(v *view) [][]victim {
 				add(u, in, 1)
 			}
 		}
+		for _, in := range u.parked {
+			if u != v && v.mayEvict() && u.Waiting <= 0 {
+				add(u, in, 0)
+			}
+		}
 		for _, in := range u.old {
-			if u == v {
+			if u == v && !v.woken {
 				add(u, in, 2)
 			}
 		}
@@ -110,12 +115,16 @@ func (p *pass) enough(i int, victims []victim, choices []choice) []victim {
 	taken := map[*view]int{}
 	var set []victim
 	for _, x := range victims {
-		if left := len(x.view.live) - taken[x.view]; x.tier < 2 && left <= x.keeps() {
+		left := len(x.view.live) - taken[x.view]
+		if x.tier == 0 {
+			left += len(x.view.parked)
+		}
+		if x.tier < 2 && left <= x.keeps() {
 			continue
 		}
 		taken[x.view]++
 		set = append(set, x)
-		if free = free.Add(x.Config.Resources); fitsAny(choices, free) {
+		if free = free.Add(x.Holds()); fitsAny(choices, free) {
 			return spare(set, free, choices)
 		}
 	}
@@ -125,7 +134,7 @@ func (p *pass) enough(i int, victims []victim, choices []choice) []victim {
 // spare leaves out whom it does not take, the later ones first.
 func spare(set []victim, free cluster.Resources, choices []choice) []victim {
 	for i := len(set) - 2; i >= 0; i-- {
-		if without := free.Sub(set[i].Config.Resources); fitsAny(choices, without) {
+		if without := free.Sub(set[i].Holds()); fitsAny(choices, without) {
 			free, set = without, slices.Delete(set, i, i+1)
 		}
 	}

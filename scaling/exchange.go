@@ -46,7 +46,7 @@ func (p *pass) exchange() {
 		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 {
 			continue
 		}
-		if v.started > 0 {
+		if v.started > 0 || v.woken {
 			return
 		}
 		x.early = x.early || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Starting })

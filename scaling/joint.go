@@ -278,8 +278,12 @@ func (p *pass) trial(views []*view, need func(*view) float64) (*together, *room,
 	}
 }
 
-// residual is the load that the function's instances cannot take.
+// residual is the load that the function's instances cannot take. One that rests has
+// none, whatever was measured.
 func (v *view) residual() float64 {
+	if v.resting {
+		return 0
+	}
 	if residual := v.demand - v.capacity(); residual > negligible*v.demand {
 		return residual
 	}

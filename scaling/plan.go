@@ -21,6 +21,17 @@ type Running struct {
 	// IdleSince is since when the instance has executed nothing; zero while
 	// it holds a request.
 	IdleSince time.Time
+	// Parked: it holds its memory only, and has to take up the share that Config
+	// says before it serves anything. A parked instance is Ready.
+	Parked bool
+}
+
+// Holds is what the instance takes of its node.
+func (in *Running) Holds() cluster.Resources {
+	if in.Parked {
+		return in.Config.Parked()
+	}
+	return in.Config.Resources
 }
 
 // Function is what the engine must know of a function.
@@ -52,6 +63,10 @@ type Function struct {
 	// is zero, never. It gets an instance without a request while
 	// PreWarmAt ≤ now < RetireAt, if PreWarmAt is not zero.
 	PreWarmAt, RetireAt time.Time
+	// ParkAt is the same policy's word on what an idle function holds: from then
+	// on memory only, but for the instances that must be; if zero, all that its
+	// instances were given.
+	ParkAt time.Time
 }
 
 // Plan is what is to be done now. The stops come first: a start may need the
@@ -60,7 +75,11 @@ type Plan struct {
 	Stop  []Stop
 	Start []Start
 	// Resize changes CPU quotas of running instances at once.
-	Resize   []Resize
+	Resize []Resize
+	// Park has idle instances give back their CPU and GPU share; what that frees
+	// is there for later plans. Unpark has parked ones take up a share again.
+	Park     []Park
+	Unpark   []Unpark
 	Unplaced []Unplaced
 }
 
@@ -89,6 +108,22 @@ type Resize struct {
 	// Exec and Mean are the predicted times of a full batch under Config, as
 	// in [Candidate].
 	Exec, Mean time.Duration
+}
+
+// Park is an instance that gives back its CPU and GPU share and keeps its memory, if
+// it still has nothing to do.
+type Park struct {
+	Function string
+	ID       cluster.InstanceID
+}
+
+// Unpark is a parked instance that takes up a share and serves again. It takes no
+// longer than a Resize.
+type Unpark struct {
+	Resize
+	// After are instances on the node, stopped by the same plan, that must be gone
+	// before; most often there are none.
+	After []cluster.InstanceID
 }
 
 // Stop is an instance to be stopped, once it has finished what it holds.

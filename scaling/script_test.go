@@ -25,6 +25,7 @@ type world struct {
 	nodes     []cluster.Node
 	functions []*Function
 	keepAlive map[string]time.Duration
+	parkAfter map[string]time.Duration
 	active    map[string]time.Time
 	cold      map[cluster.InstanceID]time.Time
 	coldTime  time.Duration
@@ -35,7 +36,7 @@ var epoch = time.Unix(1_000_000, 0).UTC()
 
 func newWorld(s Settings) *world {
 	return &world{
-		engine: New(s), now: epoch, keepAlive: map[string]time.Duration{},
+		engine: New(s), now: epoch, keepAlive: map[string]time.Duration{}, parkAfter: map[string]time.Duration{},
 		active: map[string]time.Time{}, cold: map[cluster.InstanceID]time.Time{}, coldTime: time.Second,
 	}
 }
@@ -58,7 +59,10 @@ func (w *world) settle() {
 		if f.Rate > 0 || f.Waiting > 0 {
 			w.active[f.Name] = w.now
 		}
-		f.RetireAt = w.active[f.Name].Add(w.keepAlive[f.Name])
+		f.RetireAt, f.ParkAt = w.active[f.Name].Add(w.keepAlive[f.Name]), time.Time{}
+		if after := w.parkAfter[f.Name]; after > 0 && f.Rate == 0 && f.Waiting == 0 {
+			f.ParkAt = w.active[f.Name].Add(after)
+		}
 		for i := range f.Instances {
 			in := &f.Instances[i]
 			if in.State == cluster.Starting && !w.now.Before(w.cold[in.ID]) {
@@ -77,7 +81,7 @@ func (w *world) settle() {
 		for _, f := range w.functions {
 			for _, in := range f.Instances {
 				if in.Node == w.nodes[i].Name {
-					w.nodes[i].Free = w.nodes[i].Free.Sub(in.Config.Resources)
+					w.nodes[i].Free = w.nodes[i].Free.Sub(in.Holds())
 				}
 			}
 		}
@@ -102,6 +106,7 @@ func (w *world) scale() Plan {
 		i := slices.IndexFunc(f.Instances, func(in Running) bool { return in.ID == r.ID })
 		f.Instances[i].Config, f.Instances[i].Exec, f.Instances[i].Mean = r.Config, r.Exec, r.Mean
 	}
+	w.parks(plan)
 	for _, s := range plan.Start {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
@@ -123,6 +128,16 @@ func (w *world) print(plan Plan) string {
 	for _, r := range plan.Resize {
 		fmt.Fprintf(&b, "%sresize %s %s to %v\n", at, r.Function, r.ID, r.Config)
 	}
+	for _, x := range plan.Park {
+		fmt.Fprintf(&b, "%spark %s %s\n", at, x.Function, x.ID)
+	}
+	for _, x := range plan.Unpark {
+		fmt.Fprintf(&b, "%sunpark %s %s as %v", at, x.Function, x.ID, x.Config)
+		if len(x.After) > 0 {
+			fmt.Fprintf(&b, " after %v", x.After)
+		}
+		b.WriteString("\n")
+	}
 	for i, s := range plan.Start {
 		fmt.Fprintf(&b, "%sstart %s i%d %v on %s", at, s.Function, w.next-len(plan.Start)+i+1, s.Config, s.Node)
 		if len(s.After) > 0 {
@@ -139,7 +154,7 @@ func (w *world) print(plan Plan) string {
 // do carries out one command of a scenario:
 //
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
-//	function NAME slo=50ms min=0 max=0 keepalive=300s revision=1 queue=late|instance zero=yes|no
+//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 queue=late|instance zero=yes|no
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
@@ -163,6 +178,7 @@ func (w *world) do(t *testing.T, line string) string {
 		f.Min, f.Max = keys.int("min", f.Min), keys.int("max", f.Max)
 		f.Revision = uint64(keys.int("revision", int(f.Revision)))
 		w.keepAlive[f.Name] = keys.duration("keepalive", w.keepAlive[f.Name])
+		w.parkAfter[f.Name] = keys.duration("park", w.parkAfter[f.Name])
 		f.ScaleToZero = keys.values["zero"] != "no"
 		if keys.values["queue"] == "late" {
 			f.Queue = LateBound
@@ -209,7 +225,7 @@ func (w *world) instances() string {
 	var b strings.Builder
 	for _, f := range w.functions {
 		for _, in := range f.Instances {
-			fmt.Fprintf(&b, "%s %s revision %d %v on %s\n", f.Name, in.ID, in.Revision, in.Config, in.Node)
+			fmt.Fprintf(&b, "%s %s revision %d %v on %s%s\n", f.Name, in.ID, in.Revision, in.Config, in.Node, map[bool]string{true: ", parked"}[in.Parked])
 		}
 	}
 	return cmp.Or(b.String(), "none\n")

@@ -17,6 +17,9 @@ type view struct {
 	// those of older ones; both by ID. owned: live is not the caller's.
 	live, old []Running
 	owned     bool
+	// parked are those of the current revision that are parked, by ID; they count
+	// neither as live nor as capacity.
+	parked []Running
 	// sum and crest are the ranges of all in live at the demand and at the
 	// peak, if summed and crested.
 	sum, crest      Range
@@ -32,6 +35,9 @@ type view struct {
 	// prewarm: the cold-start policy wants an instance without a request.
 	// idle: nothing is executed or waits, and the keep-alive is over.
 	prewarm, idle bool
+	// resting: nothing is executed or waits, and the instances are to be parked.
+	// woken: some are unparked by this plan.
+	resting, woken bool
 	// retired: all instances are stopped by this plan.
 	retired bool
 	// robbed: some of its instances make room for others; it must not take
@@ -87,6 +93,7 @@ func (v *view) look(e *Engine, now time.Time, f *Function) *view {
 	retire := !f.RetireAt.IsZero() && !now.Before(f.RetireAt)
 	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
 	v.idle = idle && retire
+	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)
 	v.steady, v.demand = v.load(now)
 	v.peak = v.highest(now)
 	return v
@@ -96,17 +103,24 @@ func (v *view) look(e *Engine, now time.Time, f *Function) *view {
 // should be, and are not copied. It reports whether none of them executes
 // anything.
 func (v *view) sort() (idle bool) {
-	idle, tidy := true, true
+	idle, tidy, parked := true, true, 0
 	for i := range v.Instances {
 		in := &v.Instances[i]
-		if in.State == cluster.Ready && in.IdleSince.IsZero() {
+		if in.State == cluster.Ready && !in.Parked && in.IdleSince.IsZero() {
 			idle = false
+		}
+		if in.Parked {
+			parked++
 		}
 		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && in.Revision >= v.Revision &&
 			(i == 0 || v.Instances[i-1].ID < in.ID)
 	}
-	if tidy {
+	switch {
+	case tidy && parked == 0:
 		v.live = v.Instances
+		return idle
+	case tidy && parked == len(v.Instances):
+		v.parked = slices.Clip(v.Instances)
 		return idle
 	}
 	v.owned = true
@@ -115,6 +129,8 @@ func (v *view) sort() (idle bool) {
 		case in.State != cluster.Starting && in.State != cluster.Ready:
 		case in.Revision < v.Revision:
 			v.old = append(v.old, in)
+		case in.Parked:
+			v.parked = append(v.parked, in)
 		default:
 			v.live = append(v.live, in)
 		}
@@ -122,6 +138,7 @@ func (v *view) sort() (idle bool) {
 	byID := func(a, b Running) int { return cmp.Compare(a.ID, b.ID) }
 	slices.SortFunc(v.live, byID)
 	slices.SortFunc(v.old, byID)
+	slices.SortFunc(v.parked, byID)
 	return idle
 }
 
@@ -190,7 +207,8 @@ func total(set []Running, bounds func(*Running) Range) Range {
 	return sum
 }
 
-// count is how many instances of the current revision there will be.
+// count is how many instances of the current revision there will be, without those
+// that stay parked.
 func (v *view) count() int { return len(v.live) + v.started }
 
 // capacity is R_max of the instances that there will be.
@@ -202,14 +220,20 @@ func (v *view) remove(id cluster.InstanceID) {
 	is := func(in Running) bool { return in.ID == id }
 	v.live = slices.DeleteFunc(v.live, is)
 	v.old = slices.DeleteFunc(v.old, is)
+	if slices.ContainsFunc(v.parked, is) { // It may be the caller's.
+		v.parked = slices.DeleteFunc(slices.Clone(v.parked), is)
+	}
 }
 
 // wantsFirst reports whether the function has no instance and needs one. A
 // measured load alone is no reason: it lags, and the first request that finds
-// no instance waits.
+// no instance waits. A parked one is there already.
 func (v *view) wantsFirst() bool {
-	if len(v.live) > 0 || v.retired || v.robbed {
+	switch {
+	case v.count() > 0 || v.retired || v.robbed:
 		return false
+	case len(v.parked) > 0:
+		return v.Waiting > 0 || v.floor > 0
 	}
 	return v.Waiting > 0 || v.prewarm || v.floor > 0 || len(v.old) > 0
 }
@@ -229,16 +253,17 @@ func (v *view) mayEvict() bool { return v.Waiting > 0 || v.floor > 0 }
 func (p *pass) release(v *view) {
 	if v.idle && v.floor == 0 {
 		v.retired = true
-		for _, in := range slices.Concat(v.live, v.old) {
+		for _, in := range slices.Concat(v.live, v.parked, v.old) {
 			p.stop(v, in, Idle)
 		}
 		return
 	}
-	if v.Max > 0 && len(v.live) > v.Max {
-		for _, in := range v.worstFirst()[:len(v.live)-v.Max] {
+	if over := v.all() - v.Max; v.Max > 0 && over > 0 {
+		for _, in := range v.worstFirst()[:over] {
 			p.stop(v, in, OverMax)
 		}
 	}
+	p.park(v)
 	if p.engine.settings.KeepAlive > 0 {
 		p.expire(v)
 		return
@@ -263,22 +288,27 @@ func (p *pass) expire(v *view) {
 }
 
 // surplus is case (iii): it stops instances until the load is back in the band
-// or the others could not carry it.
+// or the others could not carry it. What is parked could carry load, too, but not in
+// place of one that does.
 func (p *pass) surplus(v *view) {
 	s := p.engine.settings
-	total := v.high()
+	live, parked := v.high(), total(v.parked, v.peaked)
 	under := func() bool {
-		return v.peak < Threshold(total, s.Alpha, s.Reading) && len(v.live) > max(1, v.floor)
+		all := Range{live.Low + parked.Low, live.Up + parked.Up}
+		return v.peak < Threshold(all, s.Alpha, s.Reading) && v.all() > max(1, v.floor)
 	}
-	if !under() || !v.spares(total.Up-v.peak) {
+	if !under() || len(v.parked) == 0 && !v.spares(live.Up-v.peak) {
 		return
 	}
 	for _, in := range v.worstFirst() {
-		r := v.peaked(&in)
-		if total.Up-r.Up < v.peak {
+		r, left := v.peaked(&in), &live
+		if in.Parked {
+			left = &parked
+		}
+		if left == &live && live.Up-r.Up < v.peak || live.Up+parked.Up-r.Up < v.peak {
 			continue
 		}
-		total.Low, total.Up = total.Low-r.Low, total.Up-r.Up
+		left.Low, left.Up = left.Low-r.Low, left.Up-r.Up
 		if p.stop(v, in, Surplus); !under() {
 			return
 		}
@@ -295,17 +325,19 @@ func (v *view) spares(up float64) bool {
 	return false
 }
 
-// worstFirst orders the instances by what they carry of the load per resource
-// (the numerator of Eq. 10, capped by the peak), so that a large instance goes
-// first where the load is small, and an inefficient one where it is not.
+// worstFirst orders the instances, the parked ones first, by what they carry of the
+// load per resource (the numerator of Eq. 10, capped by the peak), so that a large
+// instance goes first where the load is small, and an inefficient one where it is
+// not.
 func (v *view) worstFirst() []Running {
 	options := v.engine.settings.Options
 	carries := func(in Running) float64 {
 		return min(v.peaked(&in).Up, v.peak) / max(options.weigh(in.Config.Resources), 1e-9)
 	}
-	worst := slices.Clone(v.live)
+	worst := slices.Concat(v.parked, v.live)
 	slices.SortFunc(worst, func(a, b Running) int {
 		return cmp.Or(
+			parkedFirst(a, b),
 			cmp.Compare(carries(a), carries(b)),
 			cmp.Compare(options.weigh(b.Config.Resources), options.weigh(a.Config.Resources)),
 			cmp.Compare(v.peaked(&a).Up, v.peaked(&b).Up),
@@ -319,7 +351,7 @@ func (v *view) worstFirst() []Running {
 // and carry the load, or have all the instances they may have. Where there is
 // no room for enough of the newer ones, the older ones go one by one.
 func (p *pass) supersede(v *view) {
-	if len(v.old) == 0 || len(v.live) == 0 || v.started > 0 {
+	if len(v.old) == 0 || len(v.live)+len(v.parked) == 0 || v.started > 0 {
 		return
 	}
 	for _, in := range v.live {
@@ -330,7 +362,7 @@ func (p *pass) supersede(v *view) {
 	switch {
 	case v.short == NoRoom:
 		p.stop(v, v.old[0], Superseded)
-	case v.short == AtLimit, v.capacity() >= v.demand && len(v.live) >= v.floor:
+	case v.short == AtLimit, v.capacity() >= v.demand && v.all() >= v.floor:
 		for _, in := range slices.Clone(v.old) {
 			p.stop(v, in, Superseded)
 		}

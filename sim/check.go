@@ -13,6 +13,7 @@ import (
 func (s *Setup) fill() error {
 	s.Tick = cmp.Or(s.Tick, DefaultTick)
 	s.ColdWait = cmp.Or(s.ColdWait, DefaultColdWait)
+	s.Unpark = cmp.Or(s.Unpark, DefaultUnpark)
 	s.QueueLimit = cmp.Or(s.QueueLimit, DefaultQueueLimit)
 	s.Beta = cmp.Or(s.Beta, scaling.DefaultBeta)
 	if s.Machine == nil {
@@ -29,6 +30,8 @@ func (s *Setup) fill() error {
 		return fmt.Errorf("a duration of %v: it must be more than 0", s.Duration)
 	case s.Warmup < 0 || s.Warmup >= s.Duration:
 		return fmt.Errorf("a warm-up of %v in a duration of %v: it must be from 0 to less than that", s.Warmup, s.Duration)
+	case s.Unpark < 0:
+		return fmt.Errorf("unpark %v: it must not be negative", s.Unpark)
 	case s.Tick < 0 || s.Overhead < 0 || s.ColdWait < 0 || s.Sample < 0 || s.QueueLimit < 0 || !(s.Beta > 0):
 		return fmt.Errorf("tick %v, overhead %v, cold wait %v, sample %v, queue limit %d, beta %v: none may be negative", s.Tick, s.Overhead, s.ColdWait, s.Sample, s.QueueLimit, s.Beta)
 	}

@@ -7,7 +7,7 @@ import (
 
 // settle counts what an instance held and did until now.
 func (r *run) settle(in *instance) {
-	f, weight := &in.fn.result, measure.Weigh(in.config.Resources, r.Beta)
+	f, weight := &in.fn.result, measure.Weigh(in.holds, r.Beta)
 	if in.begun {
 		f.ResourceSeconds += weight * r.window.Overlap(in.heldSince, r.now).Seconds()
 		in.heldSince = r.now
@@ -22,6 +22,7 @@ func (r *run) settle(in *instance) {
 	f.IdleSeconds += weight * (ready - busy)
 	f.InstanceSeconds += ready
 	f.IdleInstanceSeconds += ready - busy
+	f.IdleMemorySeconds += float64(in.holds.Memory+in.holds.GPUMemory) / (1 << 30) * (ready - busy)
 	in.tables.result.InstanceSeconds += ready
 	in.tables.result.Requests += used.Served - in.used.Served
 	in.readySince, in.used = r.now, used
@@ -39,6 +40,7 @@ func (r *run) finish() *Result {
 		r.result.ResourceSeconds += f.ResourceSeconds
 		r.result.IdleSeconds += f.IdleSeconds
 		r.result.BusySeconds += f.BusySeconds
+		r.result.IdleMemorySeconds += f.IdleMemorySeconds
 		r.result.Functions = append(r.result.Functions, f)
 	}
 	r.result.ActiveNodeSeconds, r.result.FragmentPct = r.machines.Finish(r.now)

@@ -27,6 +27,9 @@ type carrier interface {
 	// tells whether it has nothing left; Forget drops it after that.
 	Up(now time.Duration, in traffic.Peer) traffic.Ready
 	Down(now time.Duration, id cluster.InstanceID) (drained bool)
+	// Park gives an instance that has nothing to do no more until it is Up again,
+	// and tells whether it has.
+	Park(now time.Duration, id cluster.InstanceID) bool
 	Forget(id cluster.InstanceID)
 	// Waiting is how many requests wait; Settled: none waits or is executed.
 	Waiting() int
@@ -50,7 +53,7 @@ type function struct {
 	instances []*instance
 	running   []scaling.Running
 	tables    map[cluster.Config]*tables
-	// held is what they hold, and ready how many are.
+	// held is what they hold, and ready how many serve.
 	held  cluster.Resources
 	ready int
 	// sampled are the counts at the last sample.
@@ -138,9 +141,11 @@ func (r *run) times(fn *function, c cluster.Config) *tables {
 func (fn *function) finish() FunctionResult {
 	f, rec := fn.result, fn.carrier.Finish()
 	f.Requests, f.Served, f.Missed, f.Rejected, f.Cold = rec.Arrived, rec.Served, rec.Missed, rec.Rejected, rec.Cold
+	f.Woken = rec.Woken
 	f.Latency, f.Batches = &rec.Latency, rec.Batches
 	f.ColdMean, f.QueueMean, f.ExecMean = rec.Means()
 	f.IdleSeconds, f.IdleInstanceSeconds = max(0, f.IdleSeconds), max(0, f.IdleInstanceSeconds)
+	f.IdleMemorySeconds = max(0, f.IdleMemorySeconds)
 	for _, t := range fn.tables {
 		f.Configs = append(f.Configs, t.result)
 	}

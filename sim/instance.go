@@ -32,6 +32,12 @@ type instance struct {
 	// those that wait for this one.
 	awaits int
 	blocks []*instance
+	// holds is what it really holds of its node, claims what nobody else is to plan
+	// with: more, while it waits for others to leave.
+	holds, claims cluster.Resources
+	// parked: it has given back its share; away: it is given no batches, as it is
+	// parked or on its way back.
+	parked, away bool
 	// serving is how it does once it has loaded.
 	serving traffic.Ready
 	// begun: it holds its resources; loaded: it is or was ready. heldSince and
@@ -68,23 +74,31 @@ func (r *run) start(s scaling.Start) {
 	}
 	r.slots[in.slot], r.instances[in.id] = in, in
 	fn.instances = append(fn.instances, in)
-	r.nodes[node].Free = r.nodes[node].Free.Sub(s.Config.Resources)
+	r.claim(in, s.Config.Resources)
 	r.result.PeakInstances = max(r.result.PeakInstances, len(r.instances))
 	if r.window.Has(r.now) {
 		r.result.Starts++
 		fn.result.Starts++
 		tables.result.Starts++
 	}
-	for _, id := range s.After {
+	if r.awaits(in, s.After) == 0 {
+		r.begin(in)
+	}
+}
+
+// awaits has an instance wait for others to leave, and returns for how many.
+func (r *run) awaits(in *instance, others []cluster.InstanceID) int {
+	for _, id := range others {
 		if before, ok := r.instances[id]; ok {
 			in.awaits++
 			before.blocks = append(before.blocks, in)
 		}
 	}
-	if in.awaits == 0 {
-		r.begin(in)
-	}
+	return in.awaits
 }
+
+// serves reports whether it takes batches.
+func (in *instance) serves() bool { return in.state == cluster.Ready && !in.away }
 
 // name is the ID of the next instance of a function: IDs are in the order of
 // starts.
@@ -104,21 +118,30 @@ func (r *run) find(name string) *function {
 
 // begin has an instance take its resources and load.
 func (r *run) begin(in *instance) {
-	r.hold(in.node, cluster.Resources{}, in.config.Resources)
 	in.begun, in.heldSince = true, r.now
-	in.fn.held = in.fn.held.Add(in.config.Resources)
-	r.machines.Begin(r.now, in.node, in.config.Resources)
+	r.machines.Begin(r.now, in.node, cluster.Resources{})
+	r.hold(in, in.config.Resources)
 	r.events.Plan(r.now+in.fn.Start, ready, in.slot, in.number)
 }
 
-// hold has an instance that held from of a node hold to. That a node cannot be
+// claim has an instance take what is free of its node.
+func (r *run) claim(in *instance, of cluster.Resources) {
+	n := &r.nodes[in.node]
+	n.Free = n.Free.Add(in.claims).Sub(of)
+	in.claims = of
+}
+
+// hold has an instance hold so much of its node from now on. That a node cannot be
 // given more than it has is the scheduler's to see to; here it ends the run.
-func (r *run) hold(node int, from, to cluster.Resources) {
-	used := r.used[node].Sub(from).Add(to)
-	if total := r.nodes[node].Total; r.err == nil && !used.Fits(total) {
-		r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", r.nodes[node].Name, used, total)
+func (r *run) hold(in *instance, to cluster.Resources) {
+	used := r.used[in.node].Sub(in.holds).Add(to)
+	if n := &r.nodes[in.node]; r.err == nil && !used.Fits(n.Total) {
+		r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, used, n.Total)
 	}
-	r.used[node] = used
+	r.used[in.node] = used
+	in.fn.held = in.fn.held.Sub(in.holds).Add(to)
+	r.machines.Change(r.now, in.holds, to)
+	in.holds = to
 }
 
 // loaded has an instance serve.
@@ -152,10 +175,10 @@ func (r *run) stop(s scaling.Stop) {
 	if r.window.Has(r.now) {
 		r.result.Stops++
 	}
-	in.state = cluster.Stopping
-	if in.loaded {
+	if in.serves() {
 		in.fn.ready--
 	}
+	in.state = cluster.Stopping
 	if !in.loaded || in.fn.carrier.Down(r.now, in.id) {
 		r.gone(in)
 	}
@@ -165,20 +188,23 @@ func (r *run) stop(s scaling.Stop) {
 func (r *run) gone(in *instance) {
 	r.settle(in)
 	if in.begun {
-		r.used[in.node] = r.used[in.node].Sub(in.config.Resources)
-		in.fn.held = in.fn.held.Sub(in.config.Resources)
-		r.machines.End(r.now, in.node, in.config.Resources)
+		r.hold(in, cluster.Resources{})
+		r.machines.End(r.now, in.node, cluster.Resources{})
 	}
 	in.state = cluster.Exited
 	in.fn.carrier.Forget(in.id)
 	in.fn.instances = slices.DeleteFunc(in.fn.instances, func(x *instance) bool { return x == in })
-	r.nodes[in.node].Free = r.nodes[in.node].Free.Add(in.config.Resources)
+	r.claim(in, cluster.Resources{})
 	delete(r.instances, in.id)
 	r.slots[in.slot] = nil
 	r.free = append(r.free, in.slot)
 	for _, next := range in.blocks {
-		if next.awaits--; next.awaits == 0 && next.state == cluster.Starting {
+		switch next.awaits--; {
+		case next.awaits > 0:
+		case next.state == cluster.Starting:
 			r.begin(next)
+		case next.state == cluster.Ready:
+			r.resume(next)
 		}
 	}
 	r.wake()

@@ -49,7 +49,7 @@ func scripted(t *testing.T, s *script, arrivals ...time.Duration) (*Result, erro
 	t.Helper()
 	times := timed(arrivals)
 	setup := Setup{
-		Nodes: []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 4000, GPU: 50}}}, System: system(t, policy.FaaSInfer),
+		Nodes: []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 4000, GPU: 50, Memory: 8 << 30}}}, System: system(t, policy.FaaSInfer),
 		Functions: []Function{{Function: policy.Function{Name: "f", SLO: 100 * ms, MaxBatch: 4}, Times: flat{}, Arrivals: &times, Start: 2 * time.Second}},
 		Duration:  20 * time.Second, Sample: time.Second,
 	}

@@ -64,6 +64,12 @@ func (r *run) apply(plan scaling.Plan) {
 	for _, s := range plan.Resize {
 		r.resize(s)
 	}
+	for _, s := range plan.Park {
+		r.park(s)
+	}
+	for _, s := range plan.Unpark {
+		r.unpark(s)
+	}
 	for _, s := range plan.Start {
 		if r.start(s); r.err != nil {
 			return
@@ -88,6 +94,9 @@ func (r *run) look(fn *function) scaling.Function {
 			}
 			busy = busy || !idle && in.state == cluster.Ready
 		}
+		if x.Parked = in.parked; in.away && !in.parked {
+			x.IdleSince = time.Time{}
+		}
 		fn.running = append(fn.running, x)
 	}
 	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, busy, r.cold, r.Tick)
@@ -95,7 +104,7 @@ func (r *run) look(fn *function) scaling.Function {
 	f := scaling.Function{
 		Name: fn.Name, Revision: revision, SLO: fn.SLO, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
-		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt,
+		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
 	}
 	if len(list) > 0 && (len(fn.list) == 0 || &list[0] != &fn.list[0]) {
 		r.retime(fn)
@@ -110,7 +119,7 @@ func (r *run) look(fn *function) scaling.Function {
 func (r *run) retime(fn *function) {
 	for _, in := range fn.instances {
 		if t := fn.tuner.Timeout(in.config); t > 0 && t != in.timeout {
-			if in.timeout = t; in.state == cluster.Ready {
+			if in.timeout = t; in.serves() {
 				r.up(in)
 			}
 		}
@@ -122,7 +131,7 @@ func (r *run) retime(fn *function) {
 func (r *run) deal(fn *function, rate float64) {
 	serving, ranges := r.serving[:0], r.ranges[:0]
 	for _, in := range fn.instances {
-		if in.state == cluster.Ready {
+		if in.serves() {
 			serving = append(serving, in)
 			full := in.tables.predicted[len(in.tables.predicted)-1]
 			ranges = append(ranges, scaling.Bounds(in.config.Batch, full, fn.SLO, scaling.Exact))
@@ -140,7 +149,7 @@ func (r *run) deal(fn *function, rate float64) {
 // resize gives a ready instance another CPU quota at once.
 func (r *run) resize(s scaling.Resize) {
 	in, ok := r.instances[s.ID]
-	if !ok || in.state != cluster.Ready || s.Config == in.config {
+	if !ok || !in.serves() || s.Config == in.config {
 		return
 	}
 	tables := r.times(in.fn, s.Config)
@@ -148,11 +157,8 @@ func (r *run) resize(s scaling.Resize) {
 		return
 	}
 	r.settle(in)
-	from, to := in.config.Resources, s.Config.Resources
-	r.nodes[in.node].Free = r.nodes[in.node].Free.Add(from).Sub(to)
-	r.hold(in.node, from, to)
-	in.fn.held = in.fn.held.Sub(from).Add(to)
-	r.machines.Change(r.now, from, to)
+	r.claim(in, s.Config.Resources)
+	r.hold(in, s.Config.Resources)
 	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
 	if r.window.Has(r.now) {
 		r.result.Resizes++

@@ -22,6 +22,9 @@ type Result struct {
 	// being gone; IdleSeconds the part of ready ones that executed nothing;
 	// BusySeconds that of executing ones.
 	ResourceSeconds, IdleSeconds, BusySeconds float64
+	// IdleMemorySeconds is the memory and GPU memory, in GiB, of ready instances that
+	// executed nothing, parked or not.
+	IdleMemorySeconds float64
 	// FragmentPct is what part of the machines that have an instance, weighted,
 	// no instance held: the mean over the time that they had one, in %.
 	FragmentPct float64
@@ -30,6 +33,9 @@ type Result struct {
 	// Starts, Stops and Resizes count what the engine did, Unplaced how often it
 	// had load for which there was no instance.
 	Starts, Stops, Resizes, Unplaced int
+	// Parks and Unparks count how often an instance gave its share back and took it
+	// up again.
+	Parks, Unparks int
 	// PeakInstances is the most instances that there were at the same time.
 	PeakInstances int
 	// Passes counts the calls of Scale, Decide is the wall time in them and
@@ -48,8 +54,9 @@ type FunctionResult struct {
 	Name string
 	// Requests are Served + Rejected; Missed are those of Served that took
 	// longer than the objective. Rejected were answered without being executed.
-	// Cold found no ready instance.
-	Requests, Served, Missed, Rejected, Cold uint64
+	// Cold found no ready instance. Woken are not among them: they found none but
+	// parked ones, and one of these served before another had started.
+	Requests, Served, Missed, Rejected, Cold, Woken uint64
 	// Latency is of those that were served.
 	Latency *Histogram
 	// Batches counts by size: Batches[b] batches were of b requests.
@@ -58,10 +65,11 @@ type FunctionResult struct {
 	// request consists of, with the overhead: waiting for an instance to be
 	// ready, for one to be free and the batch to fill, and execution.
 	ColdMean, QueueMean, ExecMean time.Duration
-	// ResourceSeconds, IdleSeconds and BusySeconds are this function's part of
-	// [Result]'s; InstanceSeconds and IdleInstanceSeconds are the same without
-	// weights, of ready instances.
+	// ResourceSeconds, IdleSeconds, BusySeconds and IdleMemorySeconds are this
+	// function's part of [Result]'s; InstanceSeconds and IdleInstanceSeconds are the same without
+	// weights, of ready instances, the parked ones included.
 	ResourceSeconds, IdleSeconds, BusySeconds float64
+	IdleMemorySeconds                         float64
 	InstanceSeconds, IdleInstanceSeconds      float64
 	// Starts counts the instances that were started.
 	Starts int
@@ -87,6 +95,10 @@ func (f *FunctionResult) Violations() float64 { return share(f.Missed+f.Rejected
 // were none.
 func (f *FunctionResult) ColdRate() float64 { return share(f.Cold, f.Requests) }
 
+// WokenRate is the share of the requests that waited for a parked instance to take up
+// its share; 0 if there were none.
+func (f *FunctionResult) WokenRate() float64 { return share(f.Woken, f.Requests) }
+
 // Totals sums the counts of all functions; nothing else of what it returns is
 // set.
 func (r *Result) Totals() FunctionResult {
@@ -98,6 +110,7 @@ func (r *Result) Totals() FunctionResult {
 		t.Missed += f.Missed
 		t.Rejected += f.Rejected
 		t.Cold += f.Cold
+		t.Woken += f.Woken
 	}
 	return t
 }

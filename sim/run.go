@@ -39,6 +39,8 @@ const (
 	pass = traffic.Kinds + iota
 	// ready: the instance in slot A with the number B has loaded.
 	ready
+	// back: the instance in slot A with the number B has its share again.
+	back
 	// flow: loads flow on.
 	flow
 	// sample: the series gets an entry.
@@ -150,6 +152,10 @@ func (r *run) happen(e event.Event) {
 	case ready:
 		if in := r.slots[e.A]; in != nil && in.number == e.B {
 			r.loaded(in)
+		}
+	case back:
+		if in := r.slots[e.A]; in != nil && in.number == e.B {
+			r.back(in)
 		}
 	case flow:
 		for _, fn := range r.functions {

@@ -42,6 +42,9 @@ type Setup struct {
 	// ColdWait is how long beyond its objective a request that finds no ready
 	// instance may wait; 0 means [DefaultColdWait].
 	ColdWait time.Duration
+	// Unpark is how long a parked instance takes from being told to take up its share
+	// to serving; 0 means [DefaultUnpark].
+	Unpark time.Duration
 	// QueueLimit bounds the requests that wait for one function; 0 means
 	// [DefaultQueueLimit].
 	QueueLimit int
@@ -63,6 +66,9 @@ const (
 	DefaultTick       = 100 * time.Millisecond
 	DefaultColdWait   = 30 * time.Second
 	DefaultQueueLimit = 16_384
+	// DefaultUnpark is a few times what the local backend takes to write a quota
+	// and to note that it has (BenchmarkUnpark in cluster/local).
+	DefaultUnpark = 2 * time.Millisecond
 )
 
 // Function is one function of a scenario with its load.

@@ -85,8 +85,9 @@ type entry struct {
 	// instance is guarded by Backend.mu.
 	instance cluster.Instance
 	// The next four do not change any more once launched is closed, but for the
-	// record's ReadyAt and Cores, which pinning guards, and its Spec.Config,
-	// for which a reader holds pinning or mu, and who changes it both. group is
+	// record's ReadyAt and Cores, which pinning guards, and its Spec.Config and
+	// Spec.Parked, for which a reader holds pinning or mu, and who changes them
+	// both. group is
 	// nil without cgroups; pid is 0 for a process that was taken over.
 	record record
 	group  cgroup.Group
@@ -188,7 +189,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 func (b *Backend) pins() bool { return b.options.PinCPUs || len(b.options.Cores) > 0 }
 
 // Nodes returns this machine. Free is Total less what all instances that have
-// not exited were given, never below zero.
+// not exited hold, never below zero.
 func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,7 +205,7 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 func (b *Backend) free() cluster.Resources {
 	free := b.total
 	for _, e := range b.entries {
-		free = free.Sub(e.instance.Config.Resources)
+		free = free.Sub(e.instance.Holds())
 	}
 	return free
 }

@@ -38,9 +38,9 @@ func (b *Backend) enclose(e *entry) (cores []int, err error) {
 }
 
 // wholeCores is the CPU share for which an instance may get cores of its own.
-// What a function requests is no reason to keep others away.
+// What a function requests is no reason to keep others away, nor is a parked one.
 func wholeCores(spec cluster.InstanceSpec) int {
-	if spec.Kind == cluster.Process {
+	if spec.Kind == cluster.Process || spec.Parked {
 		return 0
 	}
 	return spec.Config.CPU
@@ -87,7 +87,9 @@ func (b *Backend) limits(e *entry) (whole, inner cgroup.Limits) {
 	if spec.Kind == cluster.Process {
 		return whole, cgroup.Limits{CPU: spec.Limits.CPU, Memory: spec.Limits.Memory}
 	}
-	whole.CPU, whole.Memory = spec.Config.CPU, spec.Config.Memory
+	if whole.CPU, whole.Memory = spec.Config.CPU, spec.Config.Memory; spec.Parked {
+		whole.CPU = min(whole.CPU, parkedCPU)
+	}
 	return whole, cgroup.Limits{}
 }
 

@@ -8,32 +8,64 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
+// parkedCPU is what a parked instance may use, in millicores. It has nothing to do
+// but to say that it is well.
+const parkedCPU = 50
+
 // Resize gives an instance another CPU quota, and cores of its own or none, as
-// they come with it. A next provider takes it over with that. The error wraps
-// [ErrNoCapacity] if less is free than it asks for more.
+// they come with it; a parked one gets them back by it. A next provider takes it over
+// with that. The error wraps [ErrNoCapacity] if less is free than it asks for more.
 func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config cluster.Config) error {
+	err := b.change(ctx, id, func(e *entry) error {
+		if err := resizable(e.record.Spec, config); err != nil {
+			return err
+		}
+		return b.promise(e, config)
+	})
+	if err != nil {
+		return fmt.Errorf("resize %s: %w", id, err)
+	}
+	return nil
+}
+
+// Park takes an instance's CPU quota and its cores, but for what it needs to say that
+// it is well, until it is resized. A next provider takes it over parked.
+func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
+	err := b.change(ctx, id, func(e *entry) error {
+		if e.record.Spec.Kind != cluster.Model || b.starting(e) {
+			return errors.New("only a model's instance that has loaded can be parked")
+		}
+		b.configure(e, e.record.Spec.Config, true)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("park %s: %w", id, err)
+	}
+	return nil
+}
+
+// change has an instance's quota follow what configure does to its record, or leaves
+// all as it was.
+func (b *Backend) change(ctx context.Context, id cluster.InstanceID, configure func(*entry) error) error {
 	e, err := b.find(id)
 	if err == nil && (e == nil || !isClosed(e.launched)) {
 		err = errors.New("no such instance")
 	}
 	if err = errors.Join(ctx.Err(), err); err != nil {
-		return fmt.Errorf("resize %s: %w", id, err)
+		return err
 	}
 	b.pinning.Lock()
 	defer b.pinning.Unlock()
 	if e.buried || isClosed(e.gone) {
-		return fmt.Errorf("resize %s: it has exited", id)
+		return errors.New("it has exited")
 	}
-	before := e.record.Spec.Config
-	if err := resizable(e.record.Spec, config); err != nil {
-		return fmt.Errorf("resize %s: %w", id, err)
-	}
-	if err := b.promise(e, config); err != nil {
-		return fmt.Errorf("resize %s: %w", id, err)
+	before := e.record.Spec
+	if err := configure(e); err != nil {
+		return err
 	}
 	if err := b.requota(e); err != nil {
-		b.configure(e, before)
-		return fmt.Errorf("resize %s: %w", id, errors.Join(err, b.requota(e)))
+		b.configure(e, before.Config, before.Parked)
+		return errors.Join(err, b.requota(e))
 	}
 	return nil
 }
@@ -62,19 +94,25 @@ func (b *Backend) promise(e *entry, config cluster.Config) error {
 	if b.closed {
 		return ErrClosed
 	}
-	more := config.Resources.Sub(e.instance.Config.Resources)
-	if free := b.free(); more.CPU > 0 && !more.Fits(free) {
-		return fmt.Errorf("%w: it asks for %d millicores more, free is %d", ErrNoCapacity, more.CPU, free.CPU)
+	more := config.Resources.Sub(e.instance.Holds())
+	if free := b.free(); (more.CPU > 0 || more.GPU > 0) && !more.Fits(free) {
+		return fmt.Errorf("%w: it asks for %d millicores and %d %% of a GPU more, free is %d and %d", ErrNoCapacity, more.CPU, more.GPU, free.CPU, free.GPU)
 	}
-	e.instance.Config, e.record.Spec.Config = config, config
+	e.set(config, false)
 	return nil
 }
 
-// configure sets the config that an instance has.
-func (b *Backend) configure(e *entry, config cluster.Config) {
+// configure sets the config that an instance has, and whether it is parked.
+func (b *Backend) configure(e *entry, config cluster.Config, parked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	e.set(config, parked)
+}
+
+// set is called with pinning and mu held.
+func (e *entry) set(config cluster.Config, parked bool) {
 	e.instance.Config, e.record.Spec.Config = config, config
+	e.instance.Parked, e.record.Spec.Parked = parked, parked
 }
 
 // requota gives an instance cores and limits by its config, and writes that down.

@@ -34,12 +34,7 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 	if !ok {
 		return // Candidates come from the profile, so they are all in it.
 	}
-	var before []*instance
-	for _, id := range s.After {
-		if leaving, ok := c.instances[id]; ok {
-			before = append(before, leaving)
-		}
-	}
+	before := c.those(s.After)
 	ctx, abandon := context.WithCancel(c.ctx)
 	in.abandon = abandon
 	c.begin(func() {
@@ -53,6 +48,16 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 			c.observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error()})
 		}
 	})
+}
+
+// those are the instances with these IDs that still exist. The lock is held.
+func (c *Controller) those(ids []cluster.InstanceID) (out []*instance) {
+	for _, id := range ids {
+		if in, ok := c.instances[id]; ok {
+			out = append(out, in)
+		}
+	}
+	return out
 }
 
 // await returns when the instances are gone.

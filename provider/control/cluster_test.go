@@ -62,7 +62,12 @@ type fakeBackend struct {
 	// resized lists the configs that were asked for; resizeFails makes that fail.
 	resized     []cluster.Config
 	resizeFails bool
-	listed      int
+	// parked counts the calls of Park; parkFails makes them fail.
+	parked    int
+	parkFails bool
+	// slowly is how long Park and Resize take.
+	slowly time.Duration
+	listed int
 }
 
 type fakeInstance struct {
@@ -99,7 +104,7 @@ func (b *fakeBackend) Start(ctx context.Context, spec cluster.InstanceSpec) (clu
 	held := spec.Config.Resources
 	for _, in := range b.instances {
 		if in.Node == spec.Node {
-			held = held.Add(in.Config.Resources)
+			held = held.Add(in.Holds())
 		}
 	}
 	at := slices.IndexFunc(b.nodes, func(n cluster.Node) bool { return n.Name == spec.Node })
@@ -223,6 +228,7 @@ func (b *fakeBackend) becomes(behave func(n int, spec cluster.InstanceSpec) beha
 
 // Resize changes an instance's quota, unless it is to fail.
 func (b *fakeBackend) Resize(_ context.Context, id cluster.InstanceID, config cluster.Config) error {
+	time.Sleep(b.slowly)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.resized = append(b.resized, config)
@@ -233,13 +239,27 @@ func (b *fakeBackend) Resize(_ context.Context, id cluster.InstanceID, config cl
 	held := config.Resources
 	for other, o := range b.instances {
 		if o.Node == in.Node && other != id {
-			held = held.Add(o.Config.Resources)
+			held = held.Add(o.Holds())
 		}
 	}
 	if at := slices.IndexFunc(b.nodes, func(n cluster.Node) bool { return n.Name == in.Node }); !held.Fits(b.nodes[at].Total) {
 		b.t.Errorf("%s: resized to %v, which is more than the node has", id, config)
 	}
-	in.Config = config
+	in.Config, in.Parked = config, false
+	return nil
+}
+
+// Park takes an instance's share, unless it is to fail.
+func (b *fakeBackend) Park(_ context.Context, id cluster.InstanceID) error {
+	time.Sleep(b.slowly)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parked++
+	in, ok := b.instances[id]
+	if !ok || in.State != cluster.Ready || b.parkFails {
+		return errors.New("no such instance")
+	}
+	in.Parked = true
 	return nil
 }
 
@@ -293,6 +313,9 @@ func (b *fakeBackend) Dial(_ context.Context, _, address string) (net.Conn, erro
 func (b *fakeBackend) exec(in *fakeInstance, batch int) (took time.Duration, reported bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if in.Parked {
+		b.t.Errorf("%s is given a batch while it is parked", in.ID)
+	}
 	if b.takes == nil {
 		return execTime(in.Model, batch, 1), false
 	}

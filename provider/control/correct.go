@@ -164,7 +164,7 @@ func (fn *function) recordRatios() {
 	}
 	ratios := map[string]float64{}
 	for _, in := range fn.instances {
-		if !in.serves() || in.times != fn.times {
+		if !in.there() || in.times != fn.times {
 			continue
 		}
 		if ratio, ok := fn.times.Ratio(in.Config.CPU); ok {

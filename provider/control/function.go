@@ -108,6 +108,11 @@ type instance struct {
 	before *cluster.Config
 	mixed  time.Time
 	usage  cluster.Resources
+	// away: the dispatcher does not use it, because it is parked or on its way to
+	// or from there; idleSince is then since when it does nothing, zero on its way
+	// back. stays: it could not be parked once, and is not tried again.
+	away, stays bool
+	idleSince   time.Time
 	// retiring: it takes nothing new. fault is why it is of no use any more,
 	// nil if it was the engine's wish.
 	retiring bool
@@ -120,8 +125,10 @@ type instance struct {
 	gone chan struct{}
 }
 
-// serves reports whether the instance takes batches.
-func (in *instance) serves() bool { return in.State == cluster.Ready && !in.retiring }
+// there reports whether the instance has loaded and is to stay; serves, whether it
+// takes batches.
+func (in *instance) there() bool  { return in.State == cluster.Ready && !in.retiring }
+func (in *instance) serves() bool { return in.there() && !in.away }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
 	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: map[int]*mean{}, activity: policy.NewActivity(time.Now())}

@@ -41,7 +41,7 @@ func (in *instance) alike(now time.Time) bool { return in.before == nil && now.A
 
 // holds is what an instance takes of its node.
 func (in *instance) holds() cluster.Resources {
-	held := in.Config.Resources
+	held := in.Holds()
 	if in.before != nil {
 		held.CPU = max(held.CPU, in.before.CPU)
 	}

@@ -42,6 +42,16 @@ func (c *Controller) scale(now time.Time) time.Duration {
 			c.resize(in, r)
 		}
 	}
+	for _, x := range plan.Park {
+		if in, ok := c.instances[x.ID]; ok {
+			c.park(in)
+		}
+	}
+	for _, x := range plan.Unpark {
+		if in, ok := c.instances[x.ID]; ok {
+			c.unpark(in, x)
+		}
+	}
 	for _, s := range plan.Start {
 		if fn, ok := c.functions[s.Function]; ok {
 			c.start(fn, s)
@@ -85,7 +95,7 @@ func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
 		hold(in.Node, in.holds())
 	}
 	for _, in := range c.known {
-		hold(in.Node, in.Config.Resources)
+		hold(in.Node, in.Holds())
 	}
 	return nodes
 }
@@ -104,7 +114,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	busy := stats.Waiting > 0
 	instances := fn.sorted()
 	for _, in := range instances {
-		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State}
+		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked}
 		r.Config.Batch = in.batch
 		if in.times == fn.times && fn.profile != nil {
 			r.Mean = fn.mean(in.Config.CPU, in.batch, in.exec)
@@ -115,7 +125,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		if in.Revision != fn.Revision || in.useless {
 			r.Revision = 0 // Also a higher one, of a deployment that was undone.
 		}
-		r.IdleSince = stats.Instances[in.ID]
+		if r.IdleSince = stats.Instances[in.ID]; in.away {
+			r.IdleSince = in.idleSince
+		}
 		if in.serves() {
 			busy = busy || r.IdleSince.IsZero()
 			fn.recover(now, in)
@@ -145,7 +157,7 @@ func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats
 	if fn.Inference.ScaleZero && now.Sub(fn.activity.Last()) >= fn.Inference.ZeroDuration {
 		f.Min = 0
 	}
-	f.PreWarmAt, f.RetireAt = decision.PreWarmAt, decision.RetireAt
+	f.PreWarmAt, f.RetireAt, f.ParkAt = decision.PreWarmAt, decision.RetireAt, decision.ParkAt
 	if fn.scaledToZero {
 		f.PreWarmAt, f.RetireAt = time.Time{}, now
 	}

@@ -64,7 +64,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 		if !in.retiring {
 			s.Replicas++
 		}
-		if in.serves() {
+		if in.there() { // A parked one, too: it answers as soon.
 			s.AvailableReplicas++
 		}
 	}
@@ -143,15 +143,20 @@ func (fn *function) record() {
 		counts[config] = 0
 	}
 	var held cluster.Resources
+	parked := 0
 	for _, in := range fn.instances {
-		held = held.Add(in.Config.Resources)
-		if in.serves() {
+		held = held.Add(in.holds())
+		switch {
+		case in.serves():
 			counts[in.config]++
+		case in.Parked:
+			parked++
 		}
 	}
 	if held != fn.held || !fn.recorded {
 		fn.held, fn.recorded = held, true
 		fn.metrics.SetAllocated(held)
+		fn.metrics.SetParked(parked)
 	}
 	if len(fn.instances) == 0 {
 		fn.metrics.SetUsed(cluster.Resources{})

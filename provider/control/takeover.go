@@ -1,6 +1,10 @@
 package control
 
-import "github.com/faas-infer/faas-infer/cluster"
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
 
 // orphan is an instance of an earlier provider.
 type orphan struct {
@@ -28,7 +32,9 @@ func (c *Controller) claim(fn *function) {
 			kept.Revision, kept.times = 0, nil
 		}
 		c.options.Logger.Info().Str("function", fn.Name).Str("instance", string(id)).Msg("took over a running instance")
-		if kept.State == cluster.Ready {
+		if kept.away = kept.Parked; kept.away {
+			kept.idleSince = time.Now()
+		} else if kept.State == cluster.Ready {
 			kept.up(c.queue(fn.Function))
 		}
 	}

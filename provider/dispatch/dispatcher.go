@@ -75,7 +75,10 @@ type Dispatcher struct {
 	closed    bool
 	problem   problem
 	evidence  evidence
-	timer     *time.Timer
+	// woken counts the requests that found no instance but parked ones, and wait
+	// to see whether one of these serves them.
+	woken uint64
+	timer *time.Timer
 	// armed is when the timer will fire, zero if it will not.
 	armed time.Time
 }
@@ -84,9 +87,10 @@ type Dispatcher struct {
 type peer struct {
 	batching.Instance
 	link *link
-	// up is false once the instance takes no new batch; served is true once
-	// it has answered one; executed counts those that it answered well.
-	up, served         bool
+	// up is false once the instance takes no new batch, or while it is parked;
+	// served is true once it has answered one; executed counts those that it
+	// answered well.
+	up, parked, served bool
 	executed, inFlight int
 	idleSince          time.Time
 	// drained is closed when it is down and nothing is in flight.
@@ -184,12 +188,17 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	c.slo += d.options.SLO
 	c.deadline = c.arrived.Add(c.slo - batching.Travel(c.slo))
 	if c.cold = d.ready() == 0; c.cold {
-		if d.problem.refuse {
+		parked := d.anyParked()
+		if d.problem.refuse && !parked {
 			d.options.Recorder.AddDrop(metrics.NoInstance)
 			return nil, d.problem.error()
 		}
 		c.deadline = c.deadline.Add(d.options.ColdWait)
-		d.cold.Add(1)
+		if parked {
+			d.woken++
+		} else {
+			d.cold.Add(1)
+		}
 	}
 	d.lastID++
 	c.id = d.lastID
@@ -219,16 +228,6 @@ func (d *Dispatcher) cancel(c *call) bool {
 	delete(d.calls, c.id)
 	d.options.Recorder.AddDrop(metrics.Canceled)
 	return true
-}
-
-func (d *Dispatcher) ready() int {
-	n := 0
-	for _, m := range d.instances {
-		if m.up {
-			n++
-		}
-	}
-	return n
 }
 
 // act carries out what the policy wants: it answers the rejected and returns

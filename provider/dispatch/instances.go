@@ -13,18 +13,24 @@ import (
 )
 
 // Up makes an instance available that listens at network and address (net.Dial's
-// terms). A second Up with the same ID changes its times and its rate.
+// terms). A second Up with the same ID changes its times and its rate, and has one
+// that was parked take batches again.
 func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 	now := time.Now()
 	d.mu.Lock()
 	m, ok := d.instances[in.ID]
-	if ok && !m.up || d.closed {
+	if ok && !m.up && !m.parked || d.closed {
 		d.mu.Unlock()
 		return // It broke or is being retired: it does not come back.
 	}
-	if !ok {
+	switch {
+	case !ok:
 		m = &peer{link: &link{network: network, address: address, dial: d.options.Dial}, up: true, idleSince: now}
 		d.instances[in.ID] = m
+		d.chill()
+	case m.parked:
+		m.up, m.parked, m.idleSince = true, false, now
+		d.woken = 0
 	}
 	m.Instance = in
 	m.link.setTimeout(d.timeout(in))
@@ -57,6 +63,7 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 		m.up = false
 		d.policy.Down(now, id)
 	}
+	d.unpark(m)
 	if m.drained == nil {
 		m.drained = make(chan struct{})
 	}
@@ -107,6 +114,7 @@ func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
 		d.policy.Down(now, id)
 	}
 	delete(d.instances, id)
+	d.unpark(m)
 	served = m.served
 	if m.drained != nil {
 		close(m.drained)
@@ -119,10 +127,21 @@ func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
 	return served
 }
 
+// ready counts the instances that take batches. The lock is held.
+func (d *Dispatcher) ready() int {
+	n := 0
+	for _, m := range d.instances {
+		if m.up {
+			n++
+		}
+	}
+	return n
+}
+
 // Stats is what the scaling engine wants to know.
 type Stats struct {
 	// Arrivals counts the requests since the dispatcher began, Cold those
-	// that found no ready instance.
+	// that found no ready instance, nor a parked one that came back in time.
 	Arrivals uint64
 	Cold     uint64
 	Waiting  int

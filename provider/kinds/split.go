@@ -111,7 +111,7 @@ func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
 	for _, in := range others {
 		for i := range nodes {
 			if nodes[i].Name == in.Node {
-				nodes[i].Others = nodes[i].Others.Add(in.Config.Resources)
+				nodes[i].Others = nodes[i].Others.Add(in.Holds())
 			}
 		}
 	}

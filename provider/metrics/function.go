@@ -144,6 +144,10 @@ func (f *FunctionMetrics) SetInstances(config string, n int) {
 	f.set(f.metrics.instances, float64(n), config)
 }
 
+// SetParked records how many instances are parked: loaded, with their CPU and GPU
+// share given back.
+func (f *FunctionMetrics) SetParked(n int) { f.set(f.metrics.parked, float64(n)) }
+
 // SetExecRatio records what measured times are of predicted ones for instances
 // of a config, in cluster.Config.String's form; 0 takes the config off.
 func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {

@@ -35,7 +35,7 @@ type Metrics struct {
 	requests, inFlight              *prometheus.Desc
 	total, queue, exec, cold, batch *prometheus.HistogramVec
 	misses, drops                   *prometheus.CounterVec
-	instances, ratio                *prometheus.GaugeVec
+	instances, parked, ratio        *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used *prometheus.GaugeVec
 	nodeCPU, nodeMemory, nodeGPU    *prometheus.GaugeVec
 
@@ -60,6 +60,7 @@ func New(r prometheus.Registerer) *Metrics {
 		misses:    counter("slo_misses_total", "Requests not answered within the function's SLO.", function),
 		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
+		parked:    gauge("parked_instances", "Instances that are loaded and have given back their share of CPU and GPU.", function),
 		ratio: gauge("exec_over_predicted_ratio",
 			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
 		cpu:     gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
@@ -74,7 +75,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+		m.instances, m.parked, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
 	return m
 }
 
@@ -121,7 +122,7 @@ func (m *Metrics) Remove(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
+		m.instances, m.parked, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
 		v.DeletePartialMatch(labels)
 	}
 }

@@ -33,6 +33,7 @@ func TestWhatPrometheusSees(t *testing.T) {
 	f.SetExecRatio(config.String(), 1.25)
 	f.SetExecRatio("gone", 2)
 	f.SetExecRatio("gone", 0)
+	f.SetParked(3)
 	f.SetAllocated(cluster.Resources{CPU: 1500, GPU: 50, Memory: 1 << 20})
 	f.SetUsed(cluster.Resources{CPU: 250, Memory: 1 << 10})
 	m.SetNode(cluster.Node{Name: "n1", Total: cluster.Resources{CPU: 2000}, Free: cluster.Resources{CPU: 500}})
@@ -46,6 +47,9 @@ faas_infer_requests_in_flight{function="mnist.openfaas-fn"} 1
 # HELP faas_infer_instances Ready instances, by config: batch, millicores, share of a GPU.
 # TYPE faas_infer_instances gauge
 faas_infer_instances{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 2
+# HELP faas_infer_parked_instances Instances that are loaded and have given back their share of CPU and GPU.
+# TYPE faas_infer_parked_instances gauge
+faas_infer_parked_instances{function="mnist.openfaas-fn"} 3
 # HELP faas_infer_exec_over_predicted_ratio Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.
 # TYPE faas_infer_exec_over_predicted_ratio gauge
 faas_infer_exec_over_predicted_ratio{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 1.25
@@ -64,7 +68,7 @@ faas_infer_node_cpu_cores{node="n1",state="free"} 0.5
 faas_infer_node_cpu_cores{node="n1",state="total"} 2
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want),
-		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_exec_over_predicted_ratio", "faas_infer_slo_misses_total",
+		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_parked_instances", "faas_infer_exec_over_predicted_ratio", "faas_infer_slo_misses_total",
 		"faas_infer_allocated_cpu_cores", "faas_infer_used_cpu_cores", "faas_infer_node_cpu_cores"); err != nil {
 		t.Error(err)
 	}
@@ -82,7 +86,9 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	f.ObserveRequest(200, time.Millisecond)
 	f.SetInstances("x", 1)
 	f.SetExecRatio("x", 1)
+	f.SetParked(1)
 	m.Remove("a.b")
+	f.SetParked(1)
 	f.SetInstances("x", 1)
 	f.SetExecRatio("x", 1)
 	f.SetAllocated(cluster.Resources{CPU: 1})

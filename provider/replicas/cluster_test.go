@@ -230,6 +230,10 @@ func (b *fakeBackend) Resize(context.Context, cluster.InstanceID, cluster.Config
 	return errors.New("a program's instance has no quota that could be changed")
 }
 
+func (b *fakeBackend) Park(context.Context, cluster.InstanceID) error {
+	return errors.New("a program's instance has no quota that it could give back")
+}
+
 func (b *fakeBackend) Close() error { return nil }
 
 // Dial connects to an instance.

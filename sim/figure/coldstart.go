@@ -54,12 +54,12 @@ const gamma = 0.5
 // coldResults adds one trace's figures.
 func coldResults(out *Outcome, trace string, results []*sim.Result) []draw.ColdStart {
 	base := results[0].Totals()
-	rate, idle := base.ColdRate(), results[0].IdleSeconds
+	rate, idle, memory := base.ColdRate(), results[0].IdleSeconds, results[0].IdleMemorySeconds
 	there, wasted, known := paper.ColdStart(trace, gamma)
 	t := Table{
 		Title:  fmt.Sprintf("%s: cold starts and idle waste under each cold-start policy.", trace),
-		Header: []string{"policy", "requests", "cold %", "vs HHP %", "paper", "idle resource·s", "vs HHP %", "paper", "SLO missed %", "starts"},
-		Notes:  []string{"cold: found no ready instance. idle: β·cores + % of a GPU of instances that execute nothing, times seconds. paper: " + paper.Source + ", Fig. 16, γ = 0.5."},
+		Header: []string{"policy", "requests", "cold %", "vs HHP %", "paper", "idle resource·s", "vs HHP %", "paper", "idle GiB·h", "vs HHP %", "woken %", "SLO missed %", "starts"},
+		Notes:  []string{"cold: found no ready instance. idle: β·cores + % of a GPU of instances that execute nothing, times seconds; beside it the memory and GPU memory that they hold. woken: found its instance loaded, but parked, without CPU and GPU share. paper: " + paper.Source + ", Fig. 16, γ = 0.5."},
 	}
 	var drawn []draw.ColdStart
 	for i, name := range colds {
@@ -68,17 +68,22 @@ func coldResults(out *Outcome, trace string, results []*sim.Result) []draw.ColdS
 		colder, wasteful := change(total.ColdRate(), rate), change(r.IdleSeconds, idle)
 		out.add("cold_rate_pct."+trace+"."+name, 100*total.ColdRate(), "%", "")
 		out.add("idle_waste."+trace+"."+name, r.IdleSeconds, "resource·s", "")
+		held := change(r.IdleMemorySeconds, memory)
+		out.add("idle_memory."+trace+"."+name, r.IdleMemorySeconds/3600, "GiB·h", "")
+		out.add("woken_rate_pct."+trace+"."+name, 100*total.WokenRate(), "%", "requests that found their instance parked")
 		lsth := known && name == "lsth"
 		switch {
 		case i == 0:
 		case name == ours:
 			out.add("cold_rate_change_pct."+trace, colder, "%", "against HHP; LSTH's: "+beside(there, known, "Fig. 16, γ = 0.5"))
 			out.add("idle_waste_change_pct."+trace, wasteful, "%", "against HHP; LSTH's: "+beside(wasted, known, "Fig. 16, γ = 0.5"))
+			out.add("idle_memory_change_pct."+trace, held, "%", "against HHP: memory of idle instances, which the above leaves out")
 		default:
 			out.add("cold_rate_change_pct."+trace+"."+name, colder, "%", beside(there, lsth, "Fig. 16, γ = 0.5"))
 			out.add("idle_waste_change_pct."+trace+"."+name, wasteful, "%", beside(wasted, lsth, "Fig. 16, γ = 0.5"))
+			out.add("idle_memory_change_pct."+trace+"."+name, held, "%", "")
 		}
-		t.row(name, fmt.Sprint(total.Requests), 100*total.ColdRate(), or(colder, i > 0), or(there, lsth), r.IdleSeconds, or(wasteful, i > 0), or(wasted, lsth), 100*total.Violations(), fmt.Sprint(r.Starts))
+		t.row(name, fmt.Sprint(total.Requests), 100*total.ColdRate(), or(colder, i > 0), or(there, lsth), r.IdleSeconds, or(wasteful, i > 0), or(wasted, lsth), r.IdleMemorySeconds/3600, or(held, i > 0), 100*total.WokenRate(), 100*total.Violations(), fmt.Sprint(r.Starts))
 		drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: name, Rate: 100 + colder, Idle: 100 + wasteful})
 	}
 	out.Tables = append(out.Tables, t)

@@ -44,8 +44,8 @@ type Flow struct {
 	options Options
 	groups  []*group
 	peers   map[cluster.InstanceID]*peer
-	// up counts ready instances, capacity and depth are those of all of them.
-	up              int
+	// up counts ready instances, parked those that could be at once, capacity and depth are those of all of them.
+	up, parked      int
 	capacity, depth float64
 	// bucket is what can be served at once, a queue if it is negative.
 	bucket float64
@@ -62,6 +62,7 @@ type Flow struct {
 	busy     bool
 	record   measure.Record
 	total    measure.Counts
+	waking   measure.Waking
 }
 
 // parcel is n requests that came at about the same time.
@@ -136,9 +137,9 @@ func (f *Flow) step(from, now time.Duration, n uint64) {
 func (f *Flow) wait(now, at time.Duration, n uint64, measured bool) {
 	if n > 0 {
 		f.cold = append(f.cold, parcel{at, n})
-		f.total.Cold += n
-		if measured {
-			f.record.Cold += n
+		f.waking.Add(n, measured)
+		if f.parked == 0 {
+			f.waking.Cold(&f.total, &f.record.Counts)
 		}
 		f.options.OnCold()
 	}
@@ -187,6 +188,7 @@ func (f *Flow) Finish() *measure.Record {
 		f.reject(p.n, f.options.Window.Has(p.at))
 	}
 	f.cold = nil
+	f.waking.Cold(&f.total, &f.record.Counts)
 	return &f.record
 }
 
@@ -196,7 +198,8 @@ type peer struct {
 	flow  *Flow
 	group *group
 	// since is when it came up.
-	since time.Duration
+	since  time.Duration
+	parked bool
 	// began is what its group had used when it joined, used what it did before,
 	// in another group.
 	began, used use

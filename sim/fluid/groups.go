@@ -147,22 +147,44 @@ func (f *Flow) soonest() time.Duration {
 	return least
 }
 
-// Up has a ready instance serve, or changes its times, its config or its rate.
+// Up has a ready instance serve, also one that was parked, or changes its times, its
+// config or its rate.
 func (f *Flow) Up(now time.Duration, in traffic.Peer) traffic.Ready {
 	f.Advance(now)
+	before := f.up
 	p, ok := f.peers[in.ID]
-	if !ok {
+	switch {
+	case !ok:
 		p = &peer{flow: f, since: now}
 		f.peers[in.ID] = p
-	} else {
+		f.waking.Cold(&f.total, &f.record.Counts)
+	case p.parked:
+		p.parked = false
+		f.parked--
+		f.waking.Woken(&f.total, &f.record.Counts)
+	default:
 		f.leave(p)
 	}
 	p.Peer = in
 	f.join(p)
-	if !ok && f.up == 1 {
+	if before == 0 {
 		f.thaw(now)
 	}
 	return p
+}
+
+// Park gives an instance nothing until it is up again, and tells whether it has: while
+// there are requests, no instance is idle.
+func (f *Flow) Park(now time.Duration, id cluster.InstanceID) bool {
+	f.Advance(now)
+	p, ok := f.peers[id]
+	if !ok || p.group == nil || f.busy {
+		return false
+	}
+	f.leave(p)
+	p.parked = true
+	f.parked++
+	return true
 }
 
 // join puts a peer into the group of its like.
@@ -217,7 +239,15 @@ func (p *peer) did() use {
 // Down gives an instance nothing new; in a flow it is drained at once.
 func (f *Flow) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
 	f.Advance(now)
-	if p, ok := f.peers[id]; ok && p.group != nil {
+	p, ok := f.peers[id]
+	switch {
+	case !ok:
+	case p.parked:
+		p.parked = false
+		if f.parked--; f.parked == 0 {
+			f.waking.Cold(&f.total, &f.record.Counts)
+		}
+	case p.group != nil:
 		f.leave(p)
 	}
 	return true

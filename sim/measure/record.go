@@ -16,13 +16,39 @@ func (w Window) Overlap(from, to time.Duration) time.Duration {
 // Counts is what became of requests.
 type Counts struct {
 	// Arrived are all, Cold those of them that found no ready instance. Served
-	// were executed, Missed of these were late. Rejected were not executed.
-	Arrived, Cold, Served, Missed, Rejected uint64
+	// were executed, Missed of these were late. Rejected were not executed. Woken
+	// are not cold: they found parked instances, of which one then served.
+	Arrived, Cold, Served, Missed, Rejected, Woken uint64
 }
 
 // Sub is what was counted since before.
 func (c Counts) Sub(before Counts) Counts {
-	return Counts{c.Arrived - before.Arrived, c.Cold - before.Cold, c.Served - before.Served, c.Missed - before.Missed, c.Rejected - before.Rejected}
+	return Counts{c.Arrived - before.Arrived, c.Cold - before.Cold, c.Served - before.Served, c.Missed - before.Missed, c.Rejected - before.Rejected, c.Woken - before.Woken}
+}
+
+// Waking counts the requests that found no ready instance but parked ones, for as long
+// as it is open whether one of these serves before another has started.
+type Waking struct{ all, measured uint64 }
+
+// Add counts n such requests.
+func (w *Waking) Add(n uint64, measured bool) {
+	if w.all += n; measured {
+		w.measured += n
+	}
+}
+
+// Woken: a parked instance serves. What waited is added to all and to what is measured.
+func (w *Waking) Woken(all, measured *Counts) {
+	all.Woken += w.all
+	measured.Woken += w.measured
+	*w = Waking{}
+}
+
+// Cold: none does.
+func (w *Waking) Cold(all, measured *Counts) {
+	all.Cold += w.all
+	measured.Cold += w.measured
+	*w = Waking{}
 }
 
 // Record is what was measured of one function's requests.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/sim"
 	"github.com/faas-infer/faas-infer/sim/profile"
 	"github.com/faas-infer/faas-infer/sim/strict"
 )
@@ -17,18 +18,21 @@ type coldStart struct {
 	sandbox, library time.Duration
 	// load is how many bytes of weights are read a second.
 	load int64
+	// unpark is what an instance that has been parked takes to serve again.
+	unpark time.Duration
 }
 
 // readColdStart reads the key "cold_start". What it does not say is as on a machine
 // like the testbed's (INFless Table 2): a container of an image that is there in half
 // a second, CUDA's context and the engine's libraries in one and a half, and weights
-// from a SATA SSD.
+// from a SATA SSD. To take up a share again takes what it does on the local backend.
 func readColdStart(o *strict.Object) coldStart {
-	c := coldStart{500 * time.Millisecond, 1500 * time.Millisecond, 500 << 20}
+	c := coldStart{500 * time.Millisecond, 1500 * time.Millisecond, 500 << 20, sim.DefaultUnpark}
 	if inner, ok := o.Object("cold_start"); ok {
 		c.sandbox = inner.Duration("sandbox", 0, maxStep, c.sandbox)
 		c.library = inner.Duration("library", 0, maxStep, c.library)
 		c.load = inner.Bytes("load", c.load)
+		c.unpark = inner.Duration("unpark", time.Microsecond, maxStep, c.unpark)
 		inner.Done()
 	}
 	return c

@@ -64,6 +64,7 @@ func (r *reader) scenario(o *strict.Object) *Scenario {
 		s.Seed = *seed
 	}
 	r.cold = readColdStart(o)
+	s.Unpark = r.cold.unpark
 	r.given = r.profile(o, "profile", "2080ti")
 	r.fits(o, s)
 	r.bind(o, s, r.functions(o, s), r.columns(o))

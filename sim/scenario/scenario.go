@@ -55,6 +55,8 @@ type Scenario struct {
 	// Overhead is a request's way to an instance and back, ColdWait how much
 	// longer than its SLO a request may wait that finds no instance.
 	Overhead, ColdWait time.Duration
+	// Unpark is what a parked instance takes to serve again.
+	Unpark time.Duration
 	// QueueLimit bounds the requests that wait for one function; 0 is the
 	// simulator's default.
 	QueueLimit int
@@ -116,7 +118,7 @@ func (s *Scenario) Setup(system policy.System, load float64, seed uint64) (sim.S
 	setup := sim.Setup{
 		Nodes: s.Cluster.Nodes(), Machine: fleet.Machine, System: system, Seed: seed,
 		Duration: s.Duration, Warmup: s.Warmup, Tick: s.Tick, Sample: s.Sample,
-		Overhead: s.Overhead, ColdWait: s.ColdWait, QueueLimit: s.QueueLimit, Fluid: s.Fluid, Beta: s.Beta,
+		Overhead: s.Overhead, ColdWait: s.ColdWait, Unpark: s.Unpark, QueueLimit: s.QueueLimit, Fluid: s.Fluid, Beta: s.Beta,
 	}
 	for _, f := range s.Functions {
 		arrivals, err := f.Arrivals(load, mix(seed, f.Name))

@@ -45,10 +45,10 @@ func (p *peer) Used() Use { return p.use }
 // since of thousands of instances few are in a processor's cache.
 type peer struct {
 	slot int32
-	// up is false once it takes no new batch.
-	up       bool
-	inFlight int
-	use      Use
+	// up is false once it takes no new batch, and while it is parked.
+	up, parked bool
+	inFlight   int
+	use        Use
 	// freeAt is when it has executed all that it was given, idleSince when it
 	// answered last.
 	freeAt, idleSince time.Duration

@@ -8,15 +8,22 @@ import (
 	"github.com/faas-infer/faas-infer/sim/measure"
 )
 
-// Up has a ready instance take batches, or changes its times, its config or its
-// rate. What it executes goes on as it began.
+// Up has a ready instance take batches, also one that was parked, or changes its
+// times, its config or its rate. What it executes goes on as it began.
 func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	p, ok := r.peers[in.ID]
-	if !ok {
+	switch {
+	case !ok:
 		p = &peer{up: true, idleSince: now, slot: r.slot()}
 		r.slots[p.slot] = p
 		r.peers[in.ID] = p
 		r.ready++
+		r.waking.Cold(&r.total, &r.record.Counts)
+	case p.parked:
+		p.up, p.parked, p.idleSince = true, false, now
+		r.ready++
+		r.parked--
+		r.waking.Woken(&r.total, &r.record.Counts)
 	}
 	p.Peer = in
 	r.options.Policy.Up(event.Time(now), in.Instance)
@@ -35,6 +42,21 @@ func (r *Requests) slot() int32 {
 	return int32(len(r.slots) - 1)
 }
 
+// Park gives an instance nothing until it is up again, and tells whether it has: one
+// that has a batch, or for which requests wait, is not parked.
+func (r *Requests) Park(now time.Duration, id cluster.InstanceID) bool {
+	p, ok := r.peers[id]
+	if !ok || !p.up || p.inFlight > 0 || r.Waiting() > 0 {
+		return false
+	}
+	p.up, p.parked = false, true
+	r.ready--
+	r.parked++
+	r.options.Policy.Down(event.Time(now), id)
+	r.act(now)
+	return true
+}
+
 // Down gives an instance nothing new. It tells whether it has nothing in flight;
 // else OnDrained is called when that is so.
 func (r *Requests) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
@@ -47,6 +69,12 @@ func (r *Requests) Down(now time.Duration, id cluster.InstanceID) (drained bool)
 		r.ready--
 		r.options.Policy.Down(event.Time(now), id)
 		r.act(now)
+	}
+	if p.parked {
+		p.parked = false
+		if r.parked--; r.parked == 0 {
+			r.waking.Cold(&r.total, &r.record.Counts)
+		}
 	}
 	return p.inFlight == 0
 }
@@ -76,6 +104,7 @@ func (r *Requests) Total() measure.Counts { return r.total }
 
 // Finish counts what still waits as rejected, and returns what was measured.
 func (r *Requests) Finish() *measure.Record {
+	r.waking.Cold(&r.total, &r.record.Counts)
 	r.ring.each(func(x request) { r.reject(x.arrived >= r.options.Window.From) })
 	r.ring = ring{first: r.ring.next, next: r.ring.next}
 	return &r.record

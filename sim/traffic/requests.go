@@ -65,8 +65,10 @@ type Requests struct {
 	peers   map[cluster.InstanceID]*peer
 	slots   []*peer
 	free    []int32
-	// ready counts the peers that are up, inFlight the batches under way.
-	ready, inFlight int
+	// ready counts the peers that are up, parked those that could be at once,
+	// inFlight the batches under way.
+	ready, parked, inFlight int
+	waking                  measure.Waking
 	// armed is when the policy is asked again, -1 if nobody waits for that.
 	armed  time.Duration
 	record measure.Record
@@ -121,9 +123,9 @@ func (r *Requests) admit(now time.Duration) {
 	deadline := now + o.SLO - batching.Travel(o.SLO)
 	if cold {
 		deadline += o.ColdWait
-		r.total.Cold++
-		if measured {
-			r.record.Cold++
+		r.waking.Add(1, measured)
+		if r.parked == 0 {
+			r.waking.Cold(&r.total, &r.record.Counts)
 		}
 		o.OnCold()
 	}

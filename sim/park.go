@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// park has an instance give back its CPU and GPU share, unless it has something to do
+// by now. That it takes a moment is left out: nobody waits for it.
+func (r *run) park(s scaling.Park) {
+	in, ok := r.instances[s.ID]
+	if !ok || !in.serves() || !in.fn.carrier.Park(r.now, in.id) {
+		return
+	}
+	r.settle(in)
+	in.parked, in.away = true, true
+	in.fn.ready--
+	r.hold(in, in.config.Parked())
+	r.claim(in, in.holds)
+	if r.window.Has(r.now) {
+		r.result.Parks++
+	}
+}
+
+// unpark has a parked instance take up a share once those before it have left.
+func (r *run) unpark(s scaling.Unpark) {
+	in, ok := r.instances[s.ID]
+	if !ok || in.state != cluster.Ready || !in.parked {
+		return
+	}
+	tables := r.times(in.fn, s.Config)
+	if tables == nil {
+		return
+	}
+	r.settle(in)
+	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
+	in.parked = false
+	r.claim(in, s.Config.Resources)
+	if r.window.Has(r.now) {
+		r.result.Unparks++
+	}
+	if r.awaits(in, s.After) == 0 {
+		r.resume(in)
+	}
+}
+
+// resume has an instance that was parked take its share.
+func (r *run) resume(in *instance) {
+	r.settle(in)
+	r.hold(in, in.config.Resources)
+	r.events.Plan(r.now+r.Unpark, back, in.slot, in.number)
+}
+
+// back has it serve again.
+func (r *run) back(in *instance) {
+	if in.state != cluster.Ready {
+		return
+	}
+	in.away = false
+	in.fn.ready++
+	r.up(in)
+	r.wake()
+}
