@@ -54,7 +54,7 @@ func (v *view) surge(now time.Time, steady float64, within time.Duration) float6
 	beyond := func() float64 {
 		return float64(v.Waiting) - math.Sqrt(max(1, steady*within.Seconds()))
 	}
-	switch ready := slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Ready }); {
+	switch ready := len(v.parked) > 0 || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Ready }); {
 	case v.Waiting <= 0 || ready && beyond() <= steady*within.Seconds():
 		m.cold = time.Time{}
 	case m.cold.IsZero() && !ready:
