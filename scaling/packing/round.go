@@ -160,9 +160,6 @@ func (r *rounding) dive(tight bool) {
 			r.done[i] = r.solution.Served[k] / r.Demands[k]
 		}
 		r.again()
-		if tight {
-			r.gap = coarse
-		}
 		r.generate()
 		rest, largest = r.whole()
 	}

@@ -24,22 +24,19 @@ type program struct {
 	// item is worth now.
 	missing float64
 	worth   []float64
-	// gap is how far from the optimum the program may stop, as a part of it.
-	gap float64
 }
 
 // pivots and rounds bound the work; they are far above what is needed.
 const (
 	pivots = 20000
 	rounds = 2000
-	// gap is what programs begin with, coarse what they go on with while nodes are
-	// filled one by one, of which whole instances do not make such differences.
-	gap, coarse = 1e-3, 1e-2
+	// gap is how far from the optimum the program may stop, as a part of it.
+	gap = 1e-3
 )
 
 // newProgram returns nil if nothing can be served at all.
 func newProgram(p *Problem, loose bool) *program {
-	g := &program{Problem: p, row: make([]int, len(p.Demands)), worth: make([]float64, len(p.Items)), gap: gap}
+	g := &program{Problem: p, row: make([]int, len(p.Demands)), worth: make([]float64, len(p.Items))}
 	served := make([]bool, len(p.Demands))
 	for j, c := range p.Classes {
 		usable := false
@@ -170,7 +167,7 @@ func (g *program) generate() {
 				added = g.add(g.pattern(n, g.sack.pattern(c.Free))) || added
 			}
 		}
-		if !added || g.total()-g.least() <= g.gap*g.total() {
+		if !added || g.total()-g.least() <= gap*g.total() {
 			return
 		}
 	}

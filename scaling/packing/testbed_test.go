@@ -107,7 +107,7 @@ func TestFleetLeavesFewFragments(t *testing.T) {
 	for _, c := range []struct {
 		nodes           float64
 		over, fragments float64
-	}{{60, 1.08, 8}, {120, 1.05, 8}, {1200, 1.01, 4}} {
+	}{{12, 1.16, 8}, {60, 1.08, 8}, {120, 1.05, 8}, {1200, 1.01, 4}} {
 		p := fleet(c.nodes)
 		s, err := packing.Solve(p)
 		if err != nil {
