@@ -258,10 +258,12 @@ func (p *pass) alone(v *view) {
 	}
 }
 
-// fill fills up to the least number of instances.
+// fill fills up to the least number of instances. A function that does not rest has
+// parked ones serve for the load that it had a moment ago, too, where there is room:
+// what wakes it is seldom one request alone.
 func (p *pass) fill(v *view) {
 	if v.mayGrow() {
-		p.unpark(v, func() bool { return v.count() < v.floor })
+		p.unpark(v, func() bool { return v.count() < v.floor || !v.resting && len(v.live) > 0 && v.capacity() < v.peak })
 	}
 	for v.mayGrow() && v.count() < v.floor {
 		left := p.space().schedule(v.wanted(someLoad), 1)
