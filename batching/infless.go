@@ -13,12 +13,9 @@ import (
 // dealt out to the instances in proportion to their rates r_i, which the
 // scaling engine keeps within [r_low, r_up].
 //
-// Where all queues are full, the paper drops the request (Fig. 6a), and so does
-// [Options.DropFull]. Else it waits in an overflow queue for as long as its deadline
-// allows: that serves short bursts whole, but a backlog that does not end has everybody
-// wait until the last moment, and where times scatter more than predictions allow
-// for, many are late then. Requests that come before the first instance is ready
-// wait in either case.
+// Where all queues are full, the paper drops the request (Fig. 6a). Here it
+// waits in an overflow queue for as long as its deadline allows, which can only
+// raise the policy's throughput.
 type InFless struct {
 	options   Options
 	clock     clock
@@ -32,11 +29,9 @@ type InFless struct {
 	events   index.Ranking[time.Duration]
 	overflow queue
 	fastest  index.Fastest
-	// dropped are to be rejected for want of room.
-	dropped []RequestID
-	waiting int
-	actions []Action
-	ids     []RequestID
+	waiting  int
+	actions  []Action
+	ids      []RequestID
 }
 
 // inflessInstance is an instance with the batch that fills for it.
@@ -61,14 +56,9 @@ func (p *InFless) Add(now time.Time, r Request) {
 }
 
 // deal puts w into the batch of the instance whose turn it is by rate, or into
-// the overflow queue if no batch has room and it is not dropped.
+// the overflow queue if no batch has room.
 func (p *InFless) deal(w waiter) {
 	if p.turns.Len() == 0 {
-		// All instances that there are have requests: p.events has them.
-		if p.options.DropFull && p.events.Len() > 0 {
-			p.dropped = append(p.dropped, w.id)
-			return
-		}
 		p.overflow.add(w)
 		return
 	}
@@ -231,11 +221,6 @@ func (in *inflessInstance) timeout() time.Duration {
 func (p *InFless) Actions(at time.Time) []Action {
 	p.actions, p.ids = p.actions[:0], p.ids[:0]
 	now := p.clock.since(at)
-	for _, id := range p.dropped {
-		p.actions = append(p.actions, Action{Reject: id, Reason: Full})
-	}
-	p.waiting -= len(p.dropped)
-	p.dropped = p.dropped[:0]
 	p.expire(now, &p.overflow)
 	p.refill()
 	for p.events.Len() > 0 {
@@ -282,9 +267,6 @@ func (p *InFless) Next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at := farthest
-	if len(p.dropped) > 0 {
-		return p.clock.time(-farthest), true
-	}
 	if p.overflow.len() > 0 {
 		at = p.overflow.at(0).due - p.fastest.Least() + 1
 	}

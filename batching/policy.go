@@ -45,8 +45,6 @@ type Reason int
 const (
 	// Late: the deadline can no longer be met.
 	Late Reason = iota
-	// Full: no instance's batch has room ([Options.DropFull]).
-	Full
 )
 
 // Action is one thing to do. Exactly one of Dispatch and Reject is set.

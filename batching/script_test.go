@@ -74,7 +74,7 @@ func runScript(t *testing.T, text string) string {
 		if words[0] == "policy" {
 			o := arguments(t, words[2:])
 			var err error
-			if p, err = New(words[1], Options{SLO: ms(o.number("slo")), MaxBatch: int(o.number("max")), DropFull: o["full"] == "drop"}); err != nil {
+			if p, err = New(words[1], Options{SLO: ms(o.number("slo")), MaxBatch: int(o.number("max"))}); err != nil {
 				t.Fatal(err)
 			}
 			continue

@@ -18,9 +18,6 @@ type Options struct {
 	// back takes about as long as the execution. Such an instance is given as
 	// many batches at once as fill that time. 0 means [DefaultShortExec].
 	ShortExec time.Duration
-	// DropFull has [InFless] drop a request for which no instance's batch has
-	// room, as published (INFless Fig. 6a), and not let it wait.
-	DropFull bool
 }
 
 // DefaultShortExec is about twice the time of an exchange with a local

@@ -86,10 +86,8 @@ func (s System) Cold() coldstart.Policy {
 	return p
 }
 
-// Batching returns the system's way to batch one function's requests. INFless drops
-// those for which no batch has room, as published (Fig. 6a).
+// Batching returns the system's way to batch one function's requests.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {
-	o.DropFull = true
 	return batching.New(s.batching, o)
 }
 
