@@ -227,7 +227,7 @@ func TestOverrides(t *testing.T) {
 		{"traces", Overrides{Trace: write("nan.csv", "minute,x\n0,NaN\n")}, `line 2: column x: "NaN" is no number of requests`},
 		{"traces", Overrides{Trace: write("none.csv", "minute,x\n0,0\n")}, "column x of the trace has no requests"},
 		{"traces", Overrides{Duration: -time.Second}, "duration: -1s in its place"},
-		{"testbed-osvt", Overrides{Duration: 10 * time.Second}, "warmup: 30s is not less than the duration, 10s"},
+		{"testbed-osvt", Overrides{Duration: 10 * time.Second}, "warmup: 45s is not less than the duration, 10s"},
 		{"testbed-osvt", Overrides{Cluster: write("empty.yaml", "machines: []\n")}, "the cluster is empty"},
 		{"testbed-osvt", Overrides{Cluster: write("tiny.yaml", "machines:\n- {cpu: 1, memory: 64GiB}\n")}, "functions[0]: ssd fits no node: it needs at least 2 cores, 0.557 GiB, and the largest node, m1-1, has 1 core, 64 GiB"},
 		{"testbed-osvt", Overrides{Cluster: write("flat.yaml", "machines:\n- {cpu: 8, memory: 1MiB}\n")}, "functions[0]: ssd fits no node"},
