@@ -84,7 +84,7 @@ func coldResults(out *Outcome, trace string, results []*sim.Result) []draw.ColdS
 			out.add("idle_memory_change_pct."+trace+"."+name, held, "%", "")
 		}
 		t.row(name, fmt.Sprint(total.Requests), 100*total.ColdRate(), or(colder, i > 0), or(there, lsth), r.IdleSeconds, or(wasteful, i > 0), or(wasted, lsth), r.IdleMemorySeconds/3600, or(held, i > 0), 100*total.WokenRate(), 100*total.Violations(), fmt.Sprint(r.Starts))
-		drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: name, Rate: 100 + colder, Idle: 100 + wasteful})
+		drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: name, Rate: 100 + colder, Idle: 100 + wasteful, Memory: 100 + held})
 	}
 	out.Tables = append(out.Tables, t)
 	if known {

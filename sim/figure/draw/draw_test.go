@@ -130,9 +130,14 @@ func TestTraces(t *testing.T) {
 }
 
 func TestColdStartsAndScale(t *testing.T) {
-	d := ColdStarts([]ColdStart{{"bursty", "hhp", false, 100, 100}, {"bursty", "faas-infer", false, 50, 60}, {"bursty", "lsth", true, 83, 71}})
-	if svg := written(t, d); !strings.Contains(svg, "lsth (paper, γ=0.5)") {
-		t.Error("the paper's series is not named")
+	d := ColdStarts([]ColdStart{
+		{"bursty", "hhp", false, 100, 100, 100}, {"bursty", "faas-infer", false, 50, 60, 105}, {Trace: "bursty", Policy: "lsth", Paper: true, Rate: 83, Idle: 71},
+	})
+	if svg := written(t, d); strings.Count(svg, "lsth (paper, γ=0.5)</text>") != 2 {
+		t.Error("the paper's series is to be named where there is one: with cold starts and with idle shares")
+	}
+	if got := find(t, d.Panels[2], "faas-infer").Points; len(got) != 1 || got[0].Y != 105 {
+		t.Errorf("memory %v", got)
 	}
 	d = Scheduling([]Placed{{policy.INFless, 100, 20, 1}, {policy.INFless, 10000, 15, 500}, {policy.FaaSInfer, 100, 5, 1}, {policy.FaaSInfer, 10000, 5, 50}})
 	if got := find(t, d.Panels[0], "faas-infer").Points; len(got) != 2 || got[1].Y != 50 {

@@ -13,7 +13,9 @@ import (
 type ColdStart struct {
 	Trace, Policy string
 	Paper         bool
-	Rate, Idle    float64
+	// Rate is of cold starts, Idle of the CPU and GPU shares that idle instances
+	// hold, Memory of their memory; nobody published the last.
+	Rate, Idle, Memory float64
 }
 
 // ColdStarts draws Fig. 16.
@@ -32,9 +34,12 @@ func ColdStarts(all []ColdStart) Drawing {
 			keys = append(keys, k)
 		}
 	}
-	panel := func(title string, of func(ColdStart) float64) plot.Panel {
+	panel := func(title string, published bool, of func(ColdStart) float64) plot.Panel {
 		p := plot.Panel{Title: title, X: plot.Axis{Label: "trace"}, Y: plot.Axis{Label: "% of HHP's"}, Categories: traces}
 		for _, k := range keys {
+			if k.paper && !published {
+				continue
+			}
 			s := plot.Series{Name: k.policy, Colour: colour(k.policy), Paper: k.paper}
 			if k.paper {
 				s.Name += " (paper, γ=0.5)"
@@ -49,8 +54,9 @@ func ColdStarts(all []ColdStart) Drawing {
 		return p
 	}
 	return Drawing{"fig16", cited(plot.Figure{Title: "Figure 16: cold starts and idle resources", Panels: []plot.Panel{
-		panel("requests that found no instance", func(c ColdStart) float64 { return c.Rate }),
-		panel("what idle instances hold", func(c ColdStart) float64 { return c.Idle }),
+		panel("requests that found no instance", true, func(c ColdStart) float64 { return c.Rate }),
+		panel("CPU and GPU that idle instances hold", true, func(c ColdStart) float64 { return c.Idle }),
+		panel("memory that they hold", false, func(c ColdStart) float64 { return c.Memory }),
 	}}, "")}
 }
 
