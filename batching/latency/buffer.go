@@ -66,13 +66,18 @@ func (b Buffer) Exact() (*Distribution, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
 	}
-	a, err := NewAnalysis(b.Arrivals, b.Batch)
-	if err != nil {
-		return nil, err
-	}
-	w, err := a.Waits(b.Batch, b.Timeout)
+	w, err := b.waits()
 	if err != nil {
 		return nil, err
 	}
 	return w.Serve(b.Service)
+}
+
+// waits analyses how long requests wait before their batch leaves.
+func (b Buffer) waits() (*Waits, error) {
+	a, err := NewAnalysis(b.Arrivals, b.Batch)
+	if err != nil {
+		return nil, err
+	}
+	return a.Waits(b.Batch, b.Timeout)
 }

@@ -66,11 +66,7 @@ func (b Buffer) with(r Reality, requests int) (*Distribution, error) {
 	if r.PerInstance {
 		b.Arrivals = b.Arrivals.Thin(1 / float64(r.Instances))
 	}
-	a, err := NewAnalysis(b.Arrivals, b.Batch)
-	if err != nil {
-		return nil, err
-	}
-	w, err := a.Waits(b.Batch, b.Timeout)
+	w, err := b.waits()
 	if err != nil {
 		return nil, err
 	}
