@@ -58,6 +58,10 @@ type Function struct {
 	// ScaleToZero lets a function without requests have no instance (but not
 	// less than Min). Without, it always has one.
 	ScaleToZero bool
+	// Nodes are the names of those on which its instances may start, in any
+	// order; nil means any node, and an empty list none. It bounds what is
+	// started, not what runs.
+	Nodes []string
 	// PreWarmAt and RetireAt are the cold-start policy's word (INFless §3.5,
 	// coldstart.Decide). An idle function is retired from RetireAt on; if that
 	// is zero, never. It gets an instance without a request while
