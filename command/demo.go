@@ -45,7 +45,7 @@ func (f *upFlags) drive(ctx context.Context, s *runningProvider, url string, fun
 	after := s.counts()
 	rows := make([]demoRow, len(functions))
 	for i, fn := range functions {
-		d, _ := s.controller.Describe(fn.full())
+		d, _ := s.parts.Controller.Describe(fn.full())
 		rows[i] = demoRow{TargetResult: ran.Targets[i], instances: configs(d.Instances),
 			counts: after[fn.full()].less(before[fn.full()])}
 		rows[i].coldStarts = after[fn.full()].coldStarts

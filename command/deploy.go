@@ -141,7 +141,7 @@ func (s *runningProvider) awaitMeasured(ctx context.Context, functions []stackFu
 			continue // An ordinary function.
 		}
 		for {
-			d, ok := s.controller.Describe(f.full())
+			d, ok := s.parts.Controller.Describe(f.full())
 			if !ok {
 				return fmt.Errorf("%s was removed", f.Service)
 			}

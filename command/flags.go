@@ -37,8 +37,9 @@ func oneOf(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// providerFlags are the flags of everything that runs a provider.
-type providerFlags struct {
+// ProviderFlags are the flags of everything that runs a provider. Register, or
+// register, gives them their defaults.
+type ProviderFlags struct {
 	listen, state, bundles, prepared, secrets string
 	functionSecrets, payloadSecret            string
 	maxBuild                                  int64
@@ -55,16 +56,24 @@ type providerFlags struct {
 	given func(name string) bool
 }
 
-func (f *providerFlags) register(flags *pflag.FlagSet) {
-	f.given = flags.Changed
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
-	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
+// register adds the flags of a provider on this machine.
+func (f *ProviderFlags) register(flags *pflag.FlagSet) {
+	f.Register(flags)
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
-	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
-	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
 	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, a file NAMESPACE/NAME for each (default STATE/function-secrets)")
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs what faas-cli's --remote-builder sends; without it nothing can be built")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
+	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
+	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
+}
+
+// Register adds the flags of a provider on any platform.
+func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
+	f.given = flags.Changed
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
+	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
+	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, as https://console.example.com, whose pages may use the system routes from a browser")
 	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: "+oneOf(batching.Names()))
 	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+oneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")
@@ -78,15 +87,13 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "bytes that the bodies of all requests that wait may take together, more get 503 (default: a quarter of the memory, at most 1 GiB)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "how long a client may take to send a request's body, for ordinary functions, whose bodies stream, how long nothing of it may come; a slower one gets 408")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
-	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
-	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
 	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from those of its operators")
 	f.nats.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 
 // complete fills in the defaults that depend on the environment.
-func (f *providerFlags) complete() error {
+func (f *ProviderFlags) complete() error {
 	if f.state == "" {
 		home := os.Getenv("XDG_STATE_HOME")
 		if home == "" {
@@ -138,7 +145,7 @@ func (f *providerFlags) complete() error {
 }
 
 // checkNames completes and checks the names of policies.
-func (f *providerFlags) checkNames() error {
+func (f *ProviderFlags) checkNames() error {
 	kept := f.given != nil && f.given("keep-alive")
 	if chosen := f.given != nil && f.given("cold-start"); !chosen && kept {
 		f.coldStart = fixed
@@ -173,7 +180,7 @@ func defaultMaxHeld() int64 {
 }
 
 // logger writes lines for people on a terminal and JSON elsewhere.
-func (f *providerFlags) logger() (zerolog.Logger, error) {
+func (f *ProviderFlags) logger() (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(f.logLevel)
 	if err != nil {
 		return zerolog.Nop(), fmt.Errorf("--log-level %q: it is debug, info, warn or error", f.logLevel)
@@ -182,7 +189,7 @@ func (f *providerFlags) logger() (zerolog.Logger, error) {
 }
 
 // hidden are the provider's directories, which no ordinary function is to see.
-func (f *providerFlags) hidden() []string {
+func (f *ProviderFlags) hidden() []string {
 	hidden := []string{f.state, f.bundles, f.functionSecrets, f.prepared}
 	if f.secrets != "" {
 		hidden = append(hidden, f.secrets)

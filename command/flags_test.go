@@ -13,7 +13,7 @@ func TestOriginsThatNoBrowserSendsAreRefused(t *testing.T) {
 		"console.example.com": false, "https://console.example.com/": false, "https://console.example.com/ui": false,
 		"//console.example.com": false, "https://": false, "https://user@console.example.com": false, "null": false,
 	} {
-		var f providerFlags
+		var f ProviderFlags
 		flags := pflag.NewFlagSet("provider", pflag.ContinueOnError)
 		f.register(flags)
 		dir := t.TempDir()

@@ -155,8 +155,8 @@ func TestMakeBundles(t *testing.T) {
 func TestProviderFlags(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
-	good := func() *providerFlags {
-		return &providerFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, bodyTimeout: time.Second, logLevel: "info"}
+	good := func() *ProviderFlags {
+		return &ProviderFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, bodyTimeout: time.Second, logLevel: "info"}
 	}
 	f := good()
 	if err := f.complete(); err != nil {
@@ -178,23 +178,23 @@ func TestProviderFlags(t *testing.T) {
 	}
 	blocked := filepath.Join(t.TempDir(), "file")
 	write(t, blocked, "")
-	for want, change := range map[string]func(*providerFlags){
-		"--keep-alive":            func(f *providerFlags) { f.keepAlive = -1 },
-		"--cold-wait":             func(f *providerFlags) { f.coldWait = -1 },
-		"--drain":                 func(f *providerFlags) { f.drain = -1 },
-		"--queue-limit":           func(f *providerFlags) { f.queueLimit = 0 },
-		"--max-body":              func(f *providerFlags) { f.maxBody = 0 },
-		"--body-timeout":          func(f *providerFlags) { f.bodyTimeout = 0 },
-		"--max-held":              func(f *providerFlags) { f.maxBody, f.maxHeld = 10, 9 },
-		"one-to-one, infless":     func(f *providerFlags) { f.policy = "best" },
-		"--bundles":               func(f *providerFlags) { f.bundles = filepath.Join(blocked, "below") },
-		"basic-auth-user":         func(f *providerFlags) { f.secrets = state },
-		"it is debug, info, warn": func(f *providerFlags) { f.logLevel = "loud" },
-		"--listen":                func(f *providerFlags) { f.listen = "nowhere:at:all" },
+	for want, change := range map[string]func(*ProviderFlags){
+		"--keep-alive":            func(f *ProviderFlags) { f.keepAlive = -1 },
+		"--cold-wait":             func(f *ProviderFlags) { f.coldWait = -1 },
+		"--drain":                 func(f *ProviderFlags) { f.drain = -1 },
+		"--queue-limit":           func(f *ProviderFlags) { f.queueLimit = 0 },
+		"--max-body":              func(f *ProviderFlags) { f.maxBody = 0 },
+		"--body-timeout":          func(f *ProviderFlags) { f.bodyTimeout = 0 },
+		"--max-held":              func(f *ProviderFlags) { f.maxBody, f.maxHeld = 10, 9 },
+		"one-to-one, infless":     func(f *ProviderFlags) { f.policy = "best" },
+		"--bundles":               func(f *ProviderFlags) { f.bundles = filepath.Join(blocked, "below") },
+		"basic-auth-user":         func(f *ProviderFlags) { f.secrets = state },
+		"it is debug, info, warn": func(f *ProviderFlags) { f.logLevel = "loud" },
+		"--listen":                func(f *ProviderFlags) { f.listen = "nowhere:at:all" },
 	} {
 		f := good()
 		change(f)
-		if _, err := f.start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := f.start(t.Context(), machine{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
 	}

@@ -36,7 +36,7 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 const queueMemory = 512 << 20
 
 // openAsync opens the queue of asynchronous requests.
-func (f *providerFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
+func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Sync: f.nats.sync,
 		Invoker: s.provider, Functions: s.provider,

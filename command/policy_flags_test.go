@@ -12,9 +12,9 @@ import (
 )
 
 // parsed is what the flags say, names checked.
-func parsed(t *testing.T, args ...string) (*providerFlags, error) {
+func parsed(t *testing.T, args ...string) (*ProviderFlags, error) {
 	t.Helper()
-	f, flags := &providerFlags{}, pflag.NewFlagSet("provider", pflag.ContinueOnError)
+	f, flags := &ProviderFlags{}, pflag.NewFlagSet("provider", pflag.ContinueOnError)
 	f.register(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)

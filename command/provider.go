@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,7 @@ import (
 
 // NewProviderCommand returns "faas-infer provider".
 func NewProviderCommand() *cobra.Command {
-	var f providerFlags
+	var f ProviderFlags
 	c := &cobra.Command{
 		Use:   "provider",
 		Short: "Run the OpenFaaS provider on this machine, alone or for a gateway that runs elsewhere",
@@ -30,21 +31,26 @@ flight and stops them, on a second one it does so at once.`,
   curl http://127.0.0.1:8081/healthz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.start(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s.log.Info().Str("address", s.listener.Addr().String()).Str("state", f.state).Str("bundles", f.bundles).Msg("serving")
-			select {
-			case <-cmd.Context().Done():
-				return s.stop(func() {})
-			case err := <-s.served:
-				return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop(func() {}))
-			}
+			return f.Serve(cmd.Context(), machine{})
 		},
 	}
 	f.register(c.Flags())
 	return c
+}
+
+// Serve runs a provider on a platform until ctx ends.
+func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
+	s, err := f.start(ctx, platform)
+	if err != nil {
+		return err
+	}
+	s.log.Info().Str("address", s.listener.Addr().String()).Str("state", f.state).Str("bundles", f.bundles).Msg("serving")
+	select {
+	case <-ctx.Done():
+		return s.stop(func() {})
+	case err := <-s.served:
+		return errors.Join(fmt.Errorf("HTTP server: %w", err), s.stop(func() {}))
+	}
 }
 
 // logWriter is standard error, in colour on a terminal.

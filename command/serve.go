@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -18,43 +17,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
-	"github.com/faas-infer/faas-infer/provider/build"
-	"github.com/faas-infer/faas-infer/provider/kinds"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/port"
-	"github.com/faas-infer/faas-infer/provider/secret"
-	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/report"
 )
 
 // runningProvider is a provider that serves.
 type runningProvider struct {
-	flags      *providerFlags
-	log        zerolog.Logger
-	store      *store.Store
-	secrets    *secret.Store
-	backend    *local.Backend
-	controller *kinds.Controller
-	metrics    *metrics.Metrics
-	registry   *prometheus.Registry
-	provider   *provider.Server
-	async      *async.Queue
-	http       *http.Server
-	listener   net.Listener
-	stopRun    context.CancelFunc
-	ran        chan struct{}
-	served     chan error
+	flags    *ProviderFlags
+	log      zerolog.Logger
+	parts    Parts
+	registry *prometheus.Registry
+	provider *provider.Server
+	async    *async.Queue
+	http     *http.Server
+	listener net.Listener
+	stopRun  context.CancelFunc
+	ran      chan struct{}
+	served   chan error
 	// insists ends when the user insists on leaving; release ends that.
 	insists context.Context
 	release func()
 }
 
-// start opens everything, takes over what an earlier provider left running, and
-// serves.
-func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err error) {
+// start opens everything on a platform, takes over what an earlier provider left
+// running, and serves.
+func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runningProvider, err error) {
 	if err := f.complete(); err != nil {
 		return nil, err
 	}
@@ -79,32 +69,13 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	if s.listener, err = port.Listen(f.listen); err != nil {
 		return nil, fmt.Errorf("--listen: %w; is a provider running already? Stop it, or give --listen another address", err)
 	}
-	if s.store, err = store.Open(filepath.Join(f.state, "faas-infer.db")); err != nil {
-		return nil, err
-	}
-	if s.secrets, err = secret.Open(f.functionSecrets); err != nil {
-		return nil, err
-	}
-	f.builtinBundles(s.log)
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.metrics = metrics.New(s.registry)
-	if s.backend, err = local.New(ctx, f.backendOptions(s.log)); err != nil {
+	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Log: s.log}
+	if s.parts, err = platform.Open(ctx, base); err != nil {
 		return nil, err
 	}
-	if s.controller, err = f.control(ctx, s); err != nil {
-		return nil, err
-	}
-	builder, err := f.builder(s)
-	if err != nil {
-		return nil, err
-	}
-	s.provider = provider.New(provider.Options{
-		Store: s.store, Controller: s.controller, Metrics: s.metrics, Gatherer: s.registry, Credentials: credentials,
-		MaxBody: f.maxBody, MaxHeld: f.maxHeld, BodyTimeout: f.bodyTimeout, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
-		Secrets: s.secrets, Logs: functionLogs{files: s.backend.Logs(), log: s.log}, Nodes: s.backend.Nodes, CORSOrigins: f.corsOrigins,
-		Build: builder, PublicKey: http.HandlerFunc(build.PublicKey),
-	})
+	s.provider = s.newServer(base)
 	if s.async, err = f.openAsync(ctx, s); err != nil {
 		return nil, err
 	}
@@ -117,6 +88,17 @@ func (f *providerFlags) start(ctx context.Context) (_ *runningProvider, err erro
 	}
 	s.run()
 	return s, nil
+}
+
+// newServer makes the provider's routes of the platform's parts.
+func (s *runningProvider) newServer(b Base) *provider.Server {
+	f, p := s.flags, s.parts
+	return provider.New(provider.Options{
+		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
+		MaxBody: f.maxBody, MaxHeld: f.maxHeld, BodyTimeout: f.bodyTimeout, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
+		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins,
+		Build: p.Build, PublicKey: p.PublicKey,
+	})
 }
 
 // tuneCollector makes Go's garbage collector run a fifth as often: the provider
@@ -132,18 +114,11 @@ func tuneCollector(limit int64) {
 	}
 }
 
-func (f *providerFlags) credentials() (*auth.BasicAuthCredentials, error) {
+func (f *ProviderFlags) credentials() (*auth.BasicAuthCredentials, error) {
 	if f.secrets == "" {
 		return nil, nil
 	}
 	return provider.Credentials(f.secrets)
-}
-
-func (f *providerFlags) backendOptions(log zerolog.Logger) local.Options {
-	return local.Options{
-		Dir: filepath.Join(f.state, "local"), Command: f.instanceCommand, Cores: f.cores, PinCPUs: true, NoCgroups: f.noCgroups, Logger: log,
-		Hide: f.hidden(),
-	}
 }
 
 // run starts the control loop and the HTTP server.
@@ -152,8 +127,15 @@ func (s *runningProvider) run() {
 	s.stopRun, s.ran, s.served = cancel, make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(s.ran)
-		s.controller.Run(ctx)
+		s.parts.Controller.Run(ctx)
 	}()
-	s.http = &http.Server{Handler: s.provider.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	if s.parts.Serve != nil {
+		s.parts.Serve(ctx, s.provider)
+	}
+	handler := s.provider.Handler()
+	if s.parts.Wrap != nil {
+		handler = s.parts.Wrap(handler)
+	}
+	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { s.served <- s.http.Serve(s.listener) }()
 }

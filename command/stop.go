@@ -67,7 +67,7 @@ func (s *runningProvider) stop(drained func()) error {
 	<-s.ran
 	ctx, cancel := s.patience(stopInstances, hurry)
 	defer cancel()
-	return errors.Join(s.controller.Close(ctx), s.closeParts())
+	return errors.Join(s.parts.Controller.Close(ctx), s.closeParts())
 }
 
 // stopQueue accepts and takes up no more asynchronous requests, and finishes those
@@ -104,14 +104,8 @@ func (s *runningProvider) closeParts() error {
 	if s.async != nil {
 		s.stopQueue()
 	}
-	if s.backend != nil {
-		err = s.backend.Close()
-	}
-	if s.secrets != nil {
-		err = errors.Join(err, s.secrets.Close())
-	}
-	if s.store != nil {
-		err = errors.Join(err, s.store.Close())
+	if s.parts.Close != nil {
+		err = s.parts.Close()
 	}
 	if s.listener != nil && s.http == nil {
 		s.listener.Close()

@@ -14,7 +14,7 @@ import (
 
 // upFlags are the flags of "up".
 type upFlags struct {
-	providerFlags
+	ProviderFlags
 	stackFile string
 	noGateway bool
 	demo      bool
@@ -100,7 +100,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 			return err
 		}
 	}
-	s, err := f.start(ctx)
+	s, err := f.start(ctx, machine{})
 	if err != nil {
 		return err
 	}

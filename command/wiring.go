@@ -22,13 +22,15 @@ import (
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/kinds"
 	"github.com/faas-infer/faas-infer/provider/replicas"
+	"github.com/faas-infer/faas-infer/provider/secret"
+	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/report"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
 // builtinBundles writes the built-in bundles. A directory of bundles that cannot
 // be written to, as one that machines share, goes without.
-func (f *providerFlags) builtinBundles(log zerolog.Logger) {
+func (f *ProviderFlags) builtinBundles(log zerolog.Logger) {
 	if err := bundle.WriteBuiltin(f.bundles); err != nil {
 		log.Warn().Err(err).Msg("there are no built-in bundles")
 	}
@@ -48,20 +50,27 @@ const rowsPerRequest = 32
 
 // instanceCommand is how the local backend starts an instance: this program's
 // own instance subcommand.
-func (f *providerFlags) instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
 	}
-	argv = []string{self(), "instance", "--prepared", spec.Model, "--name", functionName(spec.Function),
-		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
-		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
-		"--max-rows", strconv.Itoa(rowsPerRequest), "--listen", "unix://" + socket}
+	argv = append([]string{self(), "instance", "--prepared", spec.Model}, f.InstanceArguments(spec)...)
+	argv = append(argv, "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
 	}
 	return argv, env
+}
+
+// InstanceArguments are what "faas-infer instance" is told of a model's instance
+// on every platform: all but where the model is and where to listen.
+func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
+	return []string{"--name", functionName(spec.Function),
+		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
+		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
+		"--max-rows", strconv.Itoa(rowsPerRequest)}
 }
 
 // watchdogCommand is the same for an ordinary function's instance.
@@ -77,38 +86,53 @@ const (
 )
 
 // control makes the controllers of both kinds of functions.
-func (f *providerFlags) control(ctx context.Context, s *runningProvider) (*kinds.Controller, error) {
-	models, processes := kinds.Split(s.backend)
-	settings, err := f.scaling()
+func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *secret.Store) (*kinds.Controller, error) {
+	models, processes := kinds.Split(backend)
+	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
-	cold, err := f.cold()
-	if err != nil {
-		return nil, err
-	}
-	m, err := control.New(ctx, control.Options{
-		Backend: models, Scaling: settings, Cold: cold,
-		Models: &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}, Predict: !f.measure,
-		Profiles: s.store, Corrections: s.store, Histories: s.store, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics,
-		Logger: s.log, Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
-		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
-	})
+	o.Backend, o.Models, o.Bundles, o.Secrets = models, f.childModels(), bundles(f.bundles), secrets
+	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
+	m, err := control.New(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	p, err := replicas.New(ctx, replicas.Options{
-		Backend: processes, Bundles: bundles(f.bundles), Secrets: s.secrets, Metrics: s.metrics, Logger: s.log,
+		Backend: processes, Bundles: bundles(f.bundles), Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
-	return kinds.New(m, p, s.log), nil
+	return kinds.New(m, p, b.Log), nil
+}
+
+// ControlOptions are the options of the controller of models as the flags have
+// them; what the platform has to add is its backend and where things are kept.
+func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
+	settings, err := f.scaling()
+	if err != nil {
+		return control.Options{}, err
+	}
+	cold, err := f.cold()
+	if err != nil {
+		return control.Options{}, err
+	}
+	return control.Options{
+		Scaling: settings, Cold: cold, Predict: !f.measure, Metrics: b.Metrics, Logger: b.Log,
+		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
+		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
+	}, nil
+}
+
+// childModels looks at models in child processes.
+func (f *ProviderFlags) childModels() *childModels {
+	return &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}
 }
 
 // scaling are the settings of the engine that --scheduler names.
-func (f *providerFlags) scaling() (scaling.Settings, error) {
+func (f *ProviderFlags) scaling() (scaling.Settings, error) {
 	system, err := policy.ByName(policy.Default)
 	settings := system.Settings()
 	if f.scheduler == greedy {
@@ -119,7 +143,7 @@ func (f *providerFlags) scaling() (scaling.Settings, error) {
 
 // cold is the cold-start policy that --cold-start names. A keep-alive of 0 is one,
 // too.
-func (f *providerFlags) cold() (coldstart.Policy, error) {
+func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 	if f.coldStart == fixed {
 		return coldstart.NewFixed(f.keepAlive), nil
 	}
@@ -162,7 +186,7 @@ func (root bundles) Program(image string) (replicas.Program, error) {
 }
 
 // builder answers faas-cli's remote builder, if there is a secret to know it by.
-func (f *providerFlags) builder(s *runningProvider) (http.Handler, error) {
+func (f *ProviderFlags) builder(log zerolog.Logger) (http.Handler, error) {
 	if f.payloadSecret == "" {
 		return http.HandlerFunc(build.Disabled), nil
 	}
@@ -174,7 +198,5 @@ func (f *providerFlags) builder(s *runningProvider) (http.Handler, error) {
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	models := &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}
-	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: s.log,
-		CheckModel: func(ctx context.Context, file string) error { return models.Check(ctx, file) }})
+	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check})
 }

@@ -1,0 +1,66 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/cluster/local"
+	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/secret"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// machine is the platform that needs nothing but this machine.
+type machine struct{}
+
+// Open implements [Platform]. What an earlier provider left running is taken over.
+func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
+	var close []func() error
+	p.Close = func() error {
+		var err error
+		for i := len(close) - 1; i >= 0; i-- {
+			err = errors.Join(err, close[i]())
+		}
+		return err
+	}
+	f := b.Flags
+	kept, err := store.Open(filepath.Join(f.state, "faas-infer.db"))
+	if err != nil {
+		return p, err
+	}
+	close = append(close, kept.Close)
+	secrets, err := secret.Open(f.functionSecrets)
+	if err != nil {
+		return p, err
+	}
+	close = append(close, secrets.Close)
+	f.builtinBundles(b.Log)
+	backend, err := local.New(ctx, f.backendOptions(b.Log))
+	if err != nil {
+		return p, err
+	}
+	close = append(close, backend.Close)
+	controller, err := f.control(ctx, b, backend, kept, secrets)
+	if err != nil {
+		return p, err
+	}
+	builder, err := f.builder(b.Log)
+	if err != nil {
+		return p, err
+	}
+	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
+	p.Logs = functionLogs{files: backend.Logs(), log: b.Log}
+	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
+	return p, nil
+}
+
+func (f *ProviderFlags) backendOptions(log zerolog.Logger) local.Options {
+	return local.Options{
+		Dir: filepath.Join(f.state, "local"), Command: f.instanceCommand, Cores: f.cores, PinCPUs: true, NoCgroups: f.noCgroups, Logger: log,
+		Hide: f.hidden(),
+	}
+}
