@@ -207,7 +207,7 @@ func (m *childModels) run(ctx context.Context, file *os.File, arguments ...strin
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		text := strings.TrimPrefix(lastLine(complaint.String()), "faas-infer: ")
+		text := strings.TrimPrefix(lastLine(complaint.String()), filepath.Base(self)+": ")
 		var exit *exec.ExitError
 		if text == "" || errors.As(err, &exit) && !exit.Exited() {
 			text = fmt.Sprintf("%s %s failed: %v %s", arguments[0], arguments[1], err, text)

@@ -1,0 +1,48 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Run executes the command line and returns the exit code. The first SIGINT or
+// SIGTERM ends the command's context, so that it can leave in order; the second
+// one kills it, unless the command has a use for that one too.
+func Run(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil && onlyCanceled(err):
+		return 130
+	}
+	// Some have said why themselves.
+	if coded := interface{ ExitCode() int }(nil); errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+	return 1
+}
+
+// onlyCanceled reports whether an error tells of nothing but that the command
+// was cancelled; what was joined with it is to be told.
+func onlyCanceled(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyCanceled(err) })
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return onlyCanceled(inner)
+	}
+	return errors.Is(err, context.Canceled)
+}
