@@ -46,6 +46,7 @@ var layers = map[string][]string{
 	"load":            {"report", "model/tensor"},
 	"report":          {},
 	"scripts":         {"*"},
+	"kubernetes":      {"*"},
 	"instance/frame":  {},
 	"model/tensor":    {},
 	"instance/duplex": {},
@@ -64,6 +65,15 @@ var impure = []string{
 	"net", "net/http", "net/http/", "os", "os/exec", "os/signal", "syscall",
 	"golang.org/x/sys/", "k8s.io/",
 }
+
+// heavy are imports that only the second program has: each process of the first
+// would take 20 MB more, and every instance is one. clusterOnly are the folders
+// that the first program is not made of.
+var (
+	heavy       = []string{"k8s.io/", "github.com/google/go-containerregistry/"}
+	clusterOnly = []string{"kubernetes", "command/kubernetes", "cluster/kubernetes", "bench/kubernetes", "e2e/kubernetes",
+		"provider/objects", "provider/deployments", "model/bundle/image"}
+)
 
 // clocks are the functions of package time that read or wait for a clock.
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
@@ -199,6 +209,23 @@ func isPure(folder string) bool {
 		return folder == "cluster"
 	}
 	return slices.ContainsFunc(pure, func(p string) bool { return within(folder, p) })
+}
+
+func TestOnlyTheSecondProgramKnowsKubernetes(t *testing.T) {
+	ofCluster := func(folder string) bool {
+		return slices.ContainsFunc(clusterOnly, func(f string) bool { return within(folder, f) })
+	}
+	for _, s := range sources(t) {
+		if ofCluster(s.folder) || s.test() {
+			continue
+		}
+		for _, p := range s.imports() {
+			to, ours := strings.CutPrefix(p, module+"/")
+			if ours && ofCluster(to) || slices.ContainsFunc(heavy, func(h string) bool { return strings.HasPrefix(p, h) }) {
+				t.Errorf("%s: %s must not import %s, which is the second program's", s.name, s.folder, p)
+			}
+		}
+	}
 }
 
 func TestPolicyPackagesArePure(t *testing.T) {
