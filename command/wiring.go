@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/kinds"
@@ -154,7 +155,8 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 type bundles string
 
 // Model is control.Bundles'.
-func (root bundles) Model(image, model string) (dir, file string, err error) {
+func (root bundles) Model(_ context.Context, f *provider.Function) (dir, file string, err error) {
+	image, model := f.Deployment.Image, f.Inference.Model
 	b, err := bundle.Open(string(root), image)
 	if err != nil {
 		return "", "", err

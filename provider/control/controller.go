@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -51,16 +52,20 @@ type Profiles interface {
 
 // Bundles finds the model that a function's image names.
 type Bundles interface {
-	// Model returns the bundle's directory and the model file in it; model is
-	// the file that the deployment names, "" for the manifest's.
-	Model(image, model string) (bundle, file string, err error)
+	// Model returns the bundle and a model file on this machine: the one in it
+	// that the deployment names, or the manifest's. The bundle is a directory, or
+	// the reference of an image that names its content; then a function whose
+	// image has another content runs another model.
+	Model(ctx context.Context, f *provider.Function) (bundle, file string, err error)
 }
 
-// Secrets finds the files that hold functions' secrets.
+// Secrets finds functions' secrets.
 type Secrets interface {
-	// File returns the file with a secret's value, or an error that names the
-	// secret.
+	// File returns the file with a secret's value, "" where instances have it
+	// from elsewhere, or an error that names the secret.
 	File(namespace, secret string) (string, error)
+	// Version changes when the secret is replaced; "" if there is none.
+	Version(namespace, secret string) string
 }
 
 // Options configure a controller.
@@ -99,6 +104,17 @@ type Options struct {
 	Engine, Machine string
 	// Dial connects to an instance; nil means net.Dialer's.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Eligible lists the nodes on which a function's instances may start, nil for
+	// all, and says why if there are none. It is asked at every look, so it should
+	// not take long; nil means that all are.
+	Eligible func(f *provider.Function) (nodes []string, why string)
+	// Leading tells whether this replica of the provider is the one that starts
+	// and stops instances. The others dispatch to all instances, learn the same
+	// and plan along, so that each can go on where the leader leaves. nil: there
+	// is no other replica, now or later.
+	Leading func() bool
+	// Peers are the other replicas; nil if there are none.
+	Peers Peers
 }
 
 // Controller holds the functions of one provider.

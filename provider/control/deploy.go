@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +37,7 @@ func (r refusal) Unwrap() error { return r.error }
 // new revision's times are known the old one is served as before, and its
 // instances serve until the new one's are ready.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
-	bundle, file, err := c.options.Bundles.Model(f.Deployment.Image, f.Inference.Model)
+	bundle, file, err := c.options.Bundles.Model(ctx, f)
 	if err != nil {
 		return nil, refusal{err}
 	}
@@ -76,7 +74,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.abandon = abandon
 	c.begin(func() {
 		defer abandon()
-		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: versions(secrets), policy: policy})
+		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: c.versions(f), policy: policy})
 	})
 	c.Wake()
 	return fn.dispatcher, nil
@@ -95,14 +93,12 @@ func (c *Controller) secrets(f *provider.Function) (map[string]string, error) {
 	return files, nil
 }
 
-// versions changes when one of the files is replaced: an instance has the values
-// that it was started with, so a deployment after that restarts it.
-func versions(secrets map[string]string) string {
+// versions changes when one of the function's secrets is replaced: an instance has
+// the values that it was started with, so a deployment after that restarts it.
+func (c *Controller) versions(f *provider.Function) string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(secrets)) {
-		if info, err := os.Stat(secrets[name]); err == nil {
-			fmt.Fprintf(&b, "%s %d %d\n", name, info.ModTime().UnixNano(), info.Size())
-		}
+	for _, name := range slices.Sorted(slices.Values(f.Deployment.Secrets)) {
+		fmt.Fprintf(&b, "%s %s\n", name, c.options.Secrets.Version(f.Deployment.Namespace, name))
 	}
 	return b.String()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider"
 )
 
 // fakeModels are models whose file name says all: "slow" ones take a second.
@@ -223,10 +224,13 @@ func (fakeSecrets) File(_, secret string) (string, error) {
 	return "/secrets/token", nil
 }
 
+func (fakeSecrets) Version(_, secret string) string { return "version of " + secret }
+
 // fakeBundles finds a bundle for every image but "absent".
 type fakeBundles struct{}
 
-func (fakeBundles) Model(image, model string) (bundle, file string, err error) {
+func (fakeBundles) Model(_ context.Context, f *provider.Function) (bundle, file string, err error) {
+	image, model := f.Deployment.Image, f.Inference.Model
 	if image == "absent" {
 		return "", "", errors.New("no bundle")
 	}
