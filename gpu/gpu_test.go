@@ -1,0 +1,196 @@
+package gpu
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+const gib = 1 << 30
+
+func two() Inventory {
+	return Inventory{
+		Devices: []Device{
+			{Index: 0, UUID: "GPU-a", Model: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib, SMs: 108, Capability: "8.0"},
+			{Index: 1, UUID: "GPU-b", Model: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib, SMs: 108, Capability: "8.0"},
+		},
+		Sharing: MPS, PipeDirectory: "/run/faas-infer/mps/pipe",
+	}
+}
+
+// What is written can be read, and what somebody wrote by hand is refused with the
+// field's name.
+func TestParse(t *testing.T) {
+	again, err := Parse(two().String())
+	if err != nil || again.String() != two().String() {
+		t.Fatalf("%v, %v", again, err)
+	}
+	for text, says := range map[string]string{
+		"":                   "no inventory",
+		"[]":                 "no inventory",
+		`{}`:                 "sharing",
+		`{"sharing":"half"}`: `"half"`,
+		`{"sharing":"mps"}`:  "pipeDirectory",
+		`{"sharing":"mps","pipeDirectory":"run"}`:                                                 "absolute",
+		`{"sharing":"none","devices":[{"uuid":""}]}`:                                              "devices[0].uuid",
+		`{"sharing":"none","devices":[{"uuid":"a,b"}]}`:                                           "devices[0].uuid",
+		`{"sharing":"none","devices":[{"uuid":"a"},{"uuid":"a"}]}`:                                "twice",
+		`{"sharing":"none","devices":[{"uuid":"a","memory":-1}]}`:                                 "devices[0].memory",
+		`{"sharing":"none","devices":[{"uuid":"a","sms":-1}]}`:                                    "devices[0].sms",
+		`{"sharing":"none","sharedMemory":"x"}`:                                                   "sharedMemory",
+		`{"sharing":"none","devices":[` + strings.Repeat(`{"uuid":"x"},`, 256) + `{"uuid":"x"}]}`: "257 devices",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.60s: %v, want it to say %q", text, err, says)
+		}
+	}
+}
+
+// Only what can be shared counts, and nothing where MPS does not serve.
+func TestTotal(t *testing.T) {
+	i := two()
+	if percent, memory := i.Total(); percent != 200 || memory != 80*gib {
+		t.Errorf("%d %%, %d", percent, memory)
+	}
+	i.Devices[1].Unshareable = "MIG is enabled"
+	if percent, memory := i.Total(); percent != 100 || memory != 40*gib {
+		t.Errorf("with MIG on one: %d %%, %d", percent, memory)
+	}
+	i.Sharing = Whole
+	if percent, memory := i.Total(); percent != 0 || memory != 0 {
+		t.Errorf("given out whole: %d %%, %d", percent, memory)
+	}
+}
+
+func TestPlace(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		held    []Held
+		percent int
+		memory  int64
+		want    string
+	}{
+		{"the first of two that are empty", nil, 30, gib, "GPU-a"},
+		{"the fuller one, so that a whole one stays", []Held{{"GPU-b", 30, gib}}, 30, gib, "GPU-b"},
+		{"the one that has it left", []Held{{"GPU-a", 80, gib}}, 30, gib, "GPU-b"},
+		{"memory counts, too", []Held{{"GPU-a", 10, 39 * gib}}, 10, 2 * gib, "GPU-b"},
+		{"as much left: the one with less memory", []Held{{"GPU-a", 10, gib}, {"GPU-b", 10, 2 * gib}}, 10, gib, "GPU-b"},
+		{"a whole one", []Held{{"GPU-a", 1, 0}}, 100, 40 * gib, "GPU-b"},
+		{"what is held of others does not count", []Held{{"GPU-c", 100, 40 * gib}}, 100, 0, "GPU-a"},
+		{"60 % of two that have 40 % each", []Held{{"GPU-a", 60, 0}, {"GPU-b", 60, 0}}, 60, 0, ""},
+		{"no memory", []Held{{"GPU-a", 60, 40 * gib}, {"GPU-b", 60, 39 * gib}}, 10, 2 * gib, ""},
+		{"over-full", []Held{{"GPU-a", 160, 0}, {"GPU-b", 160, 0}}, 1, 0, ""},
+	} {
+		share, err := two().Place(test.held, test.percent, test.memory)
+		switch {
+		case test.want == "" && !errors.Is(err, ErrNone):
+			t.Errorf("%s: %v, %v", test.name, share, err)
+		case test.want != "" && (err != nil || share.Device != test.want || share.Percent != test.percent || share.Memory != test.memory):
+			t.Errorf("%s: %v, %v", test.name, share, err)
+		}
+	}
+	for _, percent := range []int{-1, 0, 101} {
+		if _, err := two().Place(nil, percent, 0); err == nil || errors.Is(err, ErrNone) {
+			t.Errorf("%d %%: %v", percent, err)
+		}
+	}
+	none := Inventory{Sharing: Whole, Reason: "the plugin has them", Devices: two().Devices}
+	if _, err := none.Place(nil, 10, 0); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "the plugin has them") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What Free says is there can be had, as one share at least.
+func TestFree(t *testing.T) {
+	for _, test := range []struct {
+		held    []Held
+		percent int
+		memory  int64
+	}{
+		{nil, 200, 80 * gib},
+		{[]Held{{"GPU-a", 10, gib}}, 100, 40 * gib},
+		{[]Held{{"GPU-a", 60, gib}, {"GPU-b", 70, 0}}, 40, 39 * gib},
+		{[]Held{{"GPU-a", 100, 40 * gib}, {"GPU-b", 120, 50 * gib}}, 0, 0},
+	} {
+		percent, memory := two().Free(test.held)
+		if percent != test.percent || memory != test.memory {
+			t.Errorf("%v: %d %%, %d; want %d %%, %d", test.held, percent, memory, test.percent, test.memory)
+		}
+		if percent > 0 {
+			if _, err := two().Place(test.held, min(percent, 100), min(memory, 40*gib)); err != nil {
+				t.Errorf("%v: %v", test.held, err)
+			}
+		}
+	}
+}
+
+// However shares come and go, no GPU is given out twice.
+func FuzzPlace(f *testing.F) {
+	f.Add([]byte{30, 70, 30, 1, 99, 100, 0, 50})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		i := two()
+		var held []Held
+		for n, s := range steps {
+			if s > 200 && len(held) > 0 {
+				held = append(held[:n%len(held)], held[n%len(held)+1:]...)
+				continue
+			}
+			free, _ := i.Free(held)
+			share, err := i.Place(held, int(s), int64(s)<<28)
+			if err == nil {
+				held = append(held, Held{share.Device, share.Percent, share.Memory})
+			} else if int(s) >= 1 && int(s) <= min(100, free) && int64(s)<<28 == 0 {
+				t.Fatalf("%d %% of the %d %% that are free: %v", s, free, err)
+			}
+			for _, r := range i.left(held) {
+				if r.percent < 0 || r.memory < 0 {
+					t.Fatalf("%s has %d %% and %d left", r.UUID, r.percent, r.memory)
+				}
+			}
+		}
+	})
+}
+
+func TestEnv(t *testing.T) {
+	share, err := two().Place(nil, 30, 4*gib+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"CUDA_VISIBLE_DEVICES": "GPU-a", "NVIDIA_VISIBLE_DEVICES": "GPU-a", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30", "CUDA_MPS_PIPE_DIRECTORY": "/run/faas-infer/mps/pipe",
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4097M",
+	}
+	if got := share.Env(); !maps.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	share.Memory = 0
+	if _, limited := share.Env()["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]; limited {
+		t.Error("a limit where none was asked for")
+	}
+	if m := share.Mounts(); m[0].Host != "/run/faas-infer/mps/pipe" || m[0].Path != m[0].Host || m[1].Host != "/dev/shm" || m[1].Path != "/dev/shm" {
+		t.Errorf("%v", m)
+	}
+}
+
+func TestOffer(t *testing.T) {
+	for _, test := range []struct {
+		present, ours, whole int
+		want                 Sharing
+		says                 string
+	}{
+		{0, 0, 0, None, "no GPU"},
+		{8, 8, 0, MPS, ""},
+		{8, 8, 8, Whole, "given out twice"},
+		{8, 2, 7, Whole, "--devices"},
+		{8, 2, 6, MPS, ""},
+		{8, 0, 0, None, "none"},
+		{8, 0, 8, None, "none"},
+	} {
+		got, why := Offer(test.present, test.ours, test.whole)
+		if got != test.want || !strings.Contains(why, test.says) || (why == "") != (got == MPS) {
+			t.Errorf("%+v: %s, %q", test, got, why)
+		}
+	}
+}
