@@ -1,0 +1,124 @@
+package podspec
+
+import (
+	"maps"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	// leaveSeconds is how long an instance that is to go still takes requests, until
+	// every replica of the provider has heard of it.
+	leaveSeconds = 2
+	// leastGrace is how long an instance then has for what it has begun, if its
+	// timeouts do not allow longer, and longestGrace bounds those.
+	leastGrace   = 30 * time.Second
+	longestGrace = time.Hour
+	// lostSeconds is how long an instance on a node that does not answer is waited
+	// for before another takes its place; Kubernetes itself would wait for 300.
+	lostSeconds = 30
+)
+
+// Ordinary makes the pod of an ordinary function, less its labels.
+func Ordinary(d types.FunctionDeployment, s Settings, pull corev1.PullPolicy) (corev1.PodSpec, error) {
+	resources, err := Resources(d, s.Profiles)
+	if err != nil {
+		return corev1.PodSpec{}, err
+	}
+	liveness, readiness, err := Probes(d)
+	if err != nil {
+		return corev1.PodSpec{}, err
+	}
+	grace := int64(math.Ceil(Grace(d.EnvVars).Seconds()))
+	spec := corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name: d.Service, Image: d.Image, ImagePullPolicy: pull, Resources: resources,
+			Ports:         []corev1.ContainerPort{{Name: PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
+			LivenessProbe: liveness, ReadinessProbe: readiness,
+			Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: leaveSeconds}}},
+		}},
+		RestartPolicy:                 corev1.RestartPolicyAlways,
+		TerminationGracePeriodSeconds: &grace,
+		Tolerations:                   []corev1.Toleration{lost(corev1.TaintNodeNotReady), lost(corev1.TaintNodeUnreachable)},
+	}
+	return spec, Apply(&spec, d, s)
+}
+
+func lost(taint string) corev1.Toleration {
+	seconds := int64(lostSeconds)
+	return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
+}
+
+// Grace is how long an instance may take to leave: what its watchdog lets requests
+// last, if it was told (exec_timeout, write_timeout), and the time in which it
+// still takes some.
+func Grace(env map[string]string) time.Duration {
+	grace := leastGrace
+	for _, name := range []string{"exec_timeout", "write_timeout"} {
+		if t, err := time.ParseDuration(env[name]); err == nil {
+			grace = max(grace, min(t, longestGrace))
+		}
+	}
+	return grace + leaveSeconds*time.Second
+}
+
+// Strategy is how an ordinary function's instances are exchanged: none goes before
+// another is ready in its place, unless a profile says Recreate.
+func Strategy(profiles []Profile) appsv1.DeploymentStrategy {
+	if recreates(profiles) {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	none, quarter := intstr.FromInt32(0), intstr.FromString("25%")
+	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &quarter}}
+}
+
+// scaling is what labels begin with that say how many instances there are to be.
+// They are not the instances' own: a change of them must not exchange instances.
+const scaling = "com.openfaas.scale."
+
+// Labels are the deployment's labels as the pods of the function carry them. An
+// error names the one that Kubernetes does not allow.
+func Labels(d types.FunctionDeployment) (map[string]string, error) {
+	labels := map[string]string{}
+	if d.Labels != nil {
+		maps.Copy(labels, *d.Labels)
+	}
+	for key, value := range labels {
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+			return nil, &Error{Key: "labels", Value: key, Why: "on Kubernetes a label's name " + problems[0] + "; what does not fit can be an annotation"}
+		}
+		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+			return nil, &Error{Key: "labels." + key, Value: value, Why: "on Kubernetes " + problems[0] + "; what does not fit can be an annotation"}
+		}
+	}
+	dropScaling(labels)
+	return labels, nil
+}
+
+// Annotations are the deployment's annotations as the pods of the function carry
+// them. An error names the one that Kubernetes does not allow.
+func Annotations(d types.FunctionDeployment) (map[string]string, error) {
+	annotations := map[string]string{}
+	if d.Annotations != nil {
+		maps.Copy(annotations, *d.Annotations)
+	}
+	for key := range annotations {
+		if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
+			return nil, &Error{Key: "annotations", Value: key, Why: "on Kubernetes an annotation's name " + problems[0]}
+		}
+	}
+	dropScaling(annotations)
+	return annotations, nil
+}
+
+func dropScaling(m map[string]string) {
+	maps.DeleteFunc(m, func(key, _ string) bool { return strings.HasPrefix(key, scaling) })
+}
