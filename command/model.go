@@ -32,7 +32,7 @@ ONNX file or a TensorFlow SavedModel, and write bundles.`,
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelBundleCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelCheckCommand(), newModelBundleCommand())
 	return c
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
@@ -120,15 +122,20 @@ func TestBundlesFindModels(t *testing.T) {
 	if _, err := bundle.Write(root, "team/id:v1", bundle.Manifest{}, m); err != nil {
 		t.Fatal(err)
 	}
-	dir, file, err := bundles(root).Model("team/id:v1", "")
+	find := func(image, model string) (bundle, file string, err error) {
+		f := &provider.Function{Inference: annotation.Inference{Model: model}}
+		f.Deployment.Image = image
+		return bundles(root).Model(t.Context(), f)
+	}
+	dir, file, err := find("team/id:v1", "")
 	if err != nil || filepath.Dir(file) != dir {
 		t.Errorf("the manifest's model: %q in %q, %v", file, dir, err)
 	}
-	if _, named, err := bundles(root).Model("team/id:v1", filepath.Base(file)); err != nil || named != file {
+	if _, named, err := find("team/id:v1", filepath.Base(file)); err != nil || named != file {
 		t.Errorf("the model by name: %q, %v", named, err)
 	}
 	for _, c := range [][2]string{{"team/id:v2", ""}, {"team/id:v1", "other.onnx"}, {"team/id:v1", "../../../etc/passwd"}, {"../team/id:v1", ""}} {
-		if _, _, err := bundles(root).Model(c[0], c[1]); err == nil {
+		if _, _, err := find(c[0], c[1]); err == nil {
 			t.Errorf("image %q, model %q: found", c[0], c[1])
 		}
 	}

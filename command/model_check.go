@@ -1,0 +1,250 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// checkOptions are the flags of "model check".
+type checkOptions struct {
+	predictOptions
+	slo time.Duration
+	cpu int
+}
+
+func newModelCheckCommand() *cobra.Command {
+	var o checkOptions
+	c := &cobra.Command{
+		Use:   "check DIR|FILE",
+		Short: "Tell before a deployment whether a model can meet an objective on this machine, and with which configs",
+		Long: `check does what the provider does when a function is deployed, and shows it: it
+reads the model and infers its shapes, predicts how long a batch takes at every batch
+size and CPU share from the times of its operators, and says by which configs
+⟨batch, CPU⟩ the objective can be met here, and which is the cheapest when it is
+busy. It is given an ONNX file, a bundle or the folder of a function with one ONNX
+file, or the name of a model of the zoo. Exit status 1: the objective cannot be met.
+
+rate is how many requests per second an instance of the config takes (r_up, INFless
+Eq. 1), cost what a request takes of a core at that rate.`,
+		Example: `  faas-infer model check mnist.onnx --slo 50ms
+  faas-infer model check ./resnet-50 --slo 200ms --max-batch 16
+  faas-infer model check dssm --slo 20ms --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&o.slo, "slo", 0, "the latency objective, as com.openfaas.slo.latency has it (0: show the times alone)")
+	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch, as com.openfaas.infer.max-batch has it")
+	f.IntVar(&o.cpu, "cpu", 0, "a CPU limit in millicores, as limits.cpu has it (0: none)")
+	databaseFlag(c, &o.database)
+	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) error {
+	if o.slo < 0 || o.cpu < 0 || o.maxBatch < 1 {
+		return errors.New("--slo and --cpu must not be negative, --max-batch at least 1")
+	}
+	file, err := modelFile(argument)
+	if err != nil {
+		return err
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	models, err := newProfiledModels(o.prepared)
+	if err != nil {
+		return err
+	}
+	defer models.close()
+	s, err := models.get(file)
+	if err != nil {
+		return err
+	}
+	prediction, err := o.predict(ctx, s)
+	if err != nil {
+		return err
+	}
+	p, err := o.profile(s, prediction)
+	if err != nil {
+		return err
+	}
+	checked := checkModel(p, o.maxBatch, o.cpu, o.slo)
+	if o.json {
+		err = checked.report(s.name).JSON(out)
+	} else {
+		err = errors.Join(describeModel(out, s), checked.print(out))
+	}
+	return errors.Join(err, checked.verdict())
+}
+
+// modelFile is the ONNX file that an argument stands for: itself, that of a bundle,
+// or the only one in a folder.
+func modelFile(argument string) (string, error) {
+	info, err := os.Stat(argument)
+	if err != nil || !info.IsDir() {
+		return argument, nil
+	}
+	if _, err := os.Stat(filepath.Join(argument, "saved_model.pb")); err == nil {
+		return "", fmt.Errorf("%s is a TensorFlow SavedModel; its operators can be shown (faas-infer model show), but no engine here runs it: convert it to ONNX", argument)
+	}
+	if _, err := os.Stat(filepath.Join(argument, bundle.ManifestFile)); err == nil {
+		b, err := bundle.OpenDir(argument)
+		if err == nil {
+			err = b.CheckModel()
+		}
+		if err != nil {
+			return "", err
+		}
+		return b.ModelPath(), nil
+	}
+	found, err := filepath.Glob(filepath.Join(argument, "*.onnx"))
+	if err != nil || len(found) != 1 {
+		return "", errors.Join(err, fmt.Errorf("%s has %d ONNX files and no %s: name the file", argument, len(found), bundle.ManifestFile))
+	}
+	return found[0], nil
+}
+
+// checkedConfig is one config of a model.
+type checkedConfig struct {
+	scaling.Candidate
+	// meets: a request is answered in time by it.
+	meets bool
+	// rate is r_up in requests/s, cost in core·ms per request.
+	rate, cost float64
+}
+
+// checkedModel is what an objective means for a model.
+type checkedModel struct {
+	slo     time.Duration
+	memory  int64
+	configs []checkedConfig
+}
+
+// checkModel finds which of the configs that the provider would choose from meet
+// the objective.
+func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) checkedModel {
+	shares, options := p.Shares(limit), scaling.Production()
+	out := checkedModel{slo: slo, memory: p.Memory}
+	usable := map[int]int{}
+	for _, share := range shares {
+		usable[share] = options.Usable(p.Table(maxBatch, share), slo)
+	}
+	for _, c := range scaling.Candidates(p.Candidates(shares, maxBatch, 0)) {
+		up := scaling.Bounds(c.Config.Batch, c.Exec, slo, scaling.Exact).Up
+		out.configs = append(out.configs, checkedConfig{
+			Candidate: c, meets: slo == 0 || c.Config.Batch <= usable[c.Config.CPU], rate: up, cost: float64(c.Config.CPU) / up,
+		})
+	}
+	return out
+}
+
+// cheapest is the config with the least cost among those that meet the objective;
+// false if there is none.
+func (m checkedModel) cheapest() (checkedConfig, bool) {
+	meeting := slices.DeleteFunc(slices.Clone(m.configs), func(c checkedConfig) bool { return !c.meets })
+	if len(meeting) == 0 {
+		return checkedConfig{}, false
+	}
+	return slices.MinFunc(meeting, func(a, b checkedConfig) int {
+		switch {
+		case a.cost < b.cost:
+			return -1
+		case a.cost > b.cost:
+			return 1
+		}
+		return a.Config.CPU - b.Config.CPU
+	}), true
+}
+
+// verdict is an error if the objective cannot be met.
+func (m checkedModel) verdict() error {
+	if _, ok := m.cheapest(); ok || m.slo == 0 {
+		return nil
+	}
+	if len(m.configs) == 0 {
+		return errors.New("there is no config to choose from; raise --cpu")
+	}
+	fastest := slices.MinFunc(m.configs, func(a, b checkedConfig) int { return int(a.Exec - b.Exec) })
+	least := time.Duration(float64(fastest.Exec) / (1 - scaling.Production().Reserve))
+	return fmt.Errorf("no config meets an objective of %v here: the fastest, %v, takes %v; the smallest objective that can be met is about %v",
+		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), least.Round(100*time.Microsecond)+100*time.Microsecond)
+}
+
+// describeModel says what the model takes and gives.
+func describeModel(out io.Writer, s *profiled) error {
+	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", s.name, tensors(s.model.Inputs()), tensors(s.model.Outputs()))
+	return err
+}
+
+func tensors(infos []tensor.Info) string {
+	var all []string
+	for _, i := range infos {
+		all = append(all, fmt.Sprintf("%s %s%v", i.Name, i.Type, i.Shape))
+	}
+	return strings.ReplaceAll(strings.Join(all, ", "), "-1", "?")
+}
+
+// print writes the table and the verdict for people.
+func (m checkedModel) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "batch\tCPU\tin ms\trequests/s\tcore·ms/request\tin time\t")
+	meeting := 0
+	for _, c := range m.configs {
+		in := "no"
+		if c.meets {
+			in, meeting = "yes", meeting+1
+		}
+		fmt.Fprintf(w, "%d\t%dm\t%.2f\t%.0f\t%.3g\t%s\t\n", c.Config.Batch, c.Config.CPU, milliseconds(c.Exec), c.rate, c.cost, in)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	best, ok := m.cheapest()
+	if !ok || m.slo == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\nAn objective of %v can be met by %d of %d configs. The cheapest when busy is a batch of %d on %dm: %.0f requests/s, %.3g core·ms each; an instance takes about %d MiB.\n",
+		m.slo, meeting, len(m.configs), best.Config.Batch, best.Config.CPU, best.rate, best.cost, m.memory>>20)
+	return err
+}
+
+// report is the same for programs.
+func (m checkedModel) report(name string) *report.Report {
+	r := report.New("model check "+name, time.Now())
+	for _, c := range m.configs {
+		key, in := fmt.Sprintf("c%d.b%d.", c.Config.CPU, c.Config.Batch), 0.0
+		if c.meets {
+			in = 1
+		}
+		r.Add(key+"exec_ms", milliseconds(c.Exec), "ms", "")
+		r.Add(key+"rate", c.rate, "1/s", "")
+		r.Add(key+"in_time", in, "", "")
+	}
+	if best, ok := m.cheapest(); ok {
+		r.Add("cheapest.batch", float64(best.Config.Batch), "", "")
+		r.Add("cheapest.millicores", float64(best.Config.CPU), "m", "")
+		r.Add("cheapest.rate", best.rate, "1/s", "")
+	}
+	return r
+}
