@@ -58,7 +58,7 @@ func (g *program) ceiling() float64 {
 		sum += g.prices[i]
 	}
 	for _, j := range g.classes {
-		worth += float64(g.Classes[j].Count) * g.sack.value(g.Classes[j].Free)
+		worth += float64(g.Classes[j].Count) * g.sacks.value(j, g.Classes[j].Free)
 	}
 	if !(sum > 0) {
 		return math.Inf(1)

@@ -59,6 +59,11 @@ func newKnapsack(items []Item, classes []Class, loose bool) *knapsack {
 	return k
 }
 
+// twin is a knapsack of the same items for other worths.
+func (k *knapsack) twin() *knapsack {
+	return &knapsack{k.grid, slices.Clone(k.shapes), make([]float64, len(k.best)), make([]int32, len(k.pick))}
+}
+
 // fill computes the table for what each item is worth. Items that are worth
 // nothing are not taken.
 func (k *knapsack) fill(worth []float64) {

@@ -36,6 +36,9 @@ type Class struct {
 	// Cost is what one of them costs if it is used at all (Eq. 2 of INFless:
 	// βC + G, what stays empty included); 0 for nodes that are used anyway.
 	Cost float64
+	// Barred tells, by demand, which must not be served by these nodes; nil if
+	// all may.
+	Barred []bool
 }
 
 // Problem is what is to be packed.
@@ -101,6 +104,9 @@ func (p *Problem) check() error {
 	for j, c := range p.Classes {
 		if c.Count < 0 || !(c.Cost >= 0) || math.IsInf(c.Cost, 1) {
 			return fmt.Errorf("class %d: %d nodes at a cost of %v", j, c.Count, c.Cost)
+		}
+		if c.Barred != nil && len(c.Barred) != len(p.Demands) {
+			return fmt.Errorf("class %d tells of %d demands which it bars: there are %d", j, len(c.Barred), len(p.Demands))
 		}
 	}
 	return nil

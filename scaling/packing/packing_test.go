@@ -69,7 +69,18 @@ func random(r *rand.Rand) Problem {
 	return p
 }
 
-// check fails if a solution fills a node with more than it has, uses more nodes
+// bar has some classes bar some demands.
+func (p Problem) bar(r *rand.Rand) {
+	for j := range p.Classes {
+		if p.Classes[j].Barred = make([]bool, len(p.Demands)); r.IntN(3) > 0 {
+			for k := range p.Demands {
+				p.Classes[j].Barred[k] = r.IntN(2) > 0
+			}
+		}
+	}
+}
+
+// verify fails if a solution fills a node with more than it has or what it bars, uses more nodes
 // than there are, or serves something else than it says.
 func (p Problem) verify(t *testing.T, s Solution) (cost float64) {
 	t.Helper()
@@ -83,6 +94,9 @@ func (p Problem) verify(t *testing.T, s Solution) (cost float64) {
 		cost += float64(f.Count) * p.Classes[f.Class].Cost
 		for _, u := range f.Uses {
 			it := p.Items[u.Item]
+			if p.Classes[f.Class].bars(it.Demand) {
+				t.Fatalf("demand %d on a node that bars it", it.Demand)
+			}
 			for range u.Count {
 				used = used.Add(it.Need)
 			}
@@ -121,6 +135,9 @@ func FuzzSolve(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		p := random(rand.New(rand.NewPCG(seed, 1)))
+		if seed%2 == 1 {
+			p.bar(rand.New(rand.NewPCG(seed, 2)))
+		}
 		s, err := Solve(p)
 		if err != nil {
 			t.Fatal(err)

@@ -43,6 +43,9 @@ func (r *rounding) favour(k int, least float64) bool {
 	node, old, item, count := -1, 0, 0, 0
 	best := least * (1 + 1e-6)
 	for o := range r.opens {
+		if r.Classes[r.opens[o].class].bars(k) {
+			continue
+		}
 		for _, u := range r.opens[o].uses {
 			given := &r.Items[u.Item]
 			room := r.opens[o].room.Add(given.Need)
@@ -87,7 +90,7 @@ func (r *rounding) refill(least float64) bool {
 		for _, u := range r.opens[o].uses {
 			served[r.Items[u.Item].Demand] -= float64(u.Count) * r.Items[u.Item].Rate
 		}
-		if uses, part := r.repack(r.Classes[r.opens[o].class].Free, served, most); part > most {
+		if uses, part := r.repack(r.opens[o].class, served, most); part > most {
 			node, best, most = o, uses, part
 		}
 	}
@@ -102,7 +105,7 @@ func (r *rounding) refill(least float64) bool {
 
 // repack looks for the pattern with which the smallest part of all demands that
 // is served is largest, if served is without it.
-func (r *rounding) repack(free cluster.Resources, served []float64, most float64) (best []Use, part float64) {
+func (r *rounding) repack(class int, served []float64, most float64) (best []Use, part float64) {
 	weights, each := make([]float64, len(served)), make([]float64, len(served))
 	for range looks {
 		for _, k := range r.demands {
@@ -111,8 +114,8 @@ func (r *rounding) repack(free cluster.Resources, served []float64, most float64
 		for i, it := range r.Items {
 			r.worth[i] = each[it.Demand] * it.Rate
 		}
-		r.sack.fill(r.worth)
-		uses := r.sack.pattern(free)
+		r.sacks.fill(r.worth)
+		uses := r.sacks.pattern(class, r.Classes[class].Free)
 		after := slices.Clone(served)
 		for _, u := range uses {
 			after[r.Items[u.Item].Demand] += float64(u.Count) * r.Items[u.Item].Rate
@@ -148,7 +151,7 @@ func (r *rounding) shrink() {
 func (r *rounding) grow() {
 	for o := range r.opens {
 		node := &r.opens[o]
-		for r.Classes[node.class].Cost > 0 && !r.fitsAny(node.room) && r.raise(node) {
+		for r.Classes[node.class].Cost > 0 && !r.fitsAny(node.class, node.room) && r.raise(node) {
 		}
 	}
 	for o := range r.opens {
@@ -192,9 +195,13 @@ func (r *rounding) drop(o *open) bool {
 	return false
 }
 
-// fitsAny reports whether some item that is asked for fits into a room.
-func (r *rounding) fitsAny(room cluster.Resources) bool {
-	return slices.ContainsFunc(r.Items, func(it Item) bool { return r.row[it.Demand] >= 0 && it.Need.Fits(room) })
+// fitsAny reports whether some item that is asked for fits into a room on a node of
+// a class.
+func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
+	c := &r.Classes[class]
+	return slices.ContainsFunc(r.Items, func(it Item) bool {
+		return r.row[it.Demand] >= 0 && it.Need.Fits(room) && !c.bars(it.Demand)
+	})
 }
 
 // reduce exchanges one instance for one that costs less, if what becomes free is
@@ -208,7 +215,7 @@ func (r *rounding) reduce(o *open) bool {
 			if !it.Need.Fits(old.Need) || it.Rate < enough || it.Cost >= old.Cost*(1-1e-9) || best >= 0 && it.Cost >= r.Items[best].Cost {
 				continue
 			}
-			if r.Classes[o.class].Cost <= old.Cost || r.fitsAny(o.room.Add(old.Need).Sub(it.Need)) {
+			if r.Classes[o.class].Cost <= old.Cost || r.fitsAny(o.class, o.room.Add(old.Need).Sub(it.Need)) {
 				best = i
 			}
 		}

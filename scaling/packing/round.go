@@ -69,7 +69,7 @@ func relax(p *Problem) (Solution, *program, error) {
 		s.Theta = min(s.Theta, g.theta[i])
 	}
 	for _, j := range g.classes {
-		s.Values[j] = g.sack.value(p.Classes[j].Free)
+		s.Values[j] = g.sacks.value(j, p.Classes[j].Free)
 	}
 	for i, j := range g.basis {
 		if c := &g.columns[j]; c.class >= 0 {
@@ -203,7 +203,7 @@ func (r *rounding) fill() {
 		if !r.appraise() {
 			return
 		}
-		r.sack.fill(r.worth)
+		r.sacks.fill(r.worth)
 		at, uses := r.next()
 		if len(uses) == 0 {
 			r.premium *= 4
@@ -237,10 +237,10 @@ func (r *rounding) next() (int, []Use) {
 	at, most := -1, 0.0
 	var best []Use
 	for o := range r.opens {
-		if r.sack.value(r.opens[o].room) <= most {
+		if r.sacks.value(r.opens[o].class, r.opens[o].room) <= most {
 			continue
 		}
-		if uses, benefit := r.trim(r.sack.pattern(r.opens[o].room)); benefit > most {
+		if uses, benefit := r.trim(r.sacks.pattern(r.opens[o].class, r.opens[o].room)); benefit > most {
 			at, best, most = o, uses, benefit
 		}
 	}
@@ -249,10 +249,10 @@ func (r *rounding) next() (int, []Use) {
 	}
 	for n, j := range r.classes {
 		c := &r.Classes[j]
-		if r.left[n] == 0 || r.sack.value(c.Free)/(c.Cost+1e-9) <= most {
+		if r.left[n] == 0 || r.sacks.value(j, c.Free)/(c.Cost+1e-9) <= most {
 			continue
 		}
-		if uses, benefit := r.trim(r.sack.pattern(c.Free)); benefit/(c.Cost+1e-9) > most {
+		if uses, benefit := r.trim(r.sacks.pattern(j, c.Free)); benefit/(c.Cost+1e-9) > most {
 			at, best, most = n, uses, benefit/(c.Cost+1e-9)
 		}
 	}

@@ -9,7 +9,7 @@ import "slices"
 type program struct {
 	*Problem
 	*master
-	sack *knapsack
+	sacks *zones
 	// demands and classes are what the rows stand for, row the row of each
 	// demand, or -1.
 	demands, classes []int
@@ -41,7 +41,7 @@ func newProgram(p *Problem, loose bool) *program {
 	for j, c := range p.Classes {
 		usable := false
 		for _, it := range p.Items {
-			if c.Count > 0 && p.Demands[it.Demand] > 0 && it.Need.Fits(c.Free) {
+			if c.Count > 0 && p.Demands[it.Demand] > 0 && it.Need.Fits(c.Free) && !c.bars(it.Demand) {
 				usable, served[it.Demand] = true, true
 			}
 		}
@@ -67,7 +67,7 @@ func newProgram(p *Problem, loose bool) *program {
 	for _, j := range g.classes {
 		usable, g.left = append(usable, p.Classes[j]), append(g.left, p.Classes[j].Count)
 	}
-	g.sack = newKnapsack(p.Items, usable, loose)
+	g.sacks = newZones(p, usable, loose)
 	g.missing = g.dear()
 	g.begin(nil)
 	return g
@@ -162,9 +162,9 @@ func (g *program) generate() {
 		added := false
 		for n, j := range g.classes {
 			c := &g.Classes[j]
-			value := g.sack.value(c.Free)
+			value := g.sacks.value(j, c.Free)
 			if c.Cost-value-g.prices[len(g.demands)+n] < -g.tolerance(c.Cost) {
-				added = g.add(g.pattern(n, g.sack.pattern(c.Free))) || added
+				added = g.add(g.pattern(n, g.sacks.pattern(j, c.Free))) || added
 			}
 		}
 		if !added || g.total()-g.least() <= gap*g.total() {
@@ -173,14 +173,14 @@ func (g *program) generate() {
 	}
 }
 
-// evaluate fills the knapsack with what items are worth at the current prices.
+// evaluate fills the knapsacks with what items are worth at the current prices.
 func (g *program) evaluate() {
 	for i, it := range g.Items {
 		if g.worth[i] = 0; g.row[it.Demand] >= 0 {
 			g.worth[i] = g.prices[g.row[it.Demand]]*it.Rate/g.Demands[it.Demand] - it.Cost
 		}
 	}
-	g.sack.fill(g.worth)
+	g.sacks.fill(g.worth)
 }
 
 // pattern is the column of a pattern on the n-th class.
@@ -210,7 +210,7 @@ func (g *program) least() float64 {
 	pays := 1.0
 	for _, j := range g.classes {
 		if c := &g.Classes[j]; c.Cost > 0 {
-			if v := g.sack.value(c.Free); v > c.Cost {
+			if v := g.sacks.value(j, c.Free); v > c.Cost {
 				pays = min(pays, c.Cost/v)
 			}
 		}
@@ -228,7 +228,7 @@ func (g *program) lagrange(scale float64) float64 {
 	}
 	for n, j := range g.classes {
 		c := &g.Classes[j]
-		sum += float64(g.left[n]) * min(0, c.Cost-scale*g.sack.value(c.Free))
+		sum += float64(g.left[n]) * min(0, c.Cost-scale*g.sacks.value(j, c.Free))
 	}
 	return sum + min(0, g.missing-all)
 }

@@ -1,0 +1,71 @@
+package packing
+
+import (
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// bars reports whether a demand must not be served by nodes of the class.
+func (c *Class) bars(demand int) bool { return c.Barred != nil && c.Barred[demand] }
+
+// zones are a problem's knapsacks: one for all classes that bar the same demands,
+// since there the same is worth most.
+type zones struct {
+	items []Item
+	// of is each class' zone, barred what each zone bars.
+	of     []int
+	barred [][]bool
+	sacks  []*knapsack
+	worth  []float64
+}
+
+// newZones makes them for the usable classes of a problem.
+func newZones(p *Problem, usable []Class, loose bool) *zones {
+	z := &zones{items: p.Items, of: make([]int, len(p.Classes))}
+	for j := range p.Classes {
+		barred := p.Classes[j].Barred
+		if !slices.Contains(barred, true) {
+			barred = nil
+		}
+		at := slices.IndexFunc(z.barred, func(b []bool) bool { return slices.Equal(b, barred) })
+		if at < 0 {
+			at = len(z.barred)
+			z.barred = append(z.barred, barred)
+		}
+		z.of[j] = at
+	}
+	first := newKnapsack(p.Items, usable, loose)
+	z.sacks = append(z.sacks, first)
+	for len(z.sacks) < len(z.barred) {
+		z.sacks = append(z.sacks, first.twin())
+	}
+	return z
+}
+
+// fill computes the tables for what each item is worth.
+func (z *zones) fill(worth []float64) {
+	for n, barred := range z.barred {
+		if barred == nil {
+			z.sacks[n].fill(worth)
+			continue
+		}
+		z.worth = append(z.worth[:0], worth...)
+		for i := range z.worth {
+			if barred[z.items[i].Demand] {
+				z.worth[i] = 0
+			}
+		}
+		z.sacks[n].fill(z.worth)
+	}
+}
+
+// value is what the best pattern for a room on a node of a class is worth.
+func (z *zones) value(class int, free cluster.Resources) float64 {
+	return z.sacks[z.of[class]].value(free)
+}
+
+// pattern lists the items of that pattern, by item.
+func (z *zones) pattern(class int, free cluster.Resources) []Use {
+	return z.sacks[z.of[class]].pattern(free)
+}
