@@ -91,9 +91,11 @@ type FunctionSpec struct {
 type Resources struct {
 	CPU    string `json:"cpu,omitempty"`
 	Memory string `json:"memory,omitempty"`
-	// GPU is a number of whole GPUs, of ordinary functions only: models get
-	// their share by their objective.
-	GPU string `json:"gpu,omitempty"`
+	// GPU is a number of whole GPUs of NVIDIA's, of ordinary functions only: models
+	// get their share by their objective. AMDGPU and IntelGPU are other makers'.
+	GPU      string `json:"gpu,omitempty"`
+	AMDGPU   string `json:"amdGPU,omitempty"`
+	IntelGPU string `json:"intelGPU,omitempty"`
 }
 
 // The conditions of a Function.

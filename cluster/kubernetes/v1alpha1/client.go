@@ -1,0 +1,57 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Scheme knows the API and nothing else.
+var Scheme = newScheme()
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	// It registers types of this package, which cannot fail.
+	_ = AddToScheme(s)
+	return s
+}
+
+// Client reads and writes functions.
+type Client struct{ rest rest.Interface }
+
+// Functions reads and writes the functions of one namespace.
+type Functions = gentype.ClientWithList[*Function, *FunctionList]
+
+// NewClient makes a client of an API server. It has the config's own limits on
+// requests per second, and shares its connections with other clients of it.
+func NewClient(config *rest.Config) (*Client, error) {
+	c := rest.CopyConfig(config)
+	c.GroupVersion = &GroupVersion
+	c.APIPath = "/apis"
+	c.ContentConfig.ContentType, c.ContentConfig.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.NegotiatedSerializer = serializer.NewCodecFactory(Scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("a client for functions: %w", err)
+	}
+	return &Client{rest: client}, nil
+}
+
+// Functions are those of one namespace; "" stands for all, and is good for List and
+// Watch only.
+func (c *Client) Functions(namespace string) *Functions {
+	return gentype.NewClientWithList[*Function, *FunctionList](Plural, c.rest, metav1.ParameterCodec, namespace,
+		func() *Function { return &Function{} }, func() *FunctionList { return &FunctionList{} })
+}
+
+// Informer keeps a cache of all functions of all namespaces; whoever makes it runs
+// it.
+func (c *Client) Informer() cache.SharedIndexInformer {
+	source := cache.NewFilteredListWatchFromClient(c.rest, Plural, metav1.NamespaceAll, func(*metav1.ListOptions) {})
+	return cache.NewSharedIndexInformer(source, &Function{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+}
