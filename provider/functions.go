@@ -36,7 +36,7 @@ func (s *Server) Restore(ctx context.Context) error {
 }
 
 // broken stands in for the dispatcher of a function that could not be
-// restored.
+// restored or adopted.
 type broken struct {
 	name string
 	err  error
@@ -44,7 +44,13 @@ type broken struct {
 
 // Invoke tells what is wrong.
 func (b broken) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
-	return nil, refuse(http.StatusServiceUnavailable, "function %s cannot run since the provider was started again: %v; deploy it again", b.name, b.err)
+	return nil, refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; mend that, or deploy it again", b.name, b.err)
+}
+
+// isBroken reports whether the function stands there only to say what is wrong.
+func (d *deployed) isBroken() bool {
+	_, is := d.dispatcher.(broken)
+	return is
 }
 
 // publish makes d what requests and look-ups find under its name.

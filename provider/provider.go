@@ -138,11 +138,14 @@ type Controller interface {
 	Status(name string) (Status, bool)
 }
 
-// Store is where functions and namespaces survive a restart; *store.Store is one.
+// Store is where functions and namespaces survive a restart; *store.Store is one. Its
+// errors may be HTTPErrors.
 type Store interface {
 	NextRevision() (uint64, error)
 	PutFunction(f store.Function) error
 	DeleteFunction(namespace, name string) error
+	// Function reads one function as it is now, store.ErrAbsent if there is none.
+	Function(namespace, name string) (store.Function, error)
 	Functions(namespace string) ([]store.Function, error)
 	PutNamespace(n store.Namespace) error
 	DeleteNamespace(name string) error

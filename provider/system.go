@@ -143,14 +143,7 @@ func (s *Server) removeFunction(ctx context.Context, a address) error {
 	if err := s.store.DeleteFunction(a.namespace, a.name); err != nil && !errors.Is(err, store.ErrAbsent) {
 		return fmt.Errorf("function %s was not deleted: %w", d.Name, err)
 	}
-	s.withdraw(d)
-	err = s.controller.Remove(context.WithoutCancel(ctx), d.Name)
-	s.metrics.Remove(d.Name)
-	if err != nil {
-		return fmt.Errorf("function %s was deleted, but its instances were not all ended: %w", d.Name, err)
-	}
-	s.log.Info().Str("function", d.Name).Msg("deleted")
-	return nil
+	return s.end(ctx, d)
 }
 
 // describe is GET /system/function/NAME; usage=true adds what its instances
