@@ -1,0 +1,172 @@
+package instancepod
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/gpu"
+)
+
+// Plan is all that a pod is made from.
+type Plan struct {
+	Spec cluster.InstanceSpec
+	// Owner is the function; its pods go when it does.
+	Owner *v1alpha1.Function
+	// Profiles and Secrets are what [podspec.Settings] say of the function's.
+	Profiles []podspec.Profile
+	Secrets  map[string]corev1.SecretType
+	// Args are what the image's own program is told.
+	Args []string
+	// Share is what it gets of a GPU; nil for nothing.
+	Share *gpu.Share
+	// Grace is how long it may take to leave where nobody says otherwise.
+	Grace time.Duration
+	// StartedAt is when it was asked for.
+	StartedAt time.Time
+}
+
+// Deployment is what faas-cli would have sent for the function.
+func Deployment(f *v1alpha1.Function) types.FunctionDeployment {
+	labels, annotations := f.Spec.Labels, f.Spec.Annotations
+	return types.FunctionDeployment{
+		Service: f.Name, Namespace: f.Namespace, Image: f.Spec.Image, EnvProcess: f.Spec.Process, EnvVars: f.Spec.Environment,
+		Constraints: f.Spec.Constraints, Secrets: f.Spec.Secrets, Labels: &labels, Annotations: &annotations,
+		ReadOnlyRootFilesystem: f.Spec.ReadOnlyRootFilesystem,
+	}
+}
+
+// Build makes the pod of a model's instance. Its requests are its limits, so that
+// whole CPUs become cores of its own where the kubelet gives those out.
+func Build(p Plan) (*corev1.Pod, error) {
+	name, namespace, err := Split(p.Spec.Function)
+	if err != nil {
+		return nil, err
+	}
+	if p.Spec.Kind != cluster.Model {
+		return nil, errors.New("only models' instances are pods of their own; ordinary functions have a Deployment")
+	}
+	if p.Owner == nil || p.Owner.Name != name || p.Owner.Namespace != namespace {
+		return nil, fmt.Errorf("function %s does not exist any more", p.Spec.Function)
+	}
+	meta, err := metadata(p, name, namespace)
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: skeleton(p, name)}
+	d := Deployment(p.Owner)
+	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
+	if err := podspec.Apply(&pod.Spec, d, podspec.Settings{Profiles: p.Profiles, Secrets: p.Secrets}); err != nil {
+		return nil, err
+	}
+	podspec.Pin(&pod.Spec, p.Spec.Node)
+	if p.Share != nil {
+		give(pod, *p.Share)
+	}
+	return pod, nil
+}
+
+func skeleton(p Plan, name string) corev1.PodSpec {
+	resources, grace := amounts(p.Spec), int64(max(1, (p.Grace+time.Second-1)/time.Second))
+	if p.Grace <= 0 {
+		grace = corev1.DefaultTerminationGracePeriodSeconds
+	}
+	return corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever, // The scaling engine says what takes its place.
+		TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{
+			Name: name, Image: p.Spec.Bundle, Args: p.Args,
+			Ports:          []corev1.ContainerPort{{Name: podspec.PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
+			Resources:      corev1.ResourceRequirements{Requests: resources, Limits: maps.Clone(resources)},
+			ReadinessProbe: readiness(),
+			// A quota can change while it runs.
+			ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}},
+			// So that why it gave up is in the pod's status.
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		}},
+	}
+}
+
+// readiness is for others to see, and for a provider that starts later: the one that
+// started the instance asks it more often.
+func readiness() *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: ReadyPath, Port: intstr.FromInt32(Port)}},
+		PeriodSeconds: 2, TimeoutSeconds: 2, FailureThreshold: 3,
+	}
+}
+
+func metadata(p Plan, name, namespace string) (metav1.ObjectMeta, error) {
+	spec, err := json.Marshal(p.Spec)
+	if err != nil {
+		return metav1.ObjectMeta{}, fmt.Errorf("instance's spec: %w", err)
+	}
+	labels := map[string]string{}
+	for key, value := range p.Owner.Spec.Labels {
+		if len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
+			labels[key] = value
+		}
+	}
+	labels[v1alpha1.FunctionLabel] = name
+	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
+	labels[v1alpha1.InstanceLabel] = string(p.Spec.ID)
+	annotations := map[string]string{}
+	for key, value := range p.Owner.Spec.Annotations {
+		if len(validation.IsQualifiedName(key)) == 0 {
+			annotations[key] = value
+		}
+	}
+	annotations[v1alpha1.SpecAnnotation] = string(spec)
+	annotations[StartedAnnotation] = p.StartedAt.UTC().Format(time.RFC3339Nano)
+	controller := true
+	return metav1.ObjectMeta{
+		Name: string(p.Spec.ID), Namespace: namespace, Labels: labels, Annotations: annotations,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: p.Owner.Name, UID: p.Owner.UID, Controller: &controller,
+		}},
+	}, nil
+}
+
+// amounts are what an instance holds, as Kubernetes counts.
+func amounts(spec cluster.InstanceSpec) corev1.ResourceList {
+	list := corev1.ResourceList{corev1.ResourceCPU: CPU(spec.Config.CPU)}
+	if spec.Config.Memory > 0 {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(spec.Config.Memory, resource.BinarySI)
+	}
+	return list
+}
+
+// CPU is an amount of millicores.
+func CPU(millicores int) resource.Quantity {
+	return *resource.NewMilliQuantity(int64(millicores), resource.DecimalSI)
+}
+
+// give lets the pod use its share of a GPU.
+func give(pod *corev1.Pod, s gpu.Share) {
+	pod.Annotations[gpu.DeviceAnnotation] = s.Device
+	c := &pod.Spec.Containers[0]
+	env := s.Env()
+	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { _, ours := env[e.Name]; return ours })
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: env[name]})
+	}
+	for _, m := range s.Mounts() {
+		directory := corev1.HostPathDirectory
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: m.Name,
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.Host, Type: &directory}}})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.Name, MountPath: m.Path})
+	}
+}

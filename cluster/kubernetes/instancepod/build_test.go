@@ -1,0 +1,176 @@
+package instancepod
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/gpu"
+)
+
+func plan() Plan {
+	return Plan{
+		Spec: cluster.InstanceSpec{
+			ID: "mnist-0011223344ff", Function: "mnist.openfaas-fn", Revision: 7, Node: "n1",
+			Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 2000, Memory: 256 << 20}},
+			Bundle: "registry:5000/mnist@sha256:" + strings.Repeat("0", 64), Model: "/bundle/model.onnx",
+			Env: map[string]string{"b": "2", "a": "$(X)"}, Secrets: map[string]string{"key": "", "registry": ""},
+		},
+		Owner: &v1alpha1.Function{
+			ObjectMeta: metav1.ObjectMeta{Name: "mnist", Namespace: "openfaas-fn", UID: "u1"},
+			Spec: v1alpha1.FunctionSpec{Constraints: []string{"disk=ssd"}, ReadOnlyRootFilesystem: true,
+				Labels: map[string]string{"team": "a", "bad label": "x", v1alpha1.ManagedByLabel: "me"}},
+		},
+		Secrets: map[string]corev1.SecretType{"registry": corev1.SecretTypeDockerConfigJson},
+		Args:    []string{"instance"}, Grace: 1500 * time.Millisecond, StartedAt: time.Unix(1000, 5e6),
+	}
+}
+
+func TestBuildAndRead(t *testing.T) {
+	p := plan()
+	pod, err := Build(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.Name != "mnist-0011223344ff" || pod.Namespace != "openfaas-fn" || !IsOurs(pod) {
+		t.Errorf("metadata %+v", pod.ObjectMeta)
+	}
+	want := map[string]string{"team": "a", v1alpha1.ManagedByLabel: "faas-infer", v1alpha1.FunctionLabel: "mnist", v1alpha1.InstanceLabel: pod.Name}
+	if !reflect.DeepEqual(pod.Labels, want) {
+		t.Errorf("labels %v, want %v", pod.Labels, want)
+	}
+	if o := pod.OwnerReferences; len(o) != 1 || o[0].UID != "u1" || o[0].Kind != "Function" || !*o[0].Controller {
+		t.Errorf("owner %+v", o)
+	}
+	c := pod.Spec.Containers[0]
+	if got := c.Resources; got.Requests.Cpu().MilliValue() != 2000 || !reflect.DeepEqual(got.Requests, got.Limits) {
+		t.Errorf("resources %+v", got)
+	}
+	if *pod.Spec.TerminationGracePeriodSeconds != 2 || *pod.Spec.AutomountServiceAccountToken || pod.Spec.NodeName != "" {
+		t.Errorf("spec %+v", pod.Spec)
+	}
+	if !*pod.Spec.SecurityContext.RunAsNonRoot || *c.SecurityContext.AllowPrivilegeEscalation || !*c.SecurityContext.ReadOnlyRootFilesystem {
+		t.Error("it is not restricted")
+	}
+	if len(pod.Spec.ImagePullSecrets) != 1 || len(pod.Spec.Volumes) != 2 {
+		t.Errorf("pull secrets %v, volumes %v", pod.Spec.ImagePullSecrets, pod.Spec.Volumes)
+	}
+	term := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
+	if term.MatchFields[0].Values[0] != "n1" || pod.Spec.NodeSelector["disk"] != "ssd" {
+		t.Errorf("placing %+v %v", term, pod.Spec.NodeSelector)
+	}
+	in, err := Read(pod)
+	if err != nil || !reflect.DeepEqual(in.InstanceSpec, p.Spec) || !in.StartedAt.Equal(p.StartedAt) || in.State != cluster.Starting {
+		t.Errorf("read %+v, %v", in, err)
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	for name, change := range map[string]func(*Plan){
+		"exist any more": func(p *Plan) { p.Owner = nil },
+		"a namespace":    func(p *Plan) { p.Spec.Function = "mnist" },
+		"Deployment":     func(p *Plan) { p.Spec.Kind = cluster.Process },
+		"constraints":    func(p *Plan) { p.Owner.Spec.Constraints = []string{"ssd"} },
+	} {
+		p := plan()
+		change(&p)
+		if _, err := Build(p); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want a word of %q", err, name)
+		}
+	}
+}
+
+// A profile's affinity and the node's both hold.
+func TestPinAddsToAProfile(t *testing.T) {
+	p := plan()
+	p.Profiles = []podspec.Profile{{
+		Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}}, {}}}}},
+	}}
+	pod, err := Build(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(term.MatchFields) != 1 {
+			t.Errorf("term %+v would let it run elsewhere", term)
+		}
+	}
+	if len(pod.Spec.Tolerations) != 1 {
+		t.Errorf("tolerations %v", pod.Spec.Tolerations)
+	}
+}
+
+func TestGPUShare(t *testing.T) {
+	p := plan()
+	p.Spec.Env["CUDA_VISIBLE_DEVICES"] = "all"
+	p.Share = &gpu.Share{Device: "GPU-1", Percent: 30, Memory: 1 << 30, PipeDirectory: "/run/mps"}
+	pod, err := Build(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := pod.Spec.Containers[0].Env
+	of := func(name string) (values []string) {
+		for _, e := range env {
+			if e.Name == name {
+				values = append(values, e.Value)
+			}
+		}
+		return values
+	}
+	if got := of("CUDA_VISIBLE_DEVICES"); !slices.Equal(got, []string{"GPU-1"}) || pod.Annotations[gpu.DeviceAnnotation] != "GPU-1" {
+		t.Errorf("devices %v, %v", got, pod.Annotations)
+	}
+	if got := of("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"); !slices.Equal(got, []string{"30"}) {
+		t.Errorf("share %v", got)
+	}
+	if len(pod.Spec.Containers[0].VolumeMounts) != 4 {
+		t.Errorf("mounts %v", pod.Spec.Containers[0].VolumeMounts)
+	}
+}
+
+// What the pod's container may use is the truth, not what was written at its start.
+func TestReadFollowsResources(t *testing.T) {
+	for _, c := range []struct {
+		cpu, want int
+		parked    bool
+	}{{2000, 2000, false}, {1500, 1500, false}, {ParkedCPU, 2000, true}} {
+		pod, err := Build(plan())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = CPU(c.cpu)
+		pod.Status.PodIP = "fd00::1"
+		in, err := Read(pod)
+		if err != nil || in.Config.CPU != c.want || in.Parked != c.parked || in.Address != "[fd00::1]:8080" {
+			t.Errorf("%d: %+v, %v", c.cpu, in, err)
+		}
+	}
+}
+
+func TestReadRefusesWhatIsNotOurs(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"unexpected end": func(p *corev1.Pod) { p.Annotations = nil },
+		"namespace":      func(p *corev1.Pod) { p.Namespace = "other" },
+		"pod's name":     func(p *corev1.Pod) { p.Name = "other" },
+		"no container":   func(p *corev1.Pod) { p.Spec.Containers = nil },
+	} {
+		pod, err := Build(plan())
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(pod)
+		if _, err := Read(pod); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want a word of %q", err, name)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package instancepod
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Observation is where a pod's instance stands.
+type Observation struct {
+	// State is Ready where the kubelet's probe says so, Exited where nothing runs
+	// any more, though the pod's object may still exist.
+	State cluster.State
+	// ReadyAt is when it became Ready, to the second.
+	ReadyAt time.Time
+	// Reason says why it has exited, is stopping, or does not get on.
+	Reason string
+	// Stuck: as long as nothing changes it will not start. Patience is how long
+	// that may last before it is given up.
+	Stuck    bool
+	Patience time.Duration
+	// Running: its container runs, so it may be asked whether it is ready.
+	Running bool
+}
+
+const (
+	// roomPatience is how long a pod may find no room on its node: one that leaves
+	// may not be gone yet.
+	roomPatience = 3 * time.Second
+	// retryPatience is how long the kubelet may retry what often is a hiccup.
+	retryPatience = 5 * time.Second
+)
+
+// hopeless are reasons of waiting that starting the same again does not mend;
+// others are mended by the kubelet's next try, or are nothing but its being busy.
+var hopeless = map[string]time.Duration{
+	"ErrImagePull":               0,
+	"ImagePullBackOff":           0,
+	"InvalidImageName":           0,
+	"ErrImageNeverPull":          0,
+	"ImageInspectError":          retryPatience,
+	"RegistryUnavailable":        retryPatience,
+	"SignatureValidationFailed":  0,
+	"CreateContainerConfigError": retryPatience,
+	"CreateContainerError":       retryPatience,
+	"RunContainerError":          retryPatience,
+	"CrashLoopBackOff":           0,
+}
+
+// Observe says where a pod's instance stands.
+func Observe(pod *corev1.Pod) Observation {
+	switch status := &pod.Status; {
+	case status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded:
+		return Observation{State: cluster.Exited, Reason: exit(pod)}
+	case pod.DeletionTimestamp != nil:
+		return Observation{State: cluster.Stopping, Reason: leaving(pod)}
+	}
+	if ready := condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue && pod.Status.PodIP != "" {
+		return Observation{State: cluster.Ready, ReadyAt: ready.LastTransitionTime.Time, Running: true}
+	}
+	return starting(pod)
+}
+
+func starting(pod *corev1.Pod) Observation {
+	o := Observation{State: cluster.Starting}
+	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		o.Stuck, o.Patience, o.Reason = true, roomPatience, join(c.Reason, c.Message)
+		return o
+	}
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if w := list[i].State.Waiting; w != nil && w.Reason != "" {
+				o.Reason = join(w.Reason, w.Message)
+				o.Patience, o.Stuck = hopeless[w.Reason]
+				if strings.Contains(w.Message, "QPS exceeded") {
+					o.Patience = retryPatience // The kubelet's own brake, not the image's fault.
+				}
+				return o
+			}
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		o.Running = o.Running || pod.Status.ContainerStatuses[i].State.Running != nil
+	}
+	return o
+}
+
+// exit says for people why a pod has ended.
+func exit(pod *corev1.Pod) string {
+	if c := condition(pod, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue && pod.Status.Reason != "Evicted" {
+		return disruption(c)
+	}
+	if pod.Status.Reason == "Evicted" {
+		return join("evicted", pod.Status.Message)
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
+			return terminated(pod, t)
+		}
+	}
+	if pod.Status.Reason != "" {
+		return join(pod.Status.Reason, pod.Status.Message)
+	}
+	return join("the pod has "+strings.ToLower(string(pod.Status.Phase)), pod.Status.Message)
+}
+
+func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
+	const killed = 128
+	switch line := lastLine(t.Message); {
+	case t.Reason == "OOMKilled":
+		if limit := pod.Spec.Containers[0].Resources.Limits.Memory().Value(); limit > 0 {
+			return fmt.Sprintf("out of memory (limit %d MiB)", limit>>20)
+		}
+		return "out of memory"
+	case pod.DeletionTimestamp != nil && t.ExitCode == 0:
+		return "stopped"
+	case t.ExitCode > killed:
+		return join(fmt.Sprintf("killed by signal %d", t.ExitCode-killed), line)
+	case t.ExitCode == 0 && t.Reason != "" && t.Reason != "Completed":
+		return join(t.Reason, line)
+	default:
+		return join(fmt.Sprintf("exit status %d", t.ExitCode), line)
+	}
+}
+
+// leaving says why a pod is being deleted.
+func leaving(pod *corev1.Pod) string {
+	if c := condition(pod, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue {
+		return disruption(c)
+	}
+	return "deleted"
+}
+
+func disruption(c *corev1.PodCondition) string {
+	switch c.Reason {
+	case "EvictionByEvictionAPI", corev1.PodReasonTerminationByKubelet:
+		return join("evicted", c.Message)
+	case corev1.PodReasonPreemptionByScheduler:
+		return join("preempted", c.Message)
+	case "DeletionByTaintManager", "DeletionByPodGC":
+		return join("node lost", c.Message)
+	}
+	return join(c.Reason, c.Message)
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+func join(reason, message string) string {
+	message = clip(strings.TrimSpace(message))
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+// longest is how much of another's sentence is passed on.
+const longest = 400
+
+func clip(text string) string {
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+}

@@ -1,0 +1,68 @@
+package instancepod
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+func waiting(reason, message string) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}}
+}
+
+func ended(reason string, code int32, message string) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, Message: message}}}}}
+}
+
+func with(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) corev1.PodStatus {
+	return corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Unix(9, 0)}}}
+}
+
+func TestObserve(t *testing.T) {
+	failed := func(reason, message string) corev1.PodStatus {
+		return corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message}
+	}
+	for name, c := range map[string]struct {
+		status  corev1.PodStatus
+		deleted bool
+		want    Observation
+	}{
+		"nothing yet":     {want: Observation{State: cluster.Starting}},
+		"ready":           {status: with(corev1.PodReady, corev1.ConditionTrue, "", ""), want: Observation{State: cluster.Ready, ReadyAt: time.Unix(9, 0), Running: true}},
+		"not ready":       {status: with(corev1.PodReady, corev1.ConditionFalse, "", ""), want: Observation{State: cluster.Starting}},
+		"creating":        {status: waiting("ContainerCreating", ""), want: Observation{State: cluster.Starting, Reason: "ContainerCreating"}},
+		"pull":            {status: waiting("ErrImagePull", "not found"), want: Observation{State: cluster.Starting, Reason: "ErrImagePull: not found", Stuck: true}},
+		"brake":           {status: waiting("ErrImagePull", "pull QPS exceeded"), want: Observation{State: cluster.Starting, Reason: "ErrImagePull: pull QPS exceeded", Stuck: true, Patience: retryPatience}},
+		"no room":         {status: with(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes"), want: Observation{State: cluster.Starting, Reason: "Unschedulable: 0/1 nodes", Stuck: true, Patience: roomPatience}},
+		"out of memory":   {status: ended("OOMKilled", 137, ""), want: Observation{State: cluster.Exited, Reason: "out of memory (limit 64 MiB)"}},
+		"killed":          {status: ended("Error", 139, ""), want: Observation{State: cluster.Exited, Reason: "killed by signal 11"}},
+		"failed":          {status: ended("Error", 1, "begins\nno such model\n"), want: Observation{State: cluster.Exited, Reason: "exit status 1: no such model"}},
+		"out of cpu":      {status: failed("OutOfcpu", "Node has no room"), want: Observation{State: cluster.Exited, Reason: "OutOfcpu: Node has no room"}},
+		"evicted by node": {status: failed("Evicted", "low on memory"), want: Observation{State: cluster.Exited, Reason: "evicted: low on memory"}},
+		"evicted by API":  {status: with(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI", "drain"), deleted: true, want: Observation{State: cluster.Stopping, Reason: "evicted: drain"}},
+		"taint":           {status: with(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager", ""), deleted: true, want: Observation{State: cluster.Stopping, Reason: "node lost"}},
+		"deleted":         {deleted: true, want: Observation{State: cluster.Stopping, Reason: "deleted"}},
+		"stopped":         {status: ended("Completed", 0, ""), deleted: true, want: Observation{State: cluster.Exited, Reason: "stopped"}},
+		"just failed":     {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: Observation{State: cluster.Exited, Reason: "the pod has failed"}},
+	} {
+		pod := &corev1.Pod{Status: c.status, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}}}}}
+		if c.deleted {
+			pod.DeletionTimestamp = &metav1.Time{}
+		}
+		if got := Observe(pod); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
+	if got := Observe(pod); !got.Running || got.State != cluster.Starting {
+		t.Errorf("running: %+v", got)
+	}
+}

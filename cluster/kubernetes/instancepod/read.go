@@ -1,0 +1,87 @@
+// Package instancepod translates between instances and pods: a spec becomes the
+// pod that runs it, and a pod tells whose instance it is and where that stands. It
+// is pure: pods come in and go out, nobody is asked.
+package instancepod
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+)
+
+const (
+	// Port is where every instance listens.
+	Port = 8080
+	// ReadyPath answers 200 once an instance serves.
+	ReadyPath = "/_/ready"
+	// StartedAnnotation is when the pod was asked for: a pod's own time of creation
+	// has seconds only.
+	StartedAnnotation = "faas-infer.dev/started-at"
+	// ParkedCPU is what a parked instance keeps, in millicores: it has nothing to do
+	// but to say that it is well.
+	ParkedCPU = 50
+)
+
+// IsOurs reports whether a pod says that it is a model's instance.
+func IsOurs(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && pod.Labels[v1alpha1.InstanceLabel] != ""
+}
+
+// Read returns the instance that a pod is of, as the pod's metadata and resources
+// tell it; [Observe] says where it stands. A pod whose annotation is not what we
+// wrote is an error.
+func Read(pod *corev1.Pod) (cluster.Instance, error) {
+	in, err := recorded(pod)
+	if err != nil {
+		return in, fmt.Errorf("pod %s/%s: annotation %s: %w", pod.Namespace, pod.Name, v1alpha1.SpecAnnotation, err)
+	}
+	share(pod, &in.InstanceSpec)
+	in.State, in.StartedAt = cluster.Starting, pod.CreationTimestamp.Time
+	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[StartedAnnotation]); err == nil {
+		in.StartedAt = at
+	}
+	if pod.Status.PodIP != "" {
+		in.Network, in.Address = "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(Port))
+	}
+	return in, nil
+}
+
+func recorded(pod *corev1.Pod) (in cluster.Instance, err error) {
+	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.SpecAnnotation]), &in.InstanceSpec); err != nil {
+		return in, err
+	}
+	_, namespace, err := Split(in.Function)
+	switch {
+	case err != nil:
+		return in, err
+	case namespace != pod.Namespace:
+		return in, fmt.Errorf("function is %q, which is of another namespace", in.Function)
+	case string(in.ID) != pod.Name:
+		return in, fmt.Errorf("id is %q, it must be the pod's name", in.ID)
+	case len(pod.Spec.Containers) == 0:
+		return in, fmt.Errorf("the pod has no container")
+	}
+	return in, nil
+}
+
+// share has the spec follow the pod's resources, which are what the instance may
+// use: a resize changes them and nothing else, so that there is no second place to
+// be out of step.
+func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
+	cpu := int(pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue())
+	switch {
+	case cpu == 0 || cpu == spec.Config.CPU:
+		spec.Parked = false
+	case cpu == ParkedCPU:
+		spec.Parked = true
+	default:
+		spec.Config.CPU, spec.Parked = cpu, false
+	}
+}

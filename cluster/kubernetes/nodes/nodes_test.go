@@ -1,0 +1,131 @@
+package nodes
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/gpu"
+)
+
+func list(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+func container(name, cpu, memory string) corev1.Container {
+	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(cpu, memory)}}
+}
+
+func TestRead(t *testing.T) {
+	object := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{gpu.InventoryAnnotation: gpu.Inventory{
+			Sharing: gpu.MPS, PipeDirectory: "/run/mps", Devices: []gpu.Device{{UUID: "a", Memory: 8}, {UUID: "b", Memory: 8, Unshareable: "no"}}}.String()}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: "hard", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Allocatable: list("4", "1Ki"),
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	n := Read(object)
+	if want := (cluster.Resources{CPU: 4000, Memory: 1024, GPU: 100, GPUMemory: 8}); n.Allocatable != want || !n.Ready || len(n.Taints) != 1 || n.Complaint != "" {
+		t.Errorf("%+v", n)
+	}
+	if !n.Same(Read(object)) {
+		t.Error("the same is not the same")
+	}
+	object.Annotations[gpu.InventoryAnnotation] = "nonsense"
+	if bad := Read(object); bad.Complaint == "" || bad.Allocatable.GPU != 0 || n.Same(bad) {
+		t.Errorf("%+v", bad)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar := container("s", "100m", "10")
+	sidecar.RestartPolicy = &always
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{container("a", "1", "100"), container("b", "500m", "50")},
+			InitContainers: []corev1.Container{sidecar, container("i", "1", "300")}, Overhead: list("10m", "1")},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "b", AllocatedResources: list("2", "50")}}},
+	}
+	// CPU: what shrinks still has its 2 cores; memory: the initialisation takes more.
+	if got, want := Requests(pod), (cluster.Resources{CPU: 3110, Memory: 311}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	pod = &corev1.Pod{Spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: list("3", "7")}}}
+	if got := Requests(pod); got.CPU != 3000 {
+		t.Errorf("the pod's own: %+v", got)
+	}
+}
+
+func TestLedger(t *testing.T) {
+	var l Ledger
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{container("a", "1", "10")}}}
+	for range 2 { // Events may come twice.
+		l.Put("p", pod)
+		l.Put("q", pod)
+	}
+	if got, pods := l.Taken("n"); got.CPU != 2000 || pods != 2 {
+		t.Errorf("%+v of %d", got, pods)
+	}
+	moved := pod.DeepCopy()
+	moved.Spec.NodeName = "m"
+	l.Put("q", moved)
+	pod.Status.Phase = corev1.PodSucceeded
+	l.Put("p", pod)
+	l.Delete("p")
+	if got, pods := l.Taken("n"); got != (cluster.Resources{}) || pods != 0 {
+		t.Errorf("n: %+v of %d", got, pods)
+	}
+	if got, pods := l.Taken("m"); got.CPU != 1000 || pods != 1 {
+		t.Errorf("m: %+v of %d", got, pods)
+	}
+}
+
+func TestEligible(t *testing.T) {
+	gpuTaint := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
+	all := []*Node{
+		{Name: "a", Ready: true, Labels: map[string]string{"disk": "ssd"}},
+		{Name: "b", Ready: true, Labels: map[string]string{"disk": "hdd", "gen": "5"}},
+		{Name: "c", Ready: true, Labels: map[string]string{"disk": "ssd"}, Taints: []corev1.Taint{gpuTaint}},
+		{Name: "d", Labels: map[string]string{"zone": "z"}},
+	}
+	affinity := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+	}
+	expression := func(key string, o corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: o, Values: values}}}
+	}
+	for name, c := range map[string]struct {
+		spec corev1.PodSpec
+		want []string
+		why  string
+	}{
+		"any":        {want: []string{"a", "b"}},
+		"selector":   {spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}, want: []string{"a"}},
+		"toleration": {spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}, Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}}, want: []string{"a", "c"}},
+		"affinity":   {spec: corev1.PodSpec{Affinity: affinity(expression("gen", corev1.NodeSelectorOpGt, "4"), expression("disk", corev1.NodeSelectorOpIn, "ssd", "tape"))}, want: []string{"a", "b"}},
+		"field":      {spec: corev1.PodSpec{Affinity: affinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}})}, want: []string{"b"}},
+		"empty term": {spec: corev1.PodSpec{Affinity: affinity(corev1.NodeSelectorTerm{})}, want: []string{}, why: "W fits none of the 4 nodes"},
+		"none":       {spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "tape"}}, want: []string{}, why: "W fits none of the 4 nodes"},
+		"not ready":  {spec: corev1.PodSpec{NodeSelector: map[string]string{"zone": "z"}}, want: []string{}, why: "W fits 1 node, of which none can be used: 1 not ready or cordoned"},
+	} {
+		s, err := NewSelector(&c.spec)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if got, why := s.Eligible(all, "W"); !slices.Equal(got, c.want) || why != c.why || got == nil {
+			t.Errorf("%s: %v %q, want %v %q", name, got, why, c.want, c.why)
+		}
+	}
+	s, _ := NewSelector(&corev1.PodSpec{})
+	if _, why := s.Eligible(all[2:3], "W"); !strings.Contains(why, "gpu=yes:NoSchedule") || !s.Any() {
+		t.Errorf("taint: %q", why)
+	}
+	if _, err := NewSelector(&corev1.PodSpec{Affinity: affinity(expression("k", "Near", "x"))}); err == nil || !strings.Contains(err.Error(), "Near") {
+		t.Errorf("bad operator: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package nodes
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Requests is what a pod takes of its node, as the scheduler counts it: what its
+// containers request together, or what starting them takes for a while if that is
+// more; while it is being resized, the larger of what it has and what it is to have.
+func Requests(pod *corev1.Pod) cluster.Resources {
+	has := allocated(pod.Status.ContainerStatuses)
+	var sum cluster.Resources
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		sum = sum.Add(largest(amount(c.Resources.Requests), has[c.Name]))
+	}
+	sum = starting(pod, sum)
+	if pod.Spec.Resources != nil {
+		if whole := amount(pod.Spec.Resources.Requests); whole != (cluster.Resources{}) {
+			sum = largest(sum, whole)
+		}
+	}
+	return sum.Add(amount(pod.Spec.Overhead))
+}
+
+// starting counts the containers that run before the others; those that restart
+// stay on beside them.
+func starting(pod *corev1.Pod, running cluster.Resources) cluster.Resources {
+	var beside, peak cluster.Resources
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		need := amount(c.Resources.Requests)
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			beside = beside.Add(need)
+			need = cluster.Resources{}
+		}
+		peak = largest(peak, need.Add(beside))
+	}
+	return largest(peak, running.Add(beside))
+}
+
+func allocated(statuses []corev1.ContainerStatus) map[string]cluster.Resources {
+	var has map[string]cluster.Resources
+	for i := range statuses {
+		if len(statuses[i].AllocatedResources) == 0 {
+			continue
+		}
+		if has == nil {
+			has = map[string]cluster.Resources{}
+		}
+		has[statuses[i].Name] = amount(statuses[i].AllocatedResources)
+	}
+	return has
+}
+
+func largest(a, b cluster.Resources) cluster.Resources {
+	return cluster.Resources{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory)}
+}
