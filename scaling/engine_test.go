@@ -71,6 +71,10 @@ func (w *world) shuffled(r *rand.Rand) ([]Function, []cluster.Node) {
 		g := *f
 		g.Instances, g.Configs = slices.Clone(f.Instances), slices.Clone(f.Configs)
 		r.Shuffle(len(g.Instances), func(i, j int) { g.Instances[i], g.Instances[j] = g.Instances[j], g.Instances[i] })
+		if f.Nodes != nil {
+			g.Nodes = append([]string{}, f.Nodes...)
+			r.Shuffle(len(g.Nodes), func(i, j int) { g.Nodes[i], g.Nodes[j] = g.Nodes[j], g.Nodes[i] })
+		}
 		r.Shuffle(len(g.Configs), func(i, j int) { g.Configs[i], g.Configs[j] = g.Configs[j], g.Configs[i] })
 		functions = append(functions, g)
 	}
@@ -132,6 +136,9 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 		}
 	}
 	for _, s := range plan.Start {
+		if f := w.function(s.Function); f.Nodes != nil && !slices.Contains(f.Nodes, s.Node) {
+			t.Fatalf("%s starts on %s, and may on %v only", s.Function, s.Node, f.Nodes)
+		}
 		left[s.Function]++
 		for _, id := range s.After {
 			in, ok := stopped[id]
@@ -159,12 +166,18 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 // to Min and Max, and does not depend on the order of the arguments. Under a
 // constant load it comes to rest.
 func FuzzEngine(f *testing.F) {
-	for seed := range uint64(16) {
+	for seed := range uint64(24) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		r := rand.New(rand.NewPCG(seed, 3))
+		r, bound := rand.New(rand.NewPCG(seed, 3)), rand.New(rand.NewPCG(seed, 5))
 		w := randomWorld(r)
+		bind := func() {
+			if seed%3 == 2 {
+				w.bind(bound)
+			}
+		}
+		bind()
 		other := New(w.engine.settings)
 		step := func() Plan {
 			w.now = w.now.Add(time.Second)
@@ -184,6 +197,7 @@ func FuzzEngine(f *testing.F) {
 		}
 		for range 30 {
 			w.change(r)
+			bind()
 			for range r.IntN(20) {
 				step()
 			}

@@ -28,6 +28,9 @@ func (p *pass) evict(v *view, d Demand) bool {
 	var best []victim
 	at := -1
 	for i, victims := range p.victims(v) {
+		if !p.allowed(v).has(i) {
+			continue
+		}
 		set := p.enough(i, victims, v.unparked(p.space().places[i].name, choices))
 		if set != nil && (at < 0 || cheaper(set, best)) {
 			best, at = set, i

@@ -43,7 +43,7 @@ func (p *pass) exchange() {
 	}
 	x := &swap{pass: p}
 	for _, v := range p.views {
-		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 {
+		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 || !p.allowed(v).any() {
 			continue
 		}
 		if v.started > 0 || v.woken {

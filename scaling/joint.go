@@ -39,6 +39,8 @@ type together struct {
 	items   []packing.Item
 	// from is the first item of each view.
 	from []int
+	// allowed is where the instances of each view may start.
+	allowed []allowed
 }
 
 // ask begins a demand of the views, as much as each is short of.
@@ -60,7 +62,7 @@ func (p *pass) ask(views []*view, by thrift, short func(v *view) float64) *toget
 				Demand: len(t.demands), Rate: c.bounds.Up, Need: c.Config.Resources, Cost: share * c.cost,
 			})
 		}
-		t.demands = append(t.demands, need)
+		t.demands, t.allowed = append(t.demands, need), append(t.allowed, p.allowed(v))
 	}
 	return t
 }
@@ -75,25 +77,27 @@ type class struct {
 // little room come last.
 const maxClasses = 40
 
-// classes groups the places by what they have free, as far as something fits.
-// Places that hold something already cost nothing more.
+// classes groups the places by what they have free and who may be there, as far as
+// something fits. Places that hold something already cost nothing more.
 func (t *together) classes(room *room) []class {
 	type kind struct {
 		free cluster.Resources
 		used bool
+		zone int
 	}
 	index := map[kind]int{}
 	var all []class
+	zone, barred := t.zones(len(room.places))
 	fresh := 0
 	for i := range room.places {
 		p := &room.places[i]
-		k := kind{p.free, p.used}
+		k := kind{p.free, p.used, zone[i]}
 		n, known := index[k]
 		if !known {
 			n = -1
-			if slices.ContainsFunc(t.items, func(it packing.Item) bool { return it.Need.Fits(p.free) }) {
+			if t.fits(p.free, barred[k.zone]) {
 				n = len(all)
-				all = append(all, class{Class: packing.Class{Free: p.free, Cost: t.cost(room, p)}})
+				all = append(all, class{Class: packing.Class{Free: p.free, Cost: t.cost(room, p), Barred: barred[k.zone]}})
 			}
 			index[k] = n
 		}
@@ -188,6 +192,8 @@ func (t *together) place(room *room) []Placement {
 			p.Residual = 0
 		case len(t.choices[k]) == 0:
 			p.Reason, p.Fastest = NoConfig, fastest(t.views[k].Configs)
+		case !t.allowed[k].any():
+			p.Reason = NoNode
 		default:
 			p.Reason = NoRoom
 		}

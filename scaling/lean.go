@@ -2,7 +2,6 @@ package scaling
 
 import (
 	"math"
-	"slices"
 
 	"github.com/faas-infer/faas-infer/scaling/packing"
 )
@@ -36,7 +35,12 @@ func (p *pass) lean(views []*view) thrift {
 // least is how many nodes all that the views are asked for would take, of empty
 // ones, and instances cut so that they fill them.
 func (p *pass) least(views []*view) float64 {
-	t := p.ask(views, thrift{}, func(v *view) float64 { return max(v.demand, someLoad) })
+	t := p.ask(views, thrift{}, func(v *view) float64 {
+		if !p.allowed(v).any() {
+			return 0
+		}
+		return max(v.demand, someLoad)
+	})
 	if p.cores(t) > fewNodes {
 		return math.Inf(1)
 	}
@@ -44,14 +48,22 @@ func (p *pass) least(views []*view) float64 {
 	for i := range problem.Items {
 		problem.Items[i].Cost = 0
 	}
+	zone, barred := t.zones(len(p.space().places))
+	var zones []int
 	for i := range p.space().places {
 		total := p.space().places[i].total
-		at := slices.IndexFunc(problem.Classes, func(c packing.Class) bool { return c.Free == total })
+		at := -1
+		for n, c := range problem.Classes {
+			if c.Free == total && zones[n] == zone[i] {
+				at = n
+			}
+		}
 		if at < 0 {
 			if at = len(problem.Classes); at >= maxClasses {
 				return math.Inf(1)
 			}
-			problem.Classes = append(problem.Classes, packing.Class{Free: total, Cost: 1})
+			problem.Classes = append(problem.Classes, packing.Class{Free: total, Cost: 1, Barred: barred[zone[i]]})
+			zones = append(zones, zone[i])
 		}
 		problem.Classes[at].Count++
 	}

@@ -102,15 +102,15 @@ func (r *room) set(i int, free cluster.Resources) {
 	r.order[to] = is
 }
 
-// fit finds the node for c: with BestFit the one with the least βC + G that has
+// fit finds the node for c among those that are allowed: with BestFit the one with the least βC + G that has
 // room for it.
-func (r *room) fit(c *choice) (weighed, bool) {
+func (r *room) fit(c *choice, on allowed) (weighed, bool) {
 	if r.options.Placement != BestFit {
-		return r.elsewhere(c)
+		return r.elsewhere(c, on)
 	}
 	from := sort.Search(len(r.order), func(i int) bool { return r.order[i].weight >= c.cost })
 	for _, w := range r.order[from:] {
-		if c.Config.Resources.Fits(r.places[w.index].free) {
+		if on.has(w.index) && c.Config.Resources.Fits(r.places[w.index].free) {
 			return w, true
 		}
 	}
@@ -118,11 +118,11 @@ func (r *room) fit(c *choice) (weighed, bool) {
 }
 
 // elsewhere finds the node for c with FirstFit or Spread.
-func (r *room) elsewhere(c *choice) (weighed, bool) {
+func (r *room) elsewhere(c *choice, on allowed) (weighed, bool) {
 	best, most := -1, math.Inf(-1)
 	for i := range r.places {
 		p := &r.places[i]
-		if !c.Config.Resources.Fits(p.free) {
+		if !on.has(i) || !c.Config.Resources.Fits(p.free) {
 			continue
 		}
 		if r.options.Placement == FirstFit {
@@ -156,22 +156,22 @@ func (p *place) unallocated() float64 {
 // pick is one round of lines 3–15: the config and the node for the next
 // instance. Of a limited number of instances, each should take share requests
 // per second; if none can, the one that takes the most is best.
-func (r *room) pick(choices []choice, residual, share float64, q Queue) (scored, bool) {
+func (r *room) pick(choices []choice, on allowed, residual, share float64, q Queue) (scored, bool) {
 	if q == LateBound {
-		if best, ok := r.best(choices, residual, share, true); ok || share == 0 {
+		if best, ok := r.best(choices, on, residual, share, true); ok || share == 0 {
 			return best, ok
 		}
-		return r.strongest(choices, residual)
+		return r.strongest(choices, on, residual)
 	}
 	for rest := choices; len(rest) > 0; {
 		n := sameBatch(rest)
-		if best, ok := r.best(rest[:n], residual, share, true); ok {
+		if best, ok := r.best(rest[:n], on, residual, share, true); ok {
 			return best, true
 		}
 		rest = rest[n:]
 	}
 	if share > 0 {
-		if best, ok := r.strongest(choices, residual); ok {
+		if best, ok := r.strongest(choices, on, residual); ok {
 			return best, true
 		}
 	}
@@ -179,7 +179,7 @@ func (r *room) pick(choices []choice, residual, share float64, q Queue) (scored,
 	// fits leaves unfilled when it times out, still within the SLO.
 	for rest := choices; len(rest) > 0; {
 		n := len(rest) - sameBatchFromEnd(rest)
-		if best, ok := r.best(rest[n:], residual, 0, false); ok {
+		if best, ok := r.best(rest[n:], on, residual, 0, false); ok {
 			return best, true
 		}
 		rest = rest[:n]
@@ -220,7 +220,7 @@ type scored struct {
 // best is the choice with the highest Eq. 10 (lines 8–11):
 //
 //	e_ij = (RPS/(βc+g), normalised) / (1 − (βc+g)/(βC_j+G_j))
-func (r *room) best(choices []choice, residual, share float64, fill bool) (scored, bool) {
+func (r *room) best(choices []choice, on allowed, residual, share float64, fill bool) (scored, bool) {
 	top, least := r.scale(choices, residual)
 	var best scored
 	found := false
@@ -229,7 +229,7 @@ func (r *room) best(choices []choice, residual, share float64, fill bool) (score
 		if c.bounds.Up < share || fill && !c.fills(residual) {
 			continue
 		}
-		node, ok := r.fit(c)
+		node, ok := r.fit(c, on)
 		if !ok {
 			continue
 		}
@@ -279,7 +279,7 @@ func (s *scored) better(than *scored) bool {
 }
 
 // strongest is the choice that takes the most requests per second.
-func (r *room) strongest(choices []choice, residual float64) (scored, bool) {
+func (r *room) strongest(choices []choice, on allowed, residual float64) (scored, bool) {
 	var best scored
 	found := false
 	for i := range choices {
@@ -287,7 +287,7 @@ func (r *room) strongest(choices []choice, residual float64) (scored, bool) {
 		if !c.fills(residual) || found && c.bounds.Up <= best.bounds.Up {
 			continue
 		}
-		if node, ok := r.fit(c); ok {
+		if node, ok := r.fit(c, on); ok {
 			best, found = scored{choice: *c, node: node.index}, true
 		}
 	}

@@ -166,6 +166,8 @@ type Demand struct {
 	// a limit, an instance that takes its part of the load is preferred to a
 	// more efficient one that is too small.
 	Limit int
+	// Nodes are the names of those that instances may be placed on; nil means any.
+	Nodes []string
 	// load is all of the function's, of which RPS is a part.
 	load float64
 	// crowded: there is no room for all load. What counts then is what is
@@ -195,6 +197,8 @@ const (
 	NoRoom
 	// AtLimit: no more instances are allowed.
 	AtLimit
+	// NoNode: there is no node on which the function may have instances.
+	NoNode
 )
 
 // Placement is what Algorithm 1 found.
@@ -216,6 +220,8 @@ func (p Placement) Explain(slo time.Duration) string {
 		return fmt.Sprintf("no config meets the SLO of %v: the fastest, %v, takes %v", slo, p.Fastest.Config, p.Fastest.Exec)
 	case p.Reason == NoConfig:
 		return "there is no config to choose from"
+	case p.Reason == NoNode:
+		return "there is no node on which the function may run"
 	case p.Reason == NoRoom:
 		return fmt.Sprintf("no node has room for %.3g requests/s more", p.Residual)
 	case p.Reason == AtLimit:
@@ -302,6 +308,11 @@ func (r *room) schedule(d Demand, most int) Placement {
 		p.Reason, p.Fastest = NoConfig, fastest(d.Configs)
 		return p
 	}
+	allowed := r.allowed(d.Nodes)
+	if !allowed.any() {
+		p.Reason = NoNode
+		return p
+	}
 	for most == 0 || len(p.Placed) < most {
 		if d.Limit > 0 && len(p.Placed) >= d.Limit {
 			p.Reason = AtLimit
@@ -311,7 +322,7 @@ func (r *room) schedule(d Demand, most int) Placement {
 		if d.Limit > 0 {
 			share = p.Residual / float64(d.Limit-len(p.Placed))
 		}
-		best, ok := r.pick(choices, p.Residual, share, d.Queue)
+		best, ok := r.pick(choices, allowed, p.Residual, share, d.Queue)
 		if !ok {
 			p.Reason = NoRoom
 			return p

@@ -154,7 +154,7 @@ func (w *world) print(plan Plan) string {
 // do carries out one command of a scenario:
 //
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
-//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 queue=late|instance zero=yes|no
+//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 queue=late|instance zero=yes|no nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
@@ -180,6 +180,9 @@ func (w *world) do(t *testing.T, line string) string {
 		w.keepAlive[f.Name] = keys.duration("keepalive", w.keepAlive[f.Name])
 		w.parkAfter[f.Name] = keys.duration("park", w.parkAfter[f.Name])
 		f.ScaleToZero = keys.values["zero"] != "no"
+		if on, bound := keys.values["nodes"]; bound {
+			f.Nodes = strings.FieldsFunc(on, func(r rune) bool { return r == ',' })
+		}
 		if keys.values["queue"] == "late" {
 			f.Queue = LateBound
 		}

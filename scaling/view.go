@@ -48,6 +48,8 @@ type view struct {
 	startedUp float64
 	// short is why this plan leaves load unplaced.
 	short Reason
+	// allowed is what pass.allowed found.
+	allowed allowed
 	// now and then hold the ranges of instances at the demand and at the
 	// peak, as far as they were asked for.
 	now, then []ranged
@@ -152,7 +154,7 @@ func (v *view) changed() {
 
 // wanted is a demand of rps for the function, which is a part of its load.
 func (v *view) wanted(rps float64) Demand {
-	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue, load: max(v.demand, rps)}
+	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, load: max(v.demand, rps)}
 }
 
 // bounds is Eq. 1 of one of the function's instances at the demand, peaked at

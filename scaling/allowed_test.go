@@ -1,0 +1,96 @@
+package scaling
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// bind binds some functions to some nodes, of which one may not exist, and frees
+// others.
+func (w *world) bind(r *rand.Rand) {
+	for _, f := range w.functions {
+		switch r.IntN(4) {
+		case 0:
+			f.Nodes = nil
+		case 1:
+			f.Nodes = []string{}
+			for i := range len(w.nodes) + 1 {
+				if r.IntN(2) > 0 {
+					f.Nodes = append(f.Nodes, fmt.Sprint("n", i))
+				}
+			}
+		}
+	}
+}
+
+// Algorithm 1 places on the nodes that are named, wherever it would place else.
+func TestScheduleOnNodes(t *testing.T) {
+	nodes := []cluster.Node{node("a", 1000, 0, 8<<30), node("b", 8000, 0, 8<<30), node("c", 8000, 0, 8<<30)}
+	for _, placing := range []Placing{BestFit, Spread, FirstFit} {
+		o := Greedy()
+		o.Placement = placing
+		for _, queue := range []Queue{PerInstance, LateBound} {
+			d := Demand{RPS: 300, SLO: 100 * ms, Queue: queue, Configs: []Candidate{config(1, 1000, 0, 10*ms)}, Nodes: []string{"nowhere", "c"}}
+			p := Schedule(d, nodes, o)
+			if len(p.Placed) != 3 || slices.ContainsFunc(p.Placed, func(x Placed) bool { return x.Node != "c" }) {
+				t.Errorf("%v, %v: %+v", placing, queue, p)
+			}
+			if d.RPS = 1000; len(Schedule(d, nodes, o).Placed) != 8 || Schedule(d, nodes, o).Reason != NoRoom {
+				t.Errorf("%v, %v: more than c has room for: %+v", placing, queue, Schedule(d, nodes, o))
+			}
+			for _, none := range [][]string{{}, {"nowhere"}} {
+				d.Nodes = none
+				if p := Schedule(d, nodes, o); len(p.Placed) > 0 || p.Reason != NoNode || p.Explain(d.SLO) != "there is no node on which the function may run" {
+					t.Errorf("%v, %v: on %v: %+v", placing, queue, none, p)
+				}
+			}
+		}
+	}
+}
+
+// A function that may go nowhere says so, and keeps nobody from being planned for
+// as if it were not there.
+func TestNowhere(t *testing.T) {
+	w := crowdedWorld()
+	without := w.scale()
+	w = crowdedWorld()
+	lost := w.function("lost")
+	*lost = Function{Name: "lost", Revision: 1, SLO: 100 * ms, Queue: LateBound, Rate: 50, Waiting: 3, Nodes: []string{}, Configs: []Candidate{config(1, 1000, 0, 10*ms)}}
+	with := w.scale()
+	at := slices.IndexFunc(with.Unplaced, func(u Unplaced) bool { return u.Function == "lost" })
+	if at < 0 || with.Unplaced[at].Reason != NoNode {
+		t.Fatalf("unplaced: %v", with.Unplaced)
+	}
+	if a, b := fmt.Sprint(without.Start), fmt.Sprint(with.Start); a != b {
+		t.Errorf("others get\n%s\nwithout it\n%s", b, a)
+	}
+}
+
+// A pass that plans a load step of 40 functions on 2,000 nodes, of which four
+// groups may have a quarter of the nodes each.
+func BenchmarkEngineOnZones(b *testing.B) {
+	for _, zones := range []int{0, 4} {
+		b.Run(fmt.Sprint(zones, " zones"), func(b *testing.B) {
+			d, nodes := fleet()
+			var functions []Function
+			for i := range 40 {
+				f := Function{Name: fmt.Sprint("f", i), SLO: d.SLO, Configs: d.Configs, Rate: 2000, Waiting: 1, Queue: LateBound}
+				for n := range nodes {
+					if zones > 0 && n%zones == i%zones {
+						f.Nodes = append(f.Nodes, nodes[n].Name)
+					}
+				}
+				functions = append(functions, f)
+			}
+			for b.Loop() {
+				if p := New(DefaultSettings()).Scale(epoch, functions, nodes); len(p.Start) < 40 {
+					b.Fatal(len(p.Start))
+				}
+			}
+		})
+	}
+}
