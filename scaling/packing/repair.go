@@ -114,7 +114,7 @@ func (r *rounding) repack(class int, served []float64, most float64) (best []Use
 		for i, it := range r.Items {
 			r.worth[i] = each[it.Demand] * it.Rate
 		}
-		r.sacks.fill(r.worth)
+		r.sacks.fillFor(class, r.worth)
 		uses := r.sacks.pattern(class, r.Classes[class].Free)
 		after := slices.Clone(served)
 		for _, u := range uses {

@@ -45,19 +45,27 @@ func newZones(p *Problem, usable []Class, loose bool) *zones {
 
 // fill computes the tables for what each item is worth.
 func (z *zones) fill(worth []float64) {
-	for n, barred := range z.barred {
-		if barred == nil {
-			z.sacks[n].fill(worth)
-			continue
-		}
-		z.worth = append(z.worth[:0], worth...)
-		for i := range z.worth {
-			if barred[z.items[i].Demand] {
-				z.worth[i] = 0
-			}
-		}
-		z.sacks[n].fill(z.worth)
+	for n := range z.barred {
+		z.fillZone(n, worth)
 	}
+}
+
+// fillFor is fill for the nodes of one class.
+func (z *zones) fillFor(class int, worth []float64) { z.fillZone(z.of[class], worth) }
+
+func (z *zones) fillZone(n int, worth []float64) {
+	barred := z.barred[n]
+	if barred == nil {
+		z.sacks[n].fill(worth)
+		return
+	}
+	z.worth = append(z.worth[:0], worth...)
+	for i := range z.worth {
+		if barred[z.items[i].Demand] {
+			z.worth[i] = 0
+		}
+	}
+	z.sacks[n].fill(z.worth)
 }
 
 // value is what the best pattern for a room on a node of a class is worth.
