@@ -1,0 +1,106 @@
+// Package debian makes the bottom layers of images out of Debian's packages: the C
+// and C++ libraries that our program and ONNX Runtime need, the certificates that
+// the world's servers are known by, time zones, and no shell. The packages come by
+// the machine's own apt, which checks their signatures.
+package debian
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Packages are those of every image, Tools those of images in which a shell and
+// the usual commands are wanted.
+var (
+	Packages = []string{"base-files", "libc6", "libgcc-s1", "libstdc++6", "ca-certificates", "netbase", "tzdata"}
+	Tools    = []string{"busybox-static"}
+)
+
+// Download fetches packages into a directory, those that are not there yet in the
+// version that apt knows of, and returns their files in the order of the names.
+func Download(ctx context.Context, dir string, packages []string) ([]string, error) {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return nil, errors.New("the base image is made of Debian's packages, and this machine has no apt-get; give an image with --base, or build on Debian or Ubuntu")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	// apt-get writes where it stands.
+	out, err := run(ctx, dir, "apt-get", append([]string{"download", "--print-uris"}, packages...)...)
+	if err != nil {
+		return nil, fmt.Errorf("find packages: %w; `apt-get update` makes apt know what there is", err)
+	}
+	names, missing := plan(string(out), dir)
+	if len(names) != len(packages) {
+		return nil, fmt.Errorf("apt-get names %d files for the packages %s; `apt-get update` makes apt know what there is", len(names), strings.Join(packages, ", "))
+	}
+	if len(missing) > 0 {
+		if err := fetch(ctx, dir, missing); err != nil {
+			return nil, err
+		}
+	}
+	var files []string
+	for _, name := range names {
+		files = append(files, filepath.Join(dir, name))
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// uri is a line of apt-get's --print-uris: the quoted address, the file's name, its
+// size and its checksum.
+var uri = regexp.MustCompile(`(?m)^'[^']+' ([^ /_]+)(_[^ /]+\.deb) \d+`)
+
+// plan reads which files there are to be, and the packages of those that are not
+// there.
+func plan(lines, dir string) (names, missing []string) {
+	for _, m := range uri.FindAllStringSubmatch(lines, -1) {
+		names = append(names, m[1]+m[2])
+		if _, err := os.Stat(filepath.Join(dir, m[1]+m[2])); err != nil {
+			missing = append(missing, m[1])
+		}
+	}
+	return names, missing
+}
+
+// fetch downloads packages beside dir and moves them into it when they are whole.
+func fetch(ctx context.Context, dir string, packages []string) (err error) {
+	fresh, err := os.MkdirTemp(dir, ".fetch-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
+	// apt's own user may not write here, of which it would warn.
+	if _, err := run(ctx, fresh, "apt-get", append([]string{"download", "-qq", "-o", "APT::Sandbox::User="}, packages...)...); err != nil {
+		return fmt.Errorf("download packages: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(fresh, "*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := os.Rename(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run returns what a command prints; what it says of an error is in the error.
+func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	var out, problem bytes.Buffer
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Stdout, c.Stderr = dir, &out, &problem
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(problem.String()))
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,154 @@
+// Package image puts bundles into container images and takes them out again: on
+// Kubernetes a function's image is one in a registry, and no directory.
+//
+// An image with a bundle has the label [Label] in its config, which names the
+// bundle's directory in the image's file system. That is all: whatever tool makes
+// such an image, [Pull] finds the bundle in it. Images that [Append] makes have
+// the bundle in one layer of their own, which they say in its annotation of the
+// same name, so that nothing else need be read.
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+const (
+	// Label is the key in an image's config that names the directory of its
+	// bundle, and the annotation of the layer that has the whole bundle in it.
+	Label = "dev.faas-infer.bundle"
+	// Dir is the bundle's directory in the images that Append makes.
+	Dir = "/bundle"
+	// Program is the program in the images that functions are built on.
+	Program = "/usr/bin/faas-infer"
+	// Listen is where the instances' server listens.
+	Listen = "tcp://0.0.0.0:8080"
+	// User is the user and group that images run as: not root.
+	User = 65532
+)
+
+// ErrBase is wrapped by Append's error for an image that functions cannot be
+// built on.
+var ErrBase = errors.New("not an image for functions")
+
+// Epoch is the time of everything in the images that are made here, so that the
+// same content is the same image.
+var Epoch = time.Unix(0, 0).UTC()
+
+// Append makes a function's image: a base image, which has [Program] as its
+// entrypoint, and the bundle at [Dir]. A model's image needs arguments to run, as
+// "instance --model /bundle/model.onnx"; a program's serves without any.
+func Append(base v1.Image, b *bundle.Bundle) (v1.Image, error) {
+	config, err := base.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the base image: %w", err)
+	}
+	if !slices.Equal(config.Config.Entrypoint, []string{Program}) {
+		return nil, fmt.Errorf("%w: its entrypoint is %q, not %s; make one with `faas-infer-kubernetes image base`", ErrBase, config.Config.Entrypoint, Program)
+	}
+	layer, err := bundleLayer(b.Dir, config.Config.Labels[Label] != "")
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Dir, err)
+	}
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer: layer, MediaType: types.OCILayer,
+		Annotations: map[string]string{Label: Dir},
+		History:     v1.History{Created: v1.Time{Time: Epoch}, CreatedBy: "faas-infer: bundle " + b.Name},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add the bundle to the image: %w", err)
+	}
+	if config, err = image.ConfigFile(); err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	describe(&config.Config, b)
+	return mutate.ConfigFile(image, config)
+}
+
+// describe says in an image's config what it is.
+func describe(c *v1.Config, b *bundle.Bundle) {
+	c.Labels = maps.Clone(c.Labels)
+	if c.Labels == nil {
+		c.Labels = make(map[string]string)
+	}
+	c.Labels[Label] = Dir
+	c.Labels["org.opencontainers.image.title"] = b.Name
+	if b.Description != "" {
+		c.Labels["org.opencontainers.image.description"] = b.Description
+	}
+	c.WorkingDir = Dir
+	c.Cmd = nil
+	if !b.IsProgram() {
+		return
+	}
+	c.Cmd = []string{"watchdog", "--bundle", Dir, "--listen", Listen}
+	env := b.Environment()
+	c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		_, ours := env[name]
+		return ours
+	})
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		c.Env = append(c.Env, name+"="+env[name])
+	}
+}
+
+// bundleLayer is the layer of a bundle's directory; alone if what the base has
+// in its place is not to be seen.
+func bundleLayer(dir string, alone bool) (v1.Layer, error) {
+	inside := strings.TrimPrefix(Dir, "/")
+	var entries []Entry
+	if alone {
+		entries = append(entries, Entry{Name: inside, Mode: fs.ModeDir | 0o755}, Bytes(path.Join(inside, ".wh..wh..opq"), 0o644, nil))
+	}
+	files, err := Directory(dir, inside)
+	if err != nil {
+		return nil, err
+	}
+	return Layer(append(entries, files...))
+}
+
+// Directory lists a directory's files as they are to be in an image below the
+// name to. Everybody may read all of it, and execute what its owner may; only root
+// may write. A symbolic link that leads out of the directory is an error.
+func Directory(dir, to string) ([]Entry, error) {
+	var entries []Entry
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		entry, err := file(name, path.Join(to, filepath.ToSlash(below)), e)
+		if err != nil {
+			return err
+		}
+		if entry.Link != "" && !contained(filepath.ToSlash(below), entry.Link) {
+			return fmt.Errorf("the symbolic link %s leads to %s, out of the bundle; put the file there instead", below, entry.Link)
+		}
+		entries = append(entries, entry)
+		return nil
+	})
+	return entries, err
+}
+
+// contained reports whether a link in a directory leads to something in it.
+func contained(name, target string) bool {
+	return !path.IsAbs(target) && filepath.IsLocal(path.Join(path.Dir(name), target))
+}

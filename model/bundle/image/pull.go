@@ -1,0 +1,232 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/bundle/place"
+)
+
+// Errors that Resolve and Pull wrap.
+var (
+	// ErrReference: the text is no image's name.
+	ErrReference = errors.New("invalid image name")
+	// ErrNotFound: the registry has no such image.
+	ErrNotFound = errors.New("no such image")
+	// ErrDenied: the registry does not let us have it.
+	ErrDenied = errors.New("the registry refuses access")
+	// ErrNoBundle: the image has no bundle in it.
+	ErrNoBundle = errors.New("the image has no bundle")
+	// ErrTooLarge: the bundle is larger than it may be.
+	ErrTooLarge = errors.New("the bundle is too large")
+)
+
+// The limits of what Pull takes unless it is told otherwise.
+const (
+	DefaultMaxBytes = 16 << 30
+	DefaultMaxFiles = 100_000
+)
+
+// settings are what options change.
+type settings struct {
+	maxBytes  int64
+	maxFiles  int
+	plain     func(registry string) bool
+	transport http.RoundTripper
+}
+
+// Option changes how Resolve and Pull work.
+type Option func(*settings)
+
+// WithLimits bounds a bundle: its files together have at most so many bytes, and
+// there are at most so many of them.
+func WithLimits(bytes int64, files int) Option {
+	return func(s *settings) { s.maxBytes, s.maxFiles = bytes, files }
+}
+
+// WithPlain names registries, as registry.example.com:5000, to which plain HTTP is
+// spoken where they do not answer over TLS. Those of this machine and with private
+// addresses need not be named.
+func WithPlain(registries ...string) Option {
+	return func(s *settings) {
+		s.plain = func(registry string) bool {
+			for _, r := range registries {
+				if r == registry {
+					return true
+				}
+			}
+			return false
+		}
+	}
+}
+
+// WithTransport has requests to registries go through t.
+func WithTransport(t http.RoundTripper) Option { return func(s *settings) { s.transport = t } }
+
+func newSettings(options []Option) settings {
+	s := settings{maxBytes: DefaultMaxBytes, maxFiles: DefaultMaxFiles, plain: func(string) bool { return false }, transport: remote.DefaultTransport}
+	for _, o := range options {
+		o(&s)
+	}
+	return s
+}
+
+// parse reads an image's name.
+func (s settings) parse(ref string) (name.Reference, error) {
+	r, err := name.ParseReference(ref)
+	if err == nil && s.plain(r.Context().RegistryStr()) {
+		r, err = name.ParseReference(ref, name.Insecure)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w; write it as registry.example.com/team/name:tag", ErrReference, ref, err)
+	}
+	return r, nil
+}
+
+// Resolved is an image in a registry.
+type Resolved struct {
+	// Reference names the image by its digest, for pods to run.
+	Reference string
+	// Digest is "sha256:" and 64 hexadecimal digits: that of the tag, which may
+	// stand for images for several platforms.
+	Digest string
+	// Bundle is the directory of the image's bundle, the empty string if it has
+	// none.
+	Bundle string
+	image  v1.Image
+}
+
+// Resolve finds an image in its registry and reads its config, no layers. The
+// error wraps [ErrReference], [ErrNotFound] or [ErrDenied] where that is why. A
+// nil keychain is that of Docker's config.
+func Resolve(ctx context.Context, ref string, keychain authn.Keychain, options ...Option) (*Resolved, error) {
+	return resolve(ctx, ref, keychain, newSettings(options))
+}
+
+func resolve(ctx context.Context, ref string, keychain authn.Keychain, s settings) (*Resolved, error) {
+	parsed, err := s.parse(ref)
+	if err != nil {
+		return nil, err
+	}
+	if keychain == nil {
+		keychain = authn.DefaultKeychain
+	}
+	found, err := remote.Get(parsed, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithTransport(s.transport),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		return nil, explain(ref, err)
+	}
+	image, err := found.Image()
+	if err != nil {
+		return nil, explain(ref, err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, explain(ref, err)
+	}
+	r := &Resolved{Reference: parsed.Context().Digest(found.Digest.String()).Name(), Digest: found.Digest.String(), image: image}
+	if label := config.Config.Labels[Label]; label != "" {
+		if r.Bundle = path.Clean(label); !path.IsAbs(label) || r.Bundle == "/" {
+			return nil, fmt.Errorf("image %s: its label %s is %q; it must be the absolute path of a directory, as %s", ref, Label, label, Dir)
+		}
+	}
+	return r, nil
+}
+
+// explain says what a registry's answer means.
+func explain(ref string, err error) error {
+	var answer *transport.Error
+	if errors.As(err, &answer) {
+		switch answer.StatusCode {
+		case http.StatusNotFound:
+			return fmt.Errorf("%w: %s: %w", ErrNotFound, ref, err)
+		case http.StatusUnauthorized, http.StatusForbidden:
+			return fmt.Errorf("%w to image %s: %w; name a pull secret (type kubernetes.io/dockerconfigjson) among the function's secrets, or check the image's name", ErrDenied, ref, err)
+		}
+	}
+	return fmt.Errorf("image %s: %w", ref, err)
+}
+
+// Bundle is a bundle that was taken out of an image.
+type Bundle struct {
+	// Bundle is its copy on this machine.
+	*bundle.Bundle
+	Resolved
+}
+
+// InImage is the path in the image of a file of the bundle, which is given by its
+// path on this machine.
+func (b *Bundle) InImage(file string) (string, error) {
+	below, err := filepath.Rel(b.Dir, file)
+	if err != nil || !filepath.IsLocal(below) {
+		return "", fmt.Errorf("%s is not in the bundle %s", file, b.Dir)
+	}
+	return path.Join(b.Resolved.Bundle, filepath.ToSlash(below)), nil
+}
+
+// pulls has a lock for every directory that is being pulled into.
+var pulls sync.Map
+
+// Pull takes the bundle out of an image, into a directory below cacheDir that is
+// named by the image's digest; where it is there already, only the tag is looked
+// up. The errors are Resolve's, those that wrap [ErrNoBundle] and [ErrTooLarge], and
+// [bundle.Open]'s. Nothing of the image comes outside the directory, whatever it
+// says.
+func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir string, options ...Option) (*Bundle, error) {
+	s := newSettings(options)
+	r, err := resolve(ctx, ref, keychain, s)
+	if err != nil {
+		return nil, err
+	}
+	if r.Bundle == "" {
+		return nil, fmt.Errorf("%w: %s has no label %s; make one with `faas-infer-kubernetes image function`, or add the label", ErrNoBundle, ref, Label)
+	}
+	folder := strings.ReplaceAll(r.Digest, ":", "-")
+	dir := filepath.Join(cacheDir, folder)
+	lock, _ := pulls.LoadOrStore(dir, new(sync.Mutex))
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
+	if b, err := bundle.OpenDir(dir); err == nil {
+		return &Bundle{Bundle: b, Resolved: *r}, nil
+	}
+	b, err := s.take(ctx, r, cacheDir, folder)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", ref, err)
+	}
+	return &Bundle{Bundle: b, Resolved: *r}, nil
+}
+
+// take unpacks an image's bundle and puts it at folder below cacheDir.
+func (s settings) take(ctx context.Context, r *Resolved, cacheDir, folder string) (_ *bundle.Bundle, err error) {
+	staged, err := place.New(cacheDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, staged.Discard()) }()
+	if err := s.extract(ctx, r, staged.Dir); err != nil {
+		return nil, err
+	}
+	b, err := bundle.OpenDir(staged.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := staged.Live(folder, nil); err != nil {
+		return nil, err
+	}
+	b.Dir = filepath.Join(cacheDir, folder)
+	return b, nil
+}

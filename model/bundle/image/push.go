@@ -1,0 +1,41 @@
+package image
+
+import (
+	"context"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Push sends an image to its registry, less the layers that are there, and returns
+// its name with its digest. A nil keychain is that of Docker's config. The error
+// wraps [ErrReference] or [ErrDenied] where that is why.
+func Push(ctx context.Context, ref string, image v1.Image, keychain authn.Keychain, options ...Option) (string, error) {
+	s := newSettings(options)
+	parsed, err := s.parse(ref)
+	if err != nil {
+		return "", err
+	}
+	if keychain == nil {
+		keychain = authn.DefaultKeychain
+	}
+	if err := remote.Write(parsed, image, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithTransport(s.transport)); err != nil {
+		return "", explain(ref, err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return "", err
+	}
+	return parsed.Context().Digest(digest.String()).Name(), nil
+}
+
+// Fetch is an image in a registry, of which the layers are read when they are asked
+// for. Its errors are [Resolve]'s.
+func Fetch(ctx context.Context, ref string, keychain authn.Keychain, options ...Option) (v1.Image, error) {
+	r, err := Resolve(ctx, ref, keychain, options...)
+	if err != nil {
+		return nil, err
+	}
+	return r.image, nil
+}
