@@ -41,9 +41,13 @@ type Function struct {
 	// are replaced.
 	Revision uint64
 	// SLO is t_slo; 0 means none.
-	SLO     time.Duration
-	Queue   Queue
-	Configs []Candidate
+	SLO time.Duration
+	// Percentile is how many % of the requests are to be within the SLO; 0 means
+	// [DefaultPercentile]. Where functions are planned jointly, the more it asks for
+	// the more room is kept for requests that come at the same time.
+	Percentile float64
+	Queue      Queue
+	Configs    []Candidate
 	// Instances are all of the function's, the ones that earlier plans
 	// started included.
 	Instances []Running

@@ -13,12 +13,13 @@ import (
 // follows from it by queueing hardly changes. So it is computed for loads on a grid
 // ([grained]), and once for each.
 type recall struct {
-	// slo and configs are what the answers hold for.
-	slo     time.Duration
-	configs []Candidate
-	chosen  map[chosenAt][]choice
-	ranges  map[rangeAt]Range
-	smaller map[smallerAt][]choice
+	// slo, percentile and configs are what the answers hold for.
+	slo        time.Duration
+	percentile float64
+	configs    []Candidate
+	chosen     map[chosenAt][]choice
+	ranges     map[rangeAt]Range
+	smaller    map[smallerAt][]choice
 }
 
 // chosenAt, rangeAt and smallerAt are questions.
@@ -43,10 +44,10 @@ const mostAnswers = 256
 
 // about forgets what does not hold for f.
 func (r *recall) about(f *Function) {
-	if r.chosen != nil && r.slo == f.SLO && slices.Equal(r.configs, f.Configs) {
+	if r.chosen != nil && r.slo == f.SLO && r.percentile == f.Percentile && slices.Equal(r.configs, f.Configs) {
 		return
 	}
-	r.slo, r.configs = f.SLO, append(r.configs[:0], f.Configs...)
+	r.slo, r.percentile, r.configs = f.SLO, f.Percentile, append(r.configs[:0], f.Configs...)
 	r.chosen, r.ranges, r.smaller = map[chosenAt][]choice{}, map[rangeAt]Range{}, map[smallerAt][]choice{}
 }
 
@@ -96,7 +97,7 @@ func (v *view) recalled(in *Running, load float64) Range {
 		return a
 	}
 	r := o.bounds(in.Config.Batch, in.Exec, v.SLO, v.Queue)
-	if r.Up = serves(in, v.Configs, o.atRandom(v.SLO, q.load)); r.Up == 0 && in.Exec > 0 {
+	if r.Up = serves(in, v.Configs, o.atRandom(v.SLO, q.load, v.Percentile)); r.Up == 0 && in.Exec > 0 {
 		r.Up = min(1/in.Exec.Seconds(), q.load) // Nothing better is known.
 	}
 	return remember(all, q, r)

@@ -159,9 +159,12 @@ type Demand struct {
 	// RPS is R_k, the residual load in requests per second.
 	RPS float64
 	// SLO is t_slo; 0 means none, and every config then meets it.
-	SLO     time.Duration
-	Configs []Candidate
-	Queue   Queue
+	SLO time.Duration
+	// Percentile is how many % of the requests are to be within the SLO; 0 means
+	// [DefaultPercentile]. Only [Options.Joint] plans for it.
+	Percentile float64
+	Configs    []Candidate
+	Queue      Queue
 	// Limit is the most instances that may be placed; 0 means no limit. With
 	// a limit, an instance that takes its part of the load is preferred to a
 	// more efficient one that is too small.

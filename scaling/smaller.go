@@ -11,8 +11,9 @@ import (
 type rating func(b int, exec, mean time.Duration) (float64, bool)
 
 // atRandom rates for requests that come at random, packed for full batches.
-func (o Options) atRandom(slo time.Duration, load float64) rating {
-	return func(b int, exec, mean time.Duration) (float64, bool) { return o.pooled(b, exec, mean, slo, load) }
+func (o Options) atRandom(slo time.Duration, load, percentile float64) rating {
+	late := unlucky(percentile)
+	return func(b int, exec, mean time.Duration) (float64, bool) { return o.pooled(b, exec, mean, slo, load, late) }
 }
 
 func (o Options) packed(slo time.Duration, load float64) rating {
@@ -28,7 +29,7 @@ func (o Options) packed(slo time.Duration, load float64) rating {
 func (o Options) jointChoices(d Demand) []choice {
 	var cs []choice
 	load := grained(max(d.RPS, d.load))
-	rate := o.atRandom(d.SLO, load)
+	rate := o.atRandom(d.SLO, load, d.Percentile)
 	if d.crowded {
 		rate = o.packed(d.SLO, load)
 	}

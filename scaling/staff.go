@@ -5,12 +5,21 @@ import (
 	"time"
 )
 
+// DefaultPercentile is the objective of functions that name none.
+const DefaultPercentile = 99
+
 // unlucky is the part of a function's requests that may have to wait longer
-// than its objective allows because others came at the same time.
-const unlucky = 0.01
+// than its objective allows because others came at the same time: what the
+// percentile of its objective leaves, within what such estimates can say.
+func unlucky(percentile float64) float64 {
+	if !(percentile > 0) {
+		percentile = DefaultPercentile
+	}
+	return min(max(1-percentile/100, 1e-4), 0.5)
+}
 
 // crew is how many instances a load needs that comes at random to one queue, so
-// that all but [unlucky] of the requests wait no longer than they may. load is
+// that no more than the part late of the requests wait longer than they may. load is
 // what they have to do, in full batches' time (requests/s · t/b), batch how many
 // requests an instance takes at once and patience how long a request may wait, in
 // executions.
@@ -25,15 +34,15 @@ const unlucky = 0.01
 // longer than s with probability exp(−2·b·(N−load)·s/t); or, with batches, because
 // none of N executions that began at any time ends within s: (1−s/t)^N.
 //
-// For example one request at a time, a load of 2 and patience of one half: of 4
+// For example one request at a time, a load of 2, patience of one half and 1 %: of 4
 // instances, C is 0.174 and the product 0.174·exp(−2) = 0.0235; of 5, 0.0597·exp(−3)
 // = 0.0030. The number is between these, where the logarithm of the product is
 // that of what is wanted: 4.41. Other instances may do the rest.
-func crew(load, batch, patience float64) float64 {
+func crew(load, batch, patience, late float64) float64 {
 	if !(load > 0) {
 		return 0
 	}
-	w := wait{batch, max(patience, 1e-3)}
+	w := wait{batch, max(patience, 1e-3), late}
 	if load > manyInstances {
 		return w.many(load)
 	}
@@ -50,7 +59,7 @@ func crew(load, batch, patience float64) float64 {
 		if offered < n {
 			busy = blocked / (1 - offered/n*(1-blocked))
 		}
-		now := math.Log(busy * w.long(n, load) / unlucky)
+		now := math.Log(busy * w.long(n, load) / late)
 		if now > 0 {
 			before = now
 			continue
@@ -63,8 +72,8 @@ func crew(load, batch, patience float64) float64 {
 }
 
 // wait is what is given of a queue: how many requests an instance takes at once,
-// and how long they may wait.
-type wait struct{ batch, patience float64 }
+// how long they may wait, and which part of them may wait for longer.
+type wait struct{ batch, patience, late float64 }
 
 // long is the probability that a request which waits does so for too long.
 func (w wait) long(n, load float64) float64 {
@@ -79,7 +88,7 @@ func (w wait) long(n, load float64) float64 {
 func (w wait) alone() float64 {
 	low, high := 0.0, 1.0
 	for range 30 {
-		if middle := (low + high) / 2; min(1, w.batch*middle)*w.long(1, middle) <= unlucky {
+		if middle := (low + high) / 2; min(1, w.batch*middle)*w.long(1, middle) <= w.late {
 			low = middle
 		} else {
 			high = middle
@@ -96,7 +105,7 @@ const manyInstances = 48
 // single requests: 1/(1 + β·Φ(β)/φ(β)) for load + β·√load instances. Those that
 // batch are all busy.
 func (w wait) many(load float64) float64 {
-	low, high := 0.0, math.Log(1/unlucky)/(2*w.batch*w.patience)
+	low, high := 0.0, math.Log(1/w.late)/(2*w.batch*w.patience)
 	if w.batch > 1 {
 		return load + high
 	}
@@ -105,7 +114,7 @@ func (w wait) many(load float64) float64 {
 		beta := middle / math.Sqrt(load)
 		normal := math.Exp(-beta*beta/2) / math.Sqrt(2*math.Pi)
 		busy := 1 / (1 + beta*(1+math.Erf(beta/math.Sqrt2))/2/normal)
-		if busy*w.long(load+middle, load) <= unlucky {
+		if busy*w.long(load+middle, load) <= w.late {
 			high = middle
 		} else {
 			low = middle
@@ -142,15 +151,15 @@ func (o Options) full(b int, exec, mean, slo time.Duration, rps float64) (up, le
 }
 
 // pooled is full for requests that come at random: the load, shared among as many
-// equal instances as it takes.
-func (o Options) pooled(b int, exec, mean, slo time.Duration, rps float64) (float64, bool) {
+// equal instances as it takes for a part late of them to wait too long.
+func (o Options) pooled(b int, exec, mean, slo time.Duration, rps, late float64) (float64, bool) {
 	up, left, ok := o.full(b, exec, mean, slo, rps)
 	if !ok || math.IsInf(left, 1) {
 		return up, ok
 	}
 	rps = max(rps, someLoad)
 	load := rps / up
-	return min(up, rps/max(crew(load, float64(b), left), load)), true
+	return min(up, rps/max(crew(load, float64(b), left, late), load)), true
 }
 
 // sensible reports whether a load takes no more than twice, and three, of the

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // unluckyPart simulates requests that come at random, load per unit of time in
@@ -41,6 +43,16 @@ func unluckyPart(r *rand.Rand, n int, load float64, batch int, patience float64)
 // As many instances as the formula says are enough, and no more than one or two
 // too many.
 func TestCrew(t *testing.T) {
+	for _, late := range []float64{0.1, 0.01, 0.001} {
+		testCrew(t, late)
+	}
+	if got := crew(2, 1, 0.5, 0.01); math.Abs(got-4.41) > 0.01 {
+		t.Errorf("the example: %v, want 4.41", got)
+	}
+}
+
+func testCrew(t *testing.T, late float64) {
+	t.Helper()
 	for _, batch := range []int{1, 4} {
 		for _, load := range []float64{0.02, 0.3, 1, 3, 10, 40, 100} {
 			for _, patience := range []float64{0.1, 0.3, 1} {
@@ -48,22 +60,19 @@ func TestCrew(t *testing.T) {
 					continue // There it is for the policy to fill batches.
 				}
 				r := rand.New(rand.NewPCG(1, uint64(1000*load)))
-				n := int(math.Ceil(crew(load, float64(batch), patience) - 1e-9))
-				if got := unluckyPart(r, n, load, batch, patience); got > 2*unlucky {
-					t.Errorf("load %v in batches of %d, patience %v: %v wait too long at %d instances", load, batch, patience, got, n)
+				n := int(math.Ceil(crew(load, float64(batch), patience, late) - 1e-9))
+				if got := unluckyPart(r, n, load, batch, patience); got > 2*late {
+					t.Errorf("%v late, load %v in batches of %d, patience %v: %v wait too long at %d instances", late, load, batch, patience, got, n)
 				}
 				least := n
-				for least > 1 && float64(least-1) > load && unluckyPart(r, least-1, load, batch, patience) <= unlucky {
+				for least > 1 && float64(least-1) > load && unluckyPart(r, least-1, load, batch, patience) <= late {
 					least--
 				}
 				if float64(n) > 1.35*float64(least)+2 {
-					t.Errorf("load %v in batches of %d, patience %v: %d instances, %d would do", load, batch, patience, n, least)
+					t.Errorf("%v late, load %v in batches of %d, patience %v: %d instances, %d would do", late, load, batch, patience, n, least)
 				}
 			}
 		}
-	}
-	if got := crew(2, 1, 0.5); math.Abs(got-4.41) > 0.01 {
-		t.Errorf("the example: %v, want 4.41", got)
 	}
 }
 
@@ -73,11 +82,11 @@ func TestPooled(t *testing.T) {
 	o := Production()
 	last := 0.0
 	for rps := 1.0; rps < 1e5; rps *= 1.3 {
-		up, ok := o.pooled(4, 60*ms, 50*ms, 200*ms, rps)
+		up, ok := o.pooled(4, 60*ms, 50*ms, 200*ms, rps, 0.01)
 		if !ok || up < last*(1-0.2) || up > 80 {
 			t.Errorf("%v/s: %v, %v after %v", rps, up, ok, last)
 		}
-		if tight, ok := o.pooled(4, 60*ms, 50*ms, 150*ms, rps); ok && tight > up*(1+1e-9) {
+		if tight, ok := o.pooled(4, 60*ms, 50*ms, 150*ms, rps, 0.01); ok && tight > up*(1+1e-9) {
 			t.Errorf("%v/s: %v within 150 ms, %v within 200 ms", rps, tight, up)
 		}
 		last = up
@@ -87,13 +96,46 @@ func TestPooled(t *testing.T) {
 	}
 	// A batch of 4 in 150 ms: alone, a request might wait for 150 ms more; at
 	// 1000/s, for no longer than 4 ms.
-	if _, ok := o.pooled(4, 150*ms, 150*ms, 200*ms, 10); ok {
+	if _, ok := o.pooled(4, 150*ms, 150*ms, 200*ms, 10, 0.01); ok {
 		t.Error("t_exec = 150 ms within 200 ms at 10/s")
 	}
-	if _, ok := o.pooled(4, 150*ms, 150*ms, 200*ms, 1000); !ok {
+	if _, ok := o.pooled(4, 150*ms, 150*ms, 200*ms, 1000, 0.01); !ok {
 		t.Error("t_exec = 150 ms does not do within 200 ms at 1000/s")
 	}
-	if up, ok := o.pooled(8, time.Second, 0, 0, 3); !ok || up != 8 {
+	if up, ok := o.pooled(8, time.Second, 0, 0, 3, 0.01); !ok || up != 8 {
 		t.Errorf("without an SLO: %v, %v", up, ok)
+	}
+}
+
+// The more requests an objective is meant for, the more instances a load gets, and
+// never fewer than its work fills. 0 is the 99th percentile.
+func TestPercentile(t *testing.T) {
+	nodes := []cluster.Node{node("a", 64000, 0, 64<<30)}
+	started := func(percentile float64) float64 {
+		f := Function{Name: "f", SLO: 60 * ms, Percentile: percentile, Queue: LateBound, Rate: 100, Waiting: 1, Configs: []Candidate{config(1, 1000, 0, 40*ms)}}
+		p := New(DefaultSettings()).Scale(epoch, []Function{f}, nodes)
+		if len(p.Unplaced) > 0 {
+			t.Errorf("%v.: %v", percentile, p.Unplaced)
+		}
+		return float64(len(p.Start))
+	}
+	last := 4.4 // 110/s · 40 ms
+	for _, percentile := range []float64{-5, 50, 90, 95, 99, 99.9, 99.99} {
+		n := started(percentile)
+		if percentile > 0 && (n < last || percentile > 90 && n == last) {
+			t.Errorf("%v.: %v instances after %v", percentile, n, last)
+		}
+		if percentile > 0 {
+			last = n
+		}
+	}
+	if started(0) != started(99) || started(math.NaN()) != started(99) || started(100) != started(99.99) || started(1) != started(50) {
+		t.Error("0 and no number are not the 99th percentile, or 100 and 1 not the last that can be said")
+	}
+	f := Function{Name: "f", SLO: 60 * ms, Percentile: 99.9, Queue: LateBound, Rate: 100, Waiting: 1, Configs: []Candidate{config(1, 1000, 0, 40*ms)}}
+	e := New(DefaultSettings())
+	many := len(e.Scale(epoch, []Function{f}, nodes).Start)
+	if f.Percentile = 50; len(e.Scale(epoch.Add(time.Second), []Function{f}, nodes).Start) >= many {
+		t.Error("what was remembered for one percentile is taken for another")
 	}
 }

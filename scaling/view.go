@@ -154,7 +154,7 @@ func (v *view) changed() {
 
 // wanted is a demand of rps for the function, which is a part of its load.
 func (v *view) wanted(rps float64) Demand {
-	return Demand{RPS: rps, SLO: v.SLO, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, load: max(v.demand, rps)}
+	return Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, load: max(v.demand, rps)}
 }
 
 // bounds is Eq. 1 of one of the function's instances at the demand, peaked at
