@@ -43,18 +43,18 @@ func unluckyPart(r *rand.Rand, n int, load float64, batch int, patience float64)
 // As many instances as the formula says are enough, and no more than one or two
 // too many.
 func TestCrew(t *testing.T) {
-	for _, late := range []float64{0.1, 0.01, 0.001} {
-		testCrew(t, late)
-	}
+	testCrew(t, 0.01, 0.02, 0.3, 1, 3, 10, 40, 100)
+	testCrew(t, 0.1, 0.3, 3, 40)
+	testCrew(t, 0.001, 0.3, 3, 40)
 	if got := crew(2, 1, 0.5, 0.01); math.Abs(got-4.41) > 0.01 {
 		t.Errorf("the example: %v, want 4.41", got)
 	}
 }
 
-func testCrew(t *testing.T, late float64) {
+func testCrew(t *testing.T, late float64, loads ...float64) {
 	t.Helper()
 	for _, batch := range []int{1, 4} {
-		for _, load := range []float64{0.02, 0.3, 1, 3, 10, 40, 100} {
+		for _, load := range loads {
 			for _, patience := range []float64{0.1, 0.3, 1} {
 				if batch > 1 && load > 10 {
 					continue // There it is for the policy to fill batches.
