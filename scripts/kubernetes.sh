@@ -15,9 +15,9 @@ etcd_mod_sum='h1:4SjXH6zYclHqLjZRkTVAS6cEsJjuso0IZVzCKNXLrak='
 kwok_sum='h1:OTIOTwgROqPMovcTwxICx2eYQ4AwLpSx5EpjbDKF4SQ='
 
 programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy)
-# What a node needs beyond them. Only containerd, runc and the plugins are run;
-# the rest are libraries of theirs.
-packages=(containerd runc containernetworking-plugins libseccomp2)
+# What a node needs beyond them, with a library of runc's, and the shell and tools
+# of the images that tests run.
+packages=(containerd runc containernetworking-plugins libseccomp2 busybox-static)
 
 root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/kubernetes"
 dir="$root/$version"
@@ -30,7 +30,8 @@ usage() {
 		  $dir
 		and prints that path. In it are
 		  bin/         etcd $etcd_version, Kubernetes $version (${programs[*]})
-		               and kwok $kwok_version, built from the Go module proxy
+		               and kwok $kwok_version, built from the Go module proxy, and pause,
+		               which holds a pod's namespaces
 		  stages.yaml  what kwok does with its nodes and their pods
 		  node/        containerd, runc and CNI plugins, Debian's packages unpacked
 		Does nothing for what is there already; remove the directory to build it anew.
@@ -49,8 +50,8 @@ usage() {
 	EOF
 }
 
-present() { [[ -x "$dir/bin/kube-apiserver" && -x "$dir/bin/etcd" && -x "$dir/bin/kwok" && -f "$dir/stages.yaml" ]]; }
-node_present() { [[ -x "$dir/node/usr/bin/containerd" && -x "$dir/node/usr/sbin/runc" && -x "$dir/node/usr/lib/cni/bridge" ]]; }
+present() { [[ -x "$dir/bin/kube-apiserver" && -x "$dir/bin/etcd" && -x "$dir/bin/kwok" && -x "$dir/bin/pause" && -f "$dir/stages.yaml" ]]; }
+node_present() { [[ -x "$dir/node/usr/bin/containerd" && -x "$dir/node/usr/sbin/runc" && -x "$dir/node/usr/lib/cni/bridge" && -x "$dir/node/bin/busybox" ]]; }
 
 # module_file prints where the module cache has the go.mod of module $1, version $2.
 module_file() {
@@ -113,6 +114,30 @@ build_kwok() {
 	done >"$work/out/stages.yaml"
 }
 
+# build_pause builds what a pod's first container runs: it waits to be ended.
+build_pause() {
+	local work=$1
+	mkdir "$work/pause"
+	cd "$work/pause"
+	printf 'module pause\n\ngo 1.24\n' >go.mod
+	cat >main.go <<-'SOURCE'
+		package main
+
+		import (
+			"os"
+			"os/signal"
+			"syscall"
+		)
+
+		func main() {
+			ended := make(chan os.Signal, 1)
+			signal.Notify(ended, syscall.SIGINT, syscall.SIGTERM)
+			<-ended
+		}
+	SOURCE
+	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/out/bin/pause" .
+}
+
 # build fills $1/out.
 build() {
 	local work=$1
@@ -121,6 +146,7 @@ build() {
 	(build_kubernetes "$work")
 	(build_etcd "$work")
 	(build_kwok "$work")
+	(build_pause "$work")
 }
 
 # unpack fills $1/out with what the packages hold. The lists of packages are
@@ -181,7 +207,10 @@ if ! node_present; then
 	unpacked=$?
 	set -e
 	if ((unpacked == 0)); then
-		mv -T "$work/out" "$dir/node" 2>/dev/null || node_present
+		mv -T "$work/out" "$dir/node" 2>/dev/null || node_present || {
+			rm -rf "$dir/node"
+			mv -T "$work/out" "$dir/node"
+		}
 	else
 		echo "kubernetes.sh: NO REAL NODE: could not fetch ${packages[*]} with apt-get; tests run on the API server alone" >&2
 	fi

@@ -15,13 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/pki"
 )
 
 const (
 	// nodeAddress is the real node's, serviceAddress the API server's among the
 	// services, serviceRange all services'.
-	nodeAddress    = "10.89.0.1"
+	nodeAddress    = isolation.NodeAddress
 	serviceAddress = "10.96.0.1"
 	serviceRange   = "10.96.0.0/16"
 	// NodeName is the real node's.

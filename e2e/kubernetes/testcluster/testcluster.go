@@ -17,14 +17,17 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/pki"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/registry"
 )
 
 // Options are what a cluster has beyond its control plane.
 type Options struct {
-	// Node is a real node of its own name, [NodeName]. It needs root and a network
-	// namespace of its own, in which the test runs, too: see package isolation.
+	// Node is a real node, [NodeName], and a registry that it takes images from. It
+	// needs root and a network namespace of its own, in which the test runs, too: see
+	// package isolation, and [NodePossible] for whether the machine has that.
 	Node bool
 	// Kwok lets [Cluster.AddNodes] make nodes that exist only at the API server and
 	// say of every pod that it runs.
@@ -54,11 +57,9 @@ type Cluster struct {
 	apiserver          *process.Process
 	others             []*process.Process
 	config             *rest.Config
-	node               stopper
-	registry           stopper
+	node               *node.Node
+	registry           *registry.Registry
 }
-
-type stopper interface{ Stop() error }
 
 // startAttempts is how often a cluster is started whose ports somebody else took.
 const startAttempts = 3
@@ -182,6 +183,9 @@ func (c *Cluster) alive() error {
 		if err := p.Alive(); err != nil {
 			return err
 		}
+	}
+	if c.node != nil {
+		return c.node.Alive()
 	}
 	return nil
 }

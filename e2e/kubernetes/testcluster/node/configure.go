@@ -1,0 +1,127 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+)
+
+// containerdConfig asks runc to leave the score of the kernel's memory killer: not
+// every machine lets root lower it, and then no pod could start.
+const containerdConfig = `version = 2
+root = %[1]q
+state = %[2]q
+[grpc]
+  address = %[3]q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %[4]q
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %[5]q
+    conf_dir = %[6]q
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %[7]q
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        BinaryName = %[8]q
+        SystemdCgroup = false
+`
+
+// bridgeConfig puts all pods on one bridge, from which the node reaches them.
+const bridgeConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+  {"type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}], "dataDir": %q}},
+  {"type": "loopback"}]}
+`
+
+const registryConfig = `server = "http://%[1]s"
+[host."http://%[1]s"]
+  capabilities = ["pull", "resolve"]
+`
+
+// kubeletConfig evicts late and keeps all images: the disk is shared with other
+// work.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[1]q}}
+authorization: {mode: Webhook}
+tlsCertFile: %[2]q
+tlsPrivateKeyFile: %[3]q
+containerRuntimeEndpoint: "unix://%[4]s"
+cgroupDriver: cgroupfs
+cgroupRoot: "/%[5]s"
+failSwapOn: false
+failCgroupV1: false
+resolvConf: ""
+address: 0.0.0.0
+clusterDomain: cluster.local
+volumePluginDir: %[6]q
+podLogsDir: %[7]q
+makeIPTablesUtilChains: false
+evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, imagefs.available: 1%%, nodefs.inodesFree: 0.1%%, imagefs.inodesFree: 0.1%%}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+syncFrequency: 10s
+nodeStatusUpdateFrequency: 2s
+registryPullQPS: 0
+eventRecordQPS: 0
+kubeAPIQPS: 200
+kubeAPIBurst: 400
+serializeImagePulls: false
+maxPods: 110
+%[8]s
+`
+
+// configure writes the configuration of all parts.
+func (n *Node) configure() error {
+	o := n.options
+	for _, dir := range []string{o.Dir, n.file("cni"), n.file("containerd"), n.file("volume-plugins")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := layerable(n.file("containerd")); err != nil {
+		return err
+	}
+	root := filepath.Join(o.Binaries, "node")
+	for file, text := range map[string]string{
+		"containerd.toml": fmt.Sprintf(containerdConfig, n.file("containerd"), n.file("containerd-state"), n.socket(), o.Pause,
+			filepath.Join(root, "usr/lib/cni"), n.file("cni"), n.file("registries"), filepath.Join(root, "usr/sbin/runc")),
+		"cni/10-pods.conflist": fmt.Sprintf(bridgeConfig, n.file("addresses")),
+		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), isolation.Cgroup(),
+			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig),
+		filepath.Join("registries", o.Registry, "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
+	} {
+		if err := os.MkdirAll(filepath.Dir(n.file(file)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(n.file(file), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layerable makes sure that an overlay can lie in dir: it cannot on another
+// overlay, on which containers of CI systems are; then it is in memory.
+func layerable(dir string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return fmt.Errorf("look at the file system of %s: %w", dir, err)
+	}
+	if s.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=711"); err != nil {
+		return fmt.Errorf("mount memory for images: %w", err)
+	}
+	return nil
+}

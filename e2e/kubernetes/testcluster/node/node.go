@@ -1,0 +1,145 @@
+// Package node runs a real node for a test's cluster: containerd with runc and CNI's
+// bridge, and a kubelet. It runs in the namespaces that package isolation makes.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+)
+
+// Options are what a node needs to know of its cluster.
+type Options struct {
+	// Dir is the node's own directory, which must not exist, Logs that of its logs.
+	Dir, Logs string
+	// Binaries is what scripts/kubernetes.sh made.
+	Binaries string
+	// Name is the node's, Kubeconfig how its kubelet connects to the API server.
+	Name, Kubeconfig string
+	// Authority, Certificate and Key are files: the cluster's authority and what the
+	// kubelet serves with.
+	Authority, Certificate, Key string
+	// Pause is the image of a pod's first container, Registry the host of the
+	// registry that it is in.
+	Pause, Registry string
+	// KubeletConfig are further lines of the kubelet's configuration.
+	KubeletConfig string
+}
+
+// Node is one that runs.
+type Node struct {
+	options             Options
+	containerd, kubelet *process.Process
+}
+
+// Possible is nil where a real node can run; else it says what is missing.
+func Possible(binaries string) error {
+	if !isolation.Isolated() {
+		return errors.New("a real node runs in namespaces of its own only: let the test's TestMain call isolation.Run, as root")
+	}
+	for _, program := range []string{"usr/bin/containerd", "usr/sbin/runc", "usr/lib/cni/bridge"} {
+		if _, err := os.Stat(filepath.Join(binaries, "node", program)); err != nil {
+			return fmt.Errorf("a real node needs Debian's packages: run scripts/kubernetes.sh where apt-get works: %w", err)
+		}
+	}
+	return nil
+}
+
+// Start starts containerd and the kubelet. The node registers itself; the caller
+// waits until it is ready.
+func Start(ctx context.Context, o Options) (*Node, error) {
+	n := &Node{options: o}
+	if err := Possible(o.Binaries); err != nil {
+		return nil, err
+	}
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(err, n.Stop())
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	if err := isolation.MakeCgroups(isolation.Cgroup()); err != nil {
+		return err
+	}
+	if err := n.configure(); err != nil {
+		return err
+	}
+	var err error
+	root := filepath.Join(n.options.Binaries, "node")
+	environment := append(os.Environ(),
+		"PATH="+filepath.Join(root, "usr/bin")+":"+filepath.Join(root, "usr/sbin")+":"+os.Getenv("PATH"),
+		"LD_LIBRARY_PATH="+filepath.Join(root, "usr/lib/x86_64-linux-gnu"))
+	n.containerd, err = process.Start(filepath.Join(n.options.Logs, "containerd.log"), environment,
+		filepath.Join(root, "usr/bin/containerd"), "--config", n.file("containerd.toml"))
+	if err != nil {
+		return err
+	}
+	if err := n.awaitContainerd(ctx); err != nil {
+		return err
+	}
+	n.kubelet, err = process.Start(filepath.Join(n.options.Logs, "kubelet.log"), environment,
+		filepath.Join(n.options.Binaries, "bin/kubelet"), "--config", n.file("kubelet.yaml"), "--kubeconfig", n.options.Kubeconfig,
+		"--root-dir", n.file("kubelet"), "--cert-dir", n.file("kubelet-pki"),
+		"--hostname-override", n.options.Name, "--node-ip", isolation.NodeAddress)
+	return err
+}
+
+// Alive is nil while the node's programs run.
+func (n *Node) Alive() error {
+	for _, p := range []*process.Process{n.containerd, n.kubelet} {
+		if err := p.Alive(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitContainerd waits until containerd takes connections.
+func (n *Node) awaitContainerd(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; {
+		connection, err := net.Dial("unix", n.socket())
+		if err == nil {
+			return connection.Close()
+		}
+		if ended := n.containerd.Alive(); ended != nil {
+			return ended
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("containerd does not listen: %w: %s", err, n.containerd.Tail(6))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (n *Node) file(name string) string { return filepath.Join(n.options.Dir, name) }
+
+// socket is containerd's. Under /run its path is short enough for a socket.
+func (n *Node) socket() string { return "/run/containerd-" + n.options.Name + ".sock" }
+
+// Stop kills the node's programs and all containers, and takes away what they
+// mounted.
+func (n *Node) Stop() error {
+	var errs []error
+	for _, p := range []*process.Process{n.kubelet, n.containerd} {
+		if p != nil {
+			errs = append(errs, p.Kill())
+		}
+	}
+	errs = append(errs, killShims(n.socket()), isolation.KillCgroups(isolation.Cgroup()), unmountBelow(n.options.Dir), unmountBelow("/run/netns"),
+		isolation.RemoveCgroups(isolation.Cgroup()), os.RemoveAll(n.options.Dir))
+	return errors.Join(errs...)
+}
