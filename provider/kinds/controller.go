@@ -45,18 +45,30 @@ func (m models) able(name string) (ready bool, failure string) {
 	return ok && (d.Measured || d.Ready > 0), ""
 }
 
+// Processes is the controller of ordinary functions: *replicas.Controller, whose
+// instances are a backend's, or another that runs them in its own way.
+type Processes interface {
+	provider.Controller
+	// Release is Remove for a function that has become a model's.
+	Release(ctx context.Context, name string) error
+	Describe(name string) (replicas.Description, bool)
+	// Run runs functions until ctx ends.
+	Run(ctx context.Context)
+	Close(ctx context.Context) error
+}
+
 // ordinary are functions without one.
-type ordinary struct{ *replicas.Controller }
+type ordinary struct{ Processes }
 
 // Describe implements part.
 func (o ordinary) Describe(name string) (Description, bool) {
-	d, ok := o.Controller.Describe(name)
+	d, ok := o.Processes.Describe(name)
 	return Description{Instances: d.Instances, Ready: d.Ready, Cold: d.Cold, Wanted: d.Wanted, Measured: true, Problem: d.Problem()}, ok
 }
 
 // able: where there is no room, what was before must go first.
 func (o ordinary) able(name string) (ready bool, failure string) {
-	d, ok := o.Controller.Describe(name)
+	d, ok := o.Processes.Describe(name)
 	return ok && (d.Ready > 0 || d.Wanted == 0 || d.Unplaced != ""), d.Crash
 }
 
@@ -83,8 +95,9 @@ type function struct {
 	leaving *leaving
 }
 
-// New puts the two controllers behind one. Their backends should be Split's.
-func New(functions *control.Controller, processes *replicas.Controller, log zerolog.Logger) *Controller {
+// New puts the two controllers behind one. Where both have a backend, these should
+// be Split's.
+func New(functions *control.Controller, processes Processes, log zerolog.Logger) *Controller {
 	return newController(models{functions}, ordinary{processes}, log)
 }
 

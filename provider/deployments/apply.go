@@ -1,0 +1,197 @@
+package deployments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
+)
+
+// fieldManager is who the API server is told has set a field.
+const fieldManager = "faas-infer"
+
+// patchDeployment applies a Deployment. Fields that somebody else has set are taken
+// over, as faas-netes' are.
+func (c *Controller) patchDeployment(ctx context.Context, namespace, name string, text []byte, dryRun ...string) (*appsv1.Deployment, error) {
+	force := true
+	return c.options.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.ApplyPatchType, text,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force, DryRun: dryRun})
+}
+
+// target is what a function's Deployment is to be.
+type target struct {
+	hash     string
+	replicas int
+	owner    types.UID
+}
+
+func (d deployed) target() target { return target{d.hash, d.replicas, d.owner} }
+
+// settle has the function's objects changed if they are not what they are to be. It
+// reports whether they are. The lock is held.
+func (c *Controller) settle(now time.Time, fn *function) bool {
+	if fn.applying {
+		return false
+	}
+	owner, ok := c.options.Functions(fn.Name)
+	if !ok {
+		// Its object is on its way, either to here or to its end.
+		return false
+	}
+	is, exists := c.deployed[fn.Name]
+	to := target{fn.hash, fn.replicas.Wanted(), owner.UID}
+	if exists && !is.leaving && is.target() == to {
+		fn.failed, fn.failures = "", 0
+		return true
+	}
+	if is.leaving || now.Before(fn.notBefore) {
+		return false
+	}
+	onlyReplicas := exists && is.hash == to.hash && is.owner == to.owner
+	if fn.manifest == nil && !onlyReplicas {
+		return false
+	}
+	fn.applying = true
+	m := fn.manifest
+	if onlyReplicas {
+		m = nil
+	}
+	c.begin(func() { c.change(fn, owner, m, to) })
+	return false
+}
+
+// change applies the function's objects, or, without a manifest, the number of
+// replicas only.
+func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *manifest.Manifest, to target) {
+	select {
+	case c.applies <- struct{}{}:
+		defer func() { <-c.applies }()
+	case <-c.ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, callPatience)
+	defer cancel()
+	var d *appsv1.Deployment
+	var err error
+	if m == nil {
+		d, err = c.options.Client.AppsV1().Deployments(owner.Namespace).Patch(ctx, owner.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, to.replicas), metav1.PatchOptions{FieldManager: fieldManager})
+	} else {
+		d, err = c.applyAll(ctx, m, owner, to)
+	}
+	c.changed(fn, d, to, err)
+}
+
+// applyAll applies the Service and the Deployment.
+func (c *Controller) applyAll(ctx context.Context, m *manifest.Manifest, owner *v1alpha1.Function, to target) (*appsv1.Deployment, error) {
+	if err := c.applyService(ctx, m, owner); err != nil {
+		return nil, err
+	}
+	text, err := m.Deployment(owner, to.replicas)
+	if err != nil {
+		return nil, err
+	}
+	return c.patchDeployment(ctx, owner.Namespace, owner.Name, text)
+}
+
+func (c *Controller) applyService(ctx context.Context, m *manifest.Manifest, owner *v1alpha1.Function) error {
+	text, err := m.Service(owner)
+	if err != nil {
+		return err
+	}
+	force := true
+	_, err = c.options.Client.CoreV1().Services(owner.Namespace).Patch(ctx, owner.Name, types.ApplyPatchType, text,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+	if err != nil {
+		return fmt.Errorf("apply the Service: %w", err)
+	}
+	return nil
+}
+
+// changed takes in what came of a change.
+func (c *Controller) changed(fn *function, d *appsv1.Deployment, to target, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn.applying = false
+	defer c.Wake()
+	if err == nil {
+		now := readDeployment(d)
+		if before, ok := c.deployed[fn.Name]; !ok || before.uid != now.uid || before.generation <= now.generation {
+			c.deployed[fn.Name] = now
+		}
+		if now.target() == to {
+			fn.failed, fn.failures = "", 0
+			return
+		}
+		err = errors.New("the cluster took the change and made something else of it")
+	}
+	if c.ctx.Err() != nil {
+		return
+	}
+	fn.failures++
+	fn.notBefore = time.Now().Add(backoff(fn.failures))
+	if why := err.Error(); why != fn.failed {
+		fn.failed = why
+		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("change the function's Deployment; it is tried again")
+	}
+}
+
+// backoff is the pause after the n-th failure in a row: 0.2 s, 0.4 s, …, at most
+// 30 s.
+func backoff(n int) time.Duration {
+	return min(100*time.Millisecond<<min(n, 10), 30*time.Second)
+}
+
+// delete deletes the objects of a function that is not deployed any more, and tries
+// again if the API server fails.
+func (c *Controller) delete(fn *function) {
+	c.mu.Lock()
+	uid := c.deployed[fn.Name].uid
+	c.mu.Unlock()
+	for n := 1; uid != ""; n++ {
+		err := c.deleteOnce(fn, uid)
+		if err == nil {
+			return
+		}
+		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("delete the function's objects; it is tried again")
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(backoff(n)):
+		}
+	}
+}
+
+func (c *Controller) deleteOnce(fn *function, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(c.ctx, callPatience)
+	defer cancel()
+	namespace, name, background := fn.Deployment.Namespace, fn.Deployment.Service, metav1.DeletePropagationBackground
+	deployment := c.options.Client.AppsV1().Deployments(namespace).Delete(ctx, name,
+		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	// A conflict: another has taken its place, which is not to go.
+	if apierrors.IsNotFound(deployment) || apierrors.IsConflict(deployment) {
+		deployment = nil
+	}
+	var service error
+	if !c.has(fn.Name) {
+		if service = c.options.Client.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{}); apierrors.IsNotFound(service) {
+			service = nil
+		}
+	}
+	return errors.Join(deployment, service)
+}
+
+// has reports whether a function is deployed.
+func (c *Controller) has(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.functions[name] != nil
+}

@@ -1,0 +1,185 @@
+package deployments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
+)
+
+var _ provider.Controller = (*Controller)(nil)
+
+// ErrAbsent is returned for a function that is not deployed.
+var ErrAbsent = errors.New("no such function")
+
+// errClosed is returned once the controller is closed.
+var errClosed = errors.New("the provider is stopping")
+
+// refusal is an error of the deployment's own making.
+type refusal struct{ error }
+
+// HTTPStatus is 400.
+func (refusal) HTTPStatus() int { return http.StatusBadRequest }
+
+// Unwrap returns what was found.
+func (r refusal) Unwrap() error { return r.error }
+
+// Deploy implements [provider.Controller]. Everything that the deployment names is
+// looked for, and the API server is asked whether it would take it, before anything
+// changes. The dispatcher is a [provider.Forwarder].
+func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	m, err := c.prepare(ctx, f)
+	c.mu.Lock()
+	found := c.deployed[f.Name]
+	c.mu.Unlock()
+	// A function that runs as it was deployed goes on, also where what it was made
+	// from is not there any more.
+	runs := found.uid != "" && found.revision == f.Revision && f.Revision != 0
+	if err == nil && found.hash != m.Hash {
+		err = c.rehearse(ctx, f, m)
+	}
+	if err != nil && !runs {
+		return nil, err
+	}
+	_, readiness, probeErr := podspec.Probes(f.Deployment)
+	if probeErr != nil {
+		return nil, probeErr
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	now := time.Now()
+	fn, ok := c.functions[f.Name]
+	if ok {
+		fn.change(now, f, fn.load(c.peers()))
+	} else {
+		fn = c.newFunction(now, f)
+		c.functions[f.Name] = fn
+	}
+	if fn.manifest, fn.hash = m, found.hash; err == nil {
+		fn.hash = m.Hash
+	} else {
+		c.options.Logger.Warn().Str("function", f.Name).Err(err).Msg("the function goes on as it is; it could not be deployed now")
+	}
+	fn.readyPath = readiness.HTTPGet.Path
+	fn.slowly = readiness.InitialDelaySeconds > 0 || readiness.SuccessThreshold > 1
+	for _, in := range c.pods[f.Name] {
+		c.follow(fn, in)
+	}
+	fn.tell(c.describe(fn))
+	c.Wake()
+	return fn.forwarder, nil
+}
+
+// prepare makes a function's objects from what it names.
+func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*manifest.Manifest, error) {
+	s := manifest.Settings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
+	switch {
+	case s.User == 0:
+		s.User = podspec.DefaultUser
+	case s.User < 0:
+		s.User, s.AllowRoot = 0, true
+	}
+	for _, name := range f.Deployment.Secrets {
+		kind, err := c.secret(ctx, f.Deployment.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		s.Secrets[name] = kind
+	}
+	var err error
+	if s.Profiles, err = podspec.Named(c.options.Profiles, f.Deployment); err != nil {
+		return nil, err
+	}
+	return manifest.New(f, s)
+}
+
+// secret returns the type of a secret, or an error that names it.
+func (c *Controller) secret(ctx context.Context, namespace, name string) (corev1.SecretType, error) {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	s, err := c.options.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", refusal{fmt.Errorf("there is no secret %q in namespace %s; create it first, for example with faas-cli secret create", name, namespace)}
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the secret %q: %w", name, err)
+	}
+	return s.Type, nil
+}
+
+// rehearse asks the API server whether it would take the function's Deployment.
+// Only its word that it never will counts.
+func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *manifest.Manifest) error {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	text, err := m.Deployment(nil, int(f.Replicas))
+	if err != nil {
+		return err
+	}
+	_, err = c.patchDeployment(ctx, f.Deployment.Namespace, f.Deployment.Service, text, metav1.DryRunAll)
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return refusal{fmt.Errorf("the cluster does not take this deployment: %w", err)}
+	}
+	return nil
+}
+
+// Remove implements [provider.Controller].
+func (c *Controller) Remove(ctx context.Context, name string) error {
+	if err := c.Release(ctx, name); err != nil {
+		return err
+	}
+	c.options.Metrics.Remove(name)
+	return nil
+}
+
+// Release is Remove for a function that another controller has taken over: what
+// was counted of it stays. The replica that leads deletes the function's objects;
+// where none does so in time, Kubernetes deletes them with the function's own.
+func (c *Controller) Release(_ context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return nil
+	}
+	delete(c.functions, name)
+	for _, in := range c.pods[name] {
+		in.unask()
+		in.up, in.wasReady, in.lost = false, false, false
+	}
+	fn.forwarder.Close()
+	fn.metrics.SetInstances(fn.config().String(), 0)
+	if c.leading() {
+		c.begin(func() { c.delete(fn) })
+	}
+	return nil
+}
+
+// Scale implements [provider.Controller]. The number holds at once, until load
+// changes it; 0 retires all instances until the next request. A replica that does
+// not lead leaves it to the one that does, which hears of it by the function's
+// object.
+func (c *Controller) Scale(name string, replicas uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return fmt.Errorf("%s: %w", name, ErrAbsent)
+	}
+	fn.wish = replicas
+	fn.replicas.Set(time.Now(), int(replicas), fn.load(c.peers()))
+	c.Wake()
+	return nil
+}

@@ -1,0 +1,156 @@
+package deployments
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
+	"github.com/faas-infer/faas-infer/provider/forward"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// function is a deployed function with everything that runs for it here.
+type function struct {
+	*provider.Function
+	manifest *manifest.Manifest
+	// hash is the manifest's, or that of the Deployment that was found made for
+	// the same revision where the manifest could not be made again.
+	hash      string
+	forwarder *forward.Forwarder
+	metrics   *metrics.FunctionMetrics
+	// readyPath is where instances are asked whether they are ready; slowly: only
+	// as the kubelet does.
+	readyPath string
+	slowly    bool
+
+	replicas *scaling.Replicas
+	// wish is the number that the scale route or the deployment gave last.
+	wish uint64
+	// arrivals are all requests that this replica has heard of, counted those of
+	// each replica ("" is this one) that have been added up in it.
+	arrivals uint64
+	counted  map[string]uint64
+	// seen are the arrivals at the last look.
+	seen uint64
+
+	// applying: a change is on its way to the API server. failed is why the last
+	// one was refused, and the next is tried at notBefore.
+	applying  bool
+	failed    string
+	failures  int
+	notBefore time.Time
+
+	told advice
+	// shown and used are what the metrics hold.
+	shown int
+	used  cluster.Resources
+}
+
+// config is what each instance holds of its node, in the words of all backends.
+func (fn *function) config() cluster.Config {
+	return cluster.Config{Batch: 1, Resources: fn.Inference.Requests}
+}
+
+// settings is what a deployment asks of scaling.
+func settings(in annotation.Inference) scaling.ReplicaSettings {
+	s := scaling.ReplicaSettings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
+		Zero: in.ScaleZero, ZeroAfter: cmp.Or(in.ZeroDuration, annotation.DefaultZeroDuration)}
+	if in.ScaleType == annotation.TypeCapacity {
+		s.Type = scaling.ByCapacity
+	}
+	return s
+}
+
+func (c *Controller) newFunction(now time.Time, f *provider.Function) *function {
+	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), wish: f.Replicas, counted: map[string]uint64{"": 0}, shown: -1}
+	name := f.Name
+	fn.forwarder = forward.New(forward.Options{
+		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial, Recorder: fn.metrics,
+		OnCold: c.cold,
+		OnLost: func(id cluster.InstanceID, cause error) { c.lost(name, id, cause) },
+	})
+	// What runs already goes on.
+	n := int(f.Replicas)
+	if d, ok := c.deployed[name]; ok && !d.leaving {
+		n = d.replicas
+	}
+	fn.replicas = scaling.NewReplicas(now, settings(f.Inference), n)
+	return fn
+}
+
+// cold is what a forwarder calls when a request finds no instance.
+func (c *Controller) cold() {
+	c.Wake()
+	if c.options.Peers != nil && !c.leading() {
+		c.options.Peers.Wake()
+	}
+}
+
+// change puts a later deployment in the place of the present one.
+func (fn *function) change(now time.Time, f *provider.Function, load scaling.ReplicaLoad) {
+	fn.Function = f
+	fn.replicas.Configure(settings(f.Inference))
+	fn.want(now, f.Replicas, load)
+	// What was wrong before need not be any more.
+	fn.failed, fn.failures, fn.notBefore = "", 0, time.Time{}
+}
+
+// want takes a number that was given, unless it was given before.
+func (fn *function) want(now time.Time, n uint64, load scaling.ReplicaLoad) {
+	if n != fn.wish {
+		fn.wish = n
+		fn.replicas.Set(now, int(n), load)
+	}
+}
+
+// load adds up what was asked of the function, at this replica and at the others.
+func (fn *function) load(peers []peer.Load) scaling.ReplicaLoad {
+	own := fn.forwarder.Stats()
+	fn.count("", own.Arrivals)
+	load := scaling.ReplicaLoad{InFlight: own.InFlight, Waiting: own.Waiting}
+	for _, p := range peers {
+		of := p.Functions[fn.Name]
+		fn.count(p.Boot, of.Arrivals)
+		load.InFlight += of.InFlight
+		load.Waiting += of.Waiting
+	}
+	load.Arrivals = fn.arrivals
+	return load
+}
+
+// count adds what has come at one replica since the last look. What had come when
+// it was heard of for the first time is past.
+func (fn *function) count(boot string, now uint64) {
+	before, known := fn.counted[boot]
+	if known && now > before {
+		fn.arrivals += now - before
+	}
+	fn.counted[boot] = now
+}
+
+// Loads is what this replica has seen of its functions, for the others.
+func (c *Controller) Loads() map[string]peer.FunctionLoad {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	loads := map[string]peer.FunctionLoad{}
+	for name, fn := range c.functions {
+		s := fn.forwarder.Stats()
+		if s.Arrivals > 0 {
+			loads[name] = peer.FunctionLoad{Arrivals: s.Arrivals, Cold: s.Cold, Waiting: s.Waiting, InFlight: s.InFlight}
+		}
+	}
+	return loads
+}
+
+// peers is what the other replicas have seen.
+func (c *Controller) peers() []peer.Load {
+	if c.options.Peers == nil {
+		return nil
+	}
+	return c.options.Peers.Loads()
+}

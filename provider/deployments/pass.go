@@ -1,0 +1,81 @@
+package deployments
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// pass looks at every function's load and, where this replica leads, makes its
+// Deployment what it is to be. It returns after how long to do so again if nothing
+// happens before.
+func (c *Controller) pass(now time.Time) time.Duration {
+	leads, peers := c.leading(), c.peers()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	takesOver := leads && !c.led
+	c.led = leads
+	busy := false
+	for _, fn := range c.functions {
+		load := fn.load(peers)
+		switch {
+		case !leads:
+			busy = busy || load.Waiting > 0
+		case takesOver:
+			c.takeOver(now, fn, load)
+			busy = true
+		default:
+			busy = c.decide(now, fn, load) || busy
+		}
+		d := c.describe(fn)
+		fn.tell(d)
+		c.record(fn, d)
+		fn.prune(peers)
+	}
+	if busy {
+		return c.options.Tick
+	}
+	return idleTicks * c.options.Tick
+}
+
+// takeOver begins to scale a function that another replica has scaled, with what
+// runs. The lock is held.
+func (c *Controller) takeOver(now time.Time, fn *function, load scaling.ReplicaLoad) {
+	n := int(fn.wish)
+	if is, ok := c.deployed[fn.Name]; ok && !is.leaving {
+		n = is.replicas
+	}
+	fn.replicas = scaling.NewReplicas(now, settings(fn.Inference), n)
+	fn.replicas.Set(now, n, load)
+}
+
+// decide asks scaling for one function, and reports whether there is more to do
+// soon. The lock is held.
+func (c *Controller) decide(now time.Time, fn *function, load scaling.ReplicaLoad) (busy bool) {
+	before, came := fn.replicas.Wanted(), load.Arrivals
+	after := fn.replicas.Next(now, load)
+	if after != before {
+		c.options.Logger.Info().Str("function", fn.Name).Int("from", before).Int("to", after).Msg("scaling")
+	}
+	settled := c.settle(now, fn)
+	busy = !settled || load.InFlight > 0 || load.Waiting > 0 || came != fn.seen
+	fn.seen = came
+	return busy
+}
+
+// prune forgets replicas that are gone. The lock is held.
+func (fn *function) prune(peers []peer.Load) {
+	if len(fn.counted) <= len(peers)+1 {
+		return
+	}
+	there := map[string]bool{"": true}
+	for _, p := range peers {
+		there[p.Boot] = true
+	}
+	for boot := range fn.counted {
+		if !there[boot] {
+			delete(fn.counted, boot)
+		}
+	}
+}

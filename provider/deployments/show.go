@@ -1,0 +1,120 @@
+package deployments
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/replicas"
+)
+
+// Describe tells what runs of a function; false if it is not deployed.
+func (c *Controller) Describe(name string) (replicas.Description, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return replicas.Description{}, false
+	}
+	d := c.describe(fn).Description
+	for _, in := range c.pods[name] {
+		if in.Leaving {
+			continue
+		}
+		shown := in.Instance(fn.config())
+		if in.up {
+			shown.State = cluster.Ready
+		} else if shown.State == cluster.Ready {
+			shown.State, shown.Reason = cluster.Starting, "it takes no connection"
+		}
+		d.Instances = append(d.Instances, shown)
+	}
+	slices.SortFunc(d.Instances, func(a, b cluster.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	return d, true
+}
+
+// Status implements [provider.Controller]. Replicas is the number that there is to
+// be, at a replica that does not lead the number that the leader has set.
+func (c *Controller) Status(name string) (provider.Status, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return provider.Status{}, false
+	}
+	d := c.describe(fn)
+	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name]}, true
+}
+
+// description is a function's, without its instances.
+type description struct {
+	replicas.Description
+	// hopeless: to wait for an instance is of no use.
+	hopeless bool
+}
+
+// describe reads a function's state. The lock is held.
+func (c *Controller) describe(fn *function) description {
+	var d description
+	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(c.wanted(fn))
+	pods := c.pods[fn.Name]
+	// In order, so that it is the same problem each time.
+	for _, id := range slices.Sorted(maps.Keys(pods)) {
+		in := pods[id]
+		switch {
+		case in.up:
+			d.Ready++
+		case in.Leaving || in.Problem.Text == "":
+		case in.Problem.Unplaced:
+			d.Unplaced = in.Problem.Text
+		case d.Crash == "" || in.Problem.Hopeless && !d.hopeless:
+			d.Crash, d.hopeless = in.Problem.Text, in.Problem.Hopeless
+		}
+	}
+	if is := c.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
+		d.Unplaced = "the cluster makes no instance: " + is.failure
+	}
+	if fn.failed != "" {
+		d.Unplaced = "the function's Deployment could not be changed: " + fn.failed
+	}
+	return d
+}
+
+// wanted is the number of instances that there is to be. The lock is held.
+func (c *Controller) wanted(fn *function) int {
+	if is, ok := c.deployed[fn.Name]; ok && !c.leading() {
+		return is.replicas
+	}
+	return fn.replicas.Wanted()
+}
+
+// advice is what a forwarder is told of a function without ready instances.
+type advice struct {
+	problem string
+	refuse  bool
+}
+
+// tell lets the forwarder know what to answer where there is no instance.
+func (fn *function) tell(d description) {
+	a := advice{problem: cmp.Or(d.Crash, d.Unplaced), refuse: d.Crash != "" && d.hopeless}
+	if a != fn.told {
+		fn.told = a
+		fn.forwarder.SetProblem(a.problem, a.refuse)
+	}
+}
+
+// record shows what runs in the metrics, where it has changed. The lock is held.
+func (c *Controller) record(fn *function, d description) {
+	if d.Ready != fn.shown {
+		fn.shown = d.Ready
+		held := fn.config().Resources
+		fn.metrics.SetInstances(fn.config().String(), d.Ready)
+		fn.metrics.SetAllocated(cluster.Resources{CPU: d.Ready * held.CPU, Memory: int64(d.Ready) * held.Memory})
+	}
+	if used := c.usage[fn.Name]; used != fn.used {
+		fn.used = used
+		fn.metrics.SetUsed(used)
+	}
+}

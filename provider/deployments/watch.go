@@ -1,0 +1,180 @@
+package deployments
+
+import (
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
+	"github.com/faas-infer/faas-infer/provider/deployments/podstate"
+)
+
+// watch begins to watch the pods and Deployments of ordinary functions.
+func (c *Controller) watch() ([]cache.InformerSynced, error) {
+	// Models' pods have an instance label.
+	mine := v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedBy + "," + v1alpha1.FunctionLabel + ",!" + v1alpha1.InstanceLabel
+	factory := informers.NewSharedInformerFactoryWithOptions(c.options.Client, 0, informers.WithTransform(strip),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = mine }))
+	pods, deployments := factory.Core().V1().Pods().Informer(), factory.Apps().V1().Deployments().Informer()
+	var synced []cache.InformerSynced
+	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		pods: handler(c.seePod, c.losePod), deployments: handler(c.seeDeployment, c.loseDeployment),
+	} {
+		if err := informer.SetWatchErrorHandler(c.watchFailed); err != nil {
+			return nil, err
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return nil, err
+		}
+		synced = append(synced, registration.HasSynced)
+		c.begin(func() { informer.Run(c.ctx.Done()) })
+	}
+	return synced, nil
+}
+
+// watchFailed says that the API server cannot be watched; it is tried again.
+func (c *Controller) watchFailed(_ *cache.Reflector, err error) {
+	c.options.Logger.Warn().Err(err).Msg("watch pods or Deployments; what is known of them holds meanwhile")
+}
+
+// strip drops what nobody here reads, most of an object's size.
+func strip(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		o.ManagedFields = nil
+		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName}
+	case *appsv1.Deployment:
+		o.ManagedFields = nil
+		o.Spec.Template = corev1.PodTemplateSpec{}
+	}
+	return object, nil
+}
+
+func handler[T any](see, lose func(T)) cache.ResourceEventHandler {
+	on := func(object any, f func(T)) {
+		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		if o, ok := object.(T); ok {
+			f(o)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { on(o, see) },
+		UpdateFunc: func(_, o any) { on(o, see) },
+		DeleteFunc: func(o any) { on(o, lose) },
+	}
+}
+
+// deployed is what a function's Deployment is.
+type deployed struct {
+	uid        types.UID
+	generation int64
+	replicas   int
+	// hash and revision are what it was made from; owner is the function's object.
+	hash     string
+	revision uint64
+	owner    types.UID
+	leaving  bool
+	// failure is why the cluster makes no pods of it.
+	failure string
+}
+
+func readDeployment(d *appsv1.Deployment) deployed {
+	out := deployed{uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[manifest.AppliedAnnotation], leaving: d.DeletionTimestamp != nil}
+	if d.Spec.Replicas != nil {
+		out.replicas = int(*d.Spec.Replicas)
+	}
+	// What is not a number is nobody's revision.
+	out.revision, _ = strconv.ParseUint(d.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
+	for _, o := range d.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			out.owner = o.UID
+		}
+	}
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			out.failure = condition.Message
+		}
+	}
+	return out
+}
+
+// fullName is the function's that an object was made for.
+func fullName(o metav1.Object) string {
+	return provider.FullName(o.GetLabels()[v1alpha1.FunctionLabel], o.GetNamespace())
+}
+
+// seeDeployment takes in a Deployment's new state.
+func (c *Controller) seeDeployment(d *appsv1.Deployment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name, now := fullName(d), readDeployment(d)
+	// What an apply answered may be ahead of the watch.
+	if before, ok := c.deployed[name]; ok && before.uid == now.uid && before.generation > now.generation {
+		return
+	}
+	if c.deployed[name] != now {
+		c.deployed[name] = now
+		c.Wake()
+	}
+}
+
+func (c *Controller) loseDeployment(d *appsv1.Deployment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name := fullName(d); c.deployed[name].uid == d.UID {
+		delete(c.deployed, name)
+		c.Wake()
+	}
+}
+
+// seePod takes in a pod's new state.
+func (c *Controller) seePod(p *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := podstate.Read(p)
+	of, ok := c.pods[seen.Function]
+	if !ok {
+		of = map[cluster.InstanceID]*instance{}
+		c.pods[seen.Function] = of
+	}
+	in, ok := of[seen.ID]
+	if !ok {
+		in = &instance{}
+		of[seen.ID] = in
+	}
+	in.Pod = seen
+	if fn := c.functions[seen.Function]; fn != nil {
+		c.follow(fn, in)
+		c.Wake()
+	}
+}
+
+func (c *Controller) losePod(p *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := podstate.Read(p)
+	of := c.pods[seen.Function]
+	in, ok := of[seen.ID]
+	if !ok {
+		return
+	}
+	if delete(of, seen.ID); len(of) == 0 {
+		delete(c.pods, seen.Function)
+	}
+	in.unask()
+	if fn := c.functions[seen.Function]; fn != nil {
+		fn.forwarder.Forget(seen.ID)
+		c.Wake()
+	}
+}
