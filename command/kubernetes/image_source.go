@@ -27,7 +27,7 @@ type source struct {
 func (s *source) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.packages, "packages", "", "directory in which Debian's packages are kept (default: in the user's cache)")
 	flags.StringVar(&s.program, "program", "", "the program faas-infer (default: the one beside this program)")
-	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where `make onnxruntime` puts it)")
+	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where make onnxruntime puts it)")
 	flags.BoolVar(&s.shell, "shell", false, "add a shell and the usual commands, for functions that are scripts")
 }
 

@@ -149,6 +149,7 @@ func (w writer) image(image v1.Image) (v1.Descriptor, docker, error) {
 	if err != nil {
 		return v1.Descriptor{}, d, err
 	}
+	descriptor.ArtifactType = "" // It is an image, no artifact.
 	return *descriptor, d, w.blob(descriptor.Digest, manifest)
 }
 

@@ -53,11 +53,7 @@ type part struct {
 
 // Image makes the image. It downloads packages where they are missing.
 func (f Function) Image(ctx context.Context) (v1.Image, error) {
-	files, err := debian.Download(ctx, f.Packages, debian.Packages)
-	if err != nil {
-		return nil, err
-	}
-	system, err := debian.Base(ctx, files)
+	system, err := f.system(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +92,26 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 	}
 	return compose(empty.Image, config, parts)
+}
+
+// system is what comes from Debian.
+func (f Function) system(ctx context.Context) ([]image.Entry, error) {
+	files, err := debian.Download(ctx, f.Packages, debian.Packages)
+	if err != nil {
+		return nil, err
+	}
+	licences, err := debian.Licences(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	if len(licences) > 0 {
+		more, err := debian.Download(ctx, f.Packages, licences)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	return debian.Base(ctx, files)
 }
 
 // ForProvider makes the provider's image of the one that functions are built on and

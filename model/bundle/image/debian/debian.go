@@ -30,15 +30,11 @@ func Download(ctx context.Context, dir string, packages []string) ([]string, err
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, errors.New("the base image is made of Debian's packages, and this machine has no apt-get; give an image with --base, or build on Debian or Ubuntu")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	// apt-get writes where it stands.
-	out, err := run(ctx, dir, "apt-get", append([]string{"download", "--print-uris"}, packages...)...)
+	out, err := find(ctx, dir, packages)
 	if err != nil {
 		return nil, fmt.Errorf("find packages: %w; `apt-get update` makes apt know what there is", err)
 	}
-	names, missing := plan(string(out), dir)
+	names, missing := plan(out, dir)
 	if len(names) != len(packages) {
 		return nil, fmt.Errorf("apt-get names %d files for the packages %s; `apt-get update` makes apt know what there is", len(names), strings.Join(packages, ", "))
 	}
@@ -53,6 +49,21 @@ func Download(ctx context.Context, dir string, packages []string) ([]string, err
 	}
 	slices.Sort(files)
 	return files, nil
+}
+
+// find has apt say where packages are, from a directory that has none of them: of
+// what is there it says nothing.
+func find(ctx context.Context, dir string, packages []string) (_ string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	fresh, err := os.MkdirTemp(dir, ".find-*")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
+	out, err := run(ctx, fresh, "apt-get", append([]string{"download", "--print-uris"}, packages...)...)
+	return string(out), err
 }
 
 // uri is a line of apt-get's --print-uris: the quoted address, the file's name, its

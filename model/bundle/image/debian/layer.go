@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -94,6 +95,24 @@ func (t *tree) add(ctx context.Context, files []string) error {
 	}
 	return nil
 }
+
+// Licences names the packages in which the licences of others among the files are:
+// of what GCC's libraries say, all but a link is in one of their own.
+func Licences(ctx context.Context, files []string) ([]string, error) {
+	var names []string
+	for _, file := range files {
+		depends, err := run(ctx, "", "dpkg-deb", "--field", file, "Depends")
+		if err != nil {
+			return nil, fmt.Errorf("read a package: %w", err)
+		}
+		names = append(names, compiler.FindAllString(string(depends), -1)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// compiler is the package that has the licence of GCC's libraries.
+var compiler = regexp.MustCompile(`\bgcc-[0-9]+-base\b`)
 
 // field is a field of a package's description.
 func field(control, key string) string {
