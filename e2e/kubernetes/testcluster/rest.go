@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/registry"
 )
@@ -23,6 +24,12 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 		return nil
 	}
 	if c.registry, err = registry.Start(c.file("registry")); err != nil || !c.options.Node {
+		return err
+	}
+	if err := c.ca.Issue("hub", "hub", nil, isolation.Hub); err != nil {
+		return err
+	}
+	if err := c.registry.ServeTLS(isolation.HubAddress+":443", c.ca.File("hub.crt"), c.ca.File("hub.key")); err != nil {
 		return err
 	}
 	image, err := registry.Image(map[string]string{"/pause": c.program("pause")}, nil, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"})
@@ -85,6 +92,11 @@ func (c *Cluster) RegistryHost() string {
 	}
 	return c.registry.Host()
 }
+
+// Authority is the file of the certificate that all of the cluster's servers can be
+// checked by. With Options.Node that holds for docker.io, too, which is the
+// cluster's registry there: SSL_CERT_FILE makes a program believe it.
+func (c *Cluster) Authority() string { return c.ca.File("ca.crt") }
 
 // PushTools puts an image with a shell and the usual tools in the registry, which
 // belong to Debian's busybox, and further files, by their path in it. It returns the

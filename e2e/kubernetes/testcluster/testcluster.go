@@ -133,6 +133,9 @@ func (c *Cluster) Kubeconfig() string { return c.file("admin.kubeconfig") }
 // Logs is the directory of the programs' logs.
 func (c *Cluster) Logs() string { return c.file("log") }
 
+// Binaries is the directory that scripts/kubernetes.sh made.
+func (c *Cluster) Binaries() string { return c.binaries }
+
 // Dir is the directory of the cluster's state, which Stop removes.
 func (c *Cluster) Dir() string { return c.dir }
 

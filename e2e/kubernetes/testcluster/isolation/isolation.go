@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -148,5 +149,32 @@ func prepare() error {
 	if err := os.MkdirAll("/run/lock", 0o1777); err != nil {
 		return err
 	}
+	if err := nameHub(); err != nil {
+		return err
+	}
 	return network()
+}
+
+// Hub are the hosts of the registry that images without a host are in. In the
+// namespaces their address is [HubAddress], where a test may serve.
+var Hub = []string{"index.docker.io", "registry-1.docker.io"}
+
+// HubAddress is one that means this machine.
+const HubAddress = "127.0.0.80"
+
+// nameHub gives the hub's hosts their address, in the namespaces alone.
+func nameHub() error {
+	const file = "/run/hosts"
+	text, err := os.ReadFile("/etc/hosts")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	text = fmt.Appendf(text, "\n%s %s\n", HubAddress, strings.Join(Hub, " "))
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	if err := unix.Mount(file, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("name the registry of images without a host: %w", err)
+	}
+	return nil
 }

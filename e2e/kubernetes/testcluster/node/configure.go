@@ -42,6 +42,7 @@ const bridgeConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "loopback"}]}
 `
 
+// registryConfig leads to the registry without TLS.
 const registryConfig = `server = "http://%[1]s"
 [host."http://%[1]s"]
   capabilities = ["pull", "resolve"]
@@ -99,6 +100,8 @@ func (n *Node) configure() error {
 		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), isolation.Cgroup(),
 			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig),
 		filepath.Join("registries", o.Registry, "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
+		// Names without a host mean this one.
+		filepath.Join("registries", "docker.io", "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
 	} {
 		if err := os.MkdirAll(filepath.Dir(n.file(file)), 0o755); err != nil {
 			return err

@@ -28,7 +28,7 @@ import (
 type Registry struct {
 	listener net.Listener
 	server   *http.Server
-	ended    chan error
+	ended    []chan error
 }
 
 // Start starts a registry that keeps its blobs in a directory.
@@ -41,9 +41,26 @@ func Start(dir string) (*Registry, error) {
 		return nil, fmt.Errorf("listen for the registry: %w", err)
 	}
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(dir)))
-	r := &Registry{listener: l, server: &http.Server{Handler: handler}, ended: make(chan error, 1)}
-	go func() { r.ended <- r.server.Serve(l) }()
+	r := &Registry{listener: l, server: &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}}
+	r.serve(func() error { return r.server.Serve(l) })
 	return r, nil
+}
+
+func (r *Registry) serve(run func() error) {
+	ended := make(chan error, 1)
+	r.ended = append(r.ended, ended)
+	go func() { ended <- run() }()
+}
+
+// ServeTLS makes it listen at another address, too, with TLS: there it can be the
+// registry that images without a host are in.
+func (r *Registry) ServeTLS(address, certificate, key string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for the registry: %w", err)
+	}
+	r.serve(func() error { return r.server.ServeTLS(l, certificate, key) })
+	return nil
 }
 
 // Host is its address, with which names of its images begin.
@@ -52,8 +69,10 @@ func (r *Registry) Host() string { return r.listener.Addr().String() }
 // Stop ends it.
 func (r *Registry) Stop() error {
 	err := r.server.Close()
-	if ended := <-r.ended; !errors.Is(ended, http.ErrServerClosed) {
-		err = errors.Join(err, ended)
+	for _, ended := range r.ended {
+		if e := <-ended; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
 	}
 	return err
 }
