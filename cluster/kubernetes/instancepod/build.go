@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/openfaas/faas-provider/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,16 +38,6 @@ type Plan struct {
 	StartedAt time.Time
 }
 
-// Deployment is what faas-cli would have sent for the function.
-func Deployment(f *v1alpha1.Function) types.FunctionDeployment {
-	labels, annotations := f.Spec.Labels, f.Spec.Annotations
-	return types.FunctionDeployment{
-		Service: f.Name, Namespace: f.Namespace, Image: f.Spec.Image, EnvProcess: f.Spec.Process, EnvVars: f.Spec.Environment,
-		Constraints: f.Spec.Constraints, Secrets: f.Spec.Secrets, Labels: &labels, Annotations: &annotations,
-		ReadOnlyRootFilesystem: f.Spec.ReadOnlyRootFilesystem,
-	}
-}
-
 // Build makes the pod of a model's instance. Its requests are its limits, so that
 // whole CPUs become cores of its own where the kubelet gives those out.
 func Build(p Plan) (*corev1.Pod, error) {
@@ -67,7 +56,7 @@ func Build(p Plan) (*corev1.Pod, error) {
 		return nil, err
 	}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: skeleton(p, name)}
-	d := Deployment(p.Owner)
+	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
 	if err := podspec.Apply(&pod.Spec, d, podspec.Settings{Profiles: p.Profiles, Secrets: p.Secrets}); err != nil {
 		return nil, err

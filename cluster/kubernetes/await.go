@@ -1,0 +1,122 @@
+package kubernetes
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+)
+
+const (
+	// firstPause and lastPause are between two times that a starting instance is
+	// asked.
+	firstPause = 5 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+	// unseenPatience is how long the watch may take to show a pod that was created.
+	unseenPatience = 10 * time.Second
+	// removeGrace is how long what has not come up may take to leave.
+	removeGrace = time.Second
+)
+
+// await follows an instance until it is ready or given up.
+func (b *Backend) await(e *entry) {
+	timeout := time.NewTimer(max(time.Second, b.options.StartTimeout-b.options.Now().Sub(e.instance.StartedAt)))
+	defer timeout.Stop()
+	unseen := time.NewTimer(unseenPatience)
+	defer unseen.Stop()
+	pause := firstPause
+	var stuck stuck
+	for {
+		s := b.glance(e)
+		if s.state != cluster.Starting {
+			return
+		}
+		seen := s.seen()
+		if stuck.since(seen) {
+			b.fail(e, seen.Reason, removeGrace)
+			return
+		}
+		var ask <-chan time.Time
+		if s.address != "" && !seen.Stuck {
+			if b.prober.Ask(b.ctx, s.address, instancepod.ReadyPath) {
+				b.ready(e)
+				return
+			}
+			ask, pause = time.After(pause), min(lastPause, pause*3/2)
+		}
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-s.changed:
+		case <-ask:
+		case <-stuck.up():
+		case <-unseen.C:
+			if s.pod == nil {
+				b.background(func() { b.confirmPod(b.named(e)) })
+			}
+		case <-timeout.C:
+			b.fail(e, tooLong(b.options.StartTimeout, seen), removeGrace)
+			return
+		}
+	}
+}
+
+// glance is what is known of an instance at a moment.
+type glance struct {
+	state   cluster.State
+	address string
+	pod     *corev1.Pod
+	changed <-chan struct{}
+}
+
+func (b *Backend) glance(e *entry) glance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return glance{e.instance.State, e.instance.Address, e.pod, e.changed}
+}
+
+func (g glance) seen() instancepod.Observation {
+	if g.pod == nil {
+		return instancepod.Observation{State: cluster.Starting}
+	}
+	return instancepod.Observe(g.pod)
+}
+
+// stuck is how long an instance has not been getting on.
+type stuck struct {
+	began time.Time
+	left  time.Duration
+	now   bool
+}
+
+// since reports whether it has not for too long.
+func (s *stuck) since(seen instancepod.Observation) bool {
+	if s.now = seen.Stuck; !s.now {
+		s.began = time.Time{}
+		return false
+	}
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
+	s.left = seen.Patience - time.Since(s.began)
+	return s.left <= 0
+}
+
+// up fires when patience is.
+func (s *stuck) up() <-chan time.Time {
+	if !s.now {
+		return nil
+	}
+	return time.After(s.left)
+}
+
+func tooLong(timeout time.Duration, seen instancepod.Observation) string {
+	why := fmt.Sprintf("not ready within %v", timeout)
+	if seen.Reason != "" {
+		why += ": " + seen.Reason
+	}
+	return why
+}

@@ -1,0 +1,150 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
+)
+
+const (
+	// silences is how often in a row an instance on a node that is not well may not
+	// answer before it is given up, silencePause the time between.
+	silences     = 3
+	silencePause = 500 * time.Millisecond
+	// calmPause is the same while all of them answer.
+	calmPause = 5 * time.Second
+)
+
+// nodeSeen takes in a node's state.
+func (b *Backend) nodeSeen(object *corev1.Node) {
+	n := nodes.Read(object)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.fleet.nodes[n.Name]
+	if before != nil && before.Same(n) {
+		return
+	}
+	if n.Complaint != "" && (before == nil || before.Complaint != n.Complaint) {
+		b.log.Warn().Str("node", n.Name).Msg("its GPUs are not used: " + n.Complaint)
+	}
+	b.fleet.set(n.Name, &n)
+	if !n.Ready && !b.fleet.doubted[n.Name] {
+		b.fleet.doubted[n.Name] = true
+		b.begin(func() { b.doubt(n.Name) })
+	}
+}
+
+// nodeMissing takes in that there is no such node, once the API server says so when
+// asked: a list that lacks it may be old.
+func (b *Backend) nodeMissing(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fleet.set(name, nil) // Nothing is started there in the meantime.
+	b.begin(func() { b.confirmNode(name) })
+}
+
+func (b *Backend) confirmNode(name string) {
+	var found *corev1.Node
+	err := b.insist(func(ctx context.Context) (err error) {
+		found, err = b.options.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	switch {
+	case err == nil:
+		b.nodeSeen(found)
+	case apierrors.IsNotFound(err):
+		for _, e := range b.on(name) {
+			b.fail(e, fmt.Sprintf("node %s is gone", name), 0)
+		}
+	case b.ctx.Err() == nil:
+		b.log.Error().Err(err).Str("node", name).Msg("it is not known whether a node still exists; what was on it counts as running")
+	}
+}
+
+// checkNodes looks whether there are instances on nodes that went while nobody
+// watched.
+func (b *Backend) checkNodes() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	missing := map[string]bool{}
+	for _, e := range b.entries {
+		if node := e.instance.Node; b.fleet.nodes[node] == nil && !missing[node] {
+			missing[node] = true
+			b.begin(func() { b.confirmNode(node) })
+		}
+	}
+}
+
+// on are the instances on a node.
+func (b *Backend) on(node string) (all []*entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		if e.instance.Node == node {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// doubt asks the instances on a node that is not ready, as long as it is not. A node
+// that the control plane has lost sight of may serve all the same; those that do not
+// answer are given up.
+func (b *Backend) doubt(node string) {
+	silent := map[cluster.InstanceID]int{}
+	for b.unwell(node) {
+		pause := calmPause
+		for _, e := range b.ask(b.on(node)) {
+			pause = silencePause
+			if silent[e.instance.ID]++; silent[e.instance.ID] >= silences {
+				b.fail(e, fmt.Sprintf("node lost: %s is not ready and the instance does not answer", node), 0)
+			}
+		}
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// unwell reports whether a node is there and not ready, and ends its being doubted if
+// not.
+func (b *Backend) unwell(node string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.fleet.nodes[node]
+	unwell := n != nil && !n.Ready
+	if !unwell {
+		delete(b.fleet.doubted, node)
+	}
+	return unwell
+}
+
+// ask returns those of the instances that do not answer.
+func (b *Backend) ask(all []*entry) (silent []*entry) {
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, e := range all {
+		asking.Go(func() {
+			address := b.glance(e).address
+			if address != "" && b.prober.Ask(b.ctx, address, instancepod.ReadyPath) {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			silent = append(silent, e)
+		})
+	}
+	asking.Wait()
+	return silent
+}

@@ -1,0 +1,228 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+)
+
+// resizePatience is how long a kubelet may take to change a quota.
+const resizePatience = 10 * time.Second
+
+// Resize has the kubelet give a running instance another CPU quota. A next provider
+// finds it with that: the pod's own resources tell.
+func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config cluster.Config) error {
+	return b.change(ctx, "resize", id, config.CPU, func(in *cluster.Instance) error {
+		if err := resizable(in.InstanceSpec, config); err != nil {
+			return err
+		}
+		in.Config, in.Parked = config, false
+		return nil
+	})
+}
+
+// Park has the kubelet take all of an instance's CPU quota but for what it needs to
+// say that it is well. A share of a GPU cannot be given back while it runs.
+func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
+	return b.change(ctx, "park", id, instancepod.ParkedCPU, func(in *cluster.Instance) error {
+		switch {
+		case in.State != cluster.Ready:
+			return fmt.Errorf("it is %s; only an instance that is ready can be parked", in.State)
+		case in.Config.GPU > 0:
+			return errors.New("its share of a GPU cannot be given back while it runs")
+		case in.Config.CPU <= instancepod.ParkedCPU:
+			return fmt.Errorf("it has no more than the %d millicores that a parked instance keeps", instancepod.ParkedCPU)
+		}
+		in.Parked = true
+		return nil
+	})
+}
+
+// change sets an instance's quota to so many millicores; allow says how that changes
+// the instance, or why it must not be.
+func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID, millicores int, allow func(*cluster.Instance) error) error {
+	e, err := b.find(id)
+	if err != nil {
+		return err
+	}
+	if e == nil || !isClosed(e.begun) {
+		return noInstance(what, id)
+	}
+	if err := b.changeShare(ctx, e, millicores, allow); err != nil {
+		return fmt.Errorf("%s %s: %w", what, id, err)
+	}
+	return nil
+}
+
+func (b *Backend) changeShare(ctx context.Context, e *entry, millicores int, allow func(*cluster.Instance) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	before, after, err := b.beginResize(e, allow)
+	if err != nil {
+		return err
+	}
+	was := quota(before)
+	if was != millicores {
+		err = b.setQuota(ctx, e, millicores)
+	}
+	if err != nil && !errors.Is(err, ErrNoResize) && was != millicores {
+		// As it was: also where the kubelet has not heard of it yet.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizePatience)
+		defer cancel()
+		if _, undone := b.patchQuota(undo, e, was); undone != nil && !apierrors.IsNotFound(undone) {
+			err = errors.Join(err, fmt.Errorf("and its quota may have changed: %w", undone))
+		}
+	}
+	b.endResize(e, before, after, err == nil)
+	return err
+}
+
+// beginResize claims an instance for a change and holds the larger share of both.
+func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (before, after cluster.Instance, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before, after = e.instance, e.instance
+	switch {
+	case b.entries[e.instance.ID] != e:
+		return before, after, errors.New("it has exited")
+	case e.resizing:
+		return before, after, errors.New("its share is being changed already")
+	}
+	if err := allow(&after); err != nil {
+		return before, after, err
+	}
+	e.resizing = true
+	if held := after.Holds(); held.CPU > before.Holds().CPU {
+		e.instance.Config, e.instance.Parked = after.Config, after.Parked
+	}
+	return before, after, nil
+}
+
+// endResize settles what the instance has.
+func (b *Backend) endResize(e *entry, before, after cluster.Instance, done bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.resizing = false
+	settled := before
+	if done {
+		settled = after
+	}
+	e.instance.Config, e.instance.Parked = settled.Config, settled.Parked
+	if done && b.entries[e.instance.ID] == e && (before.Config != after.Config || before.Parked != after.Parked) {
+		b.tell(e.instance)
+	}
+}
+
+// quota is what an instance's container may use now, in millicores.
+func quota(in cluster.Instance) int {
+	if in.Parked {
+		return instancepod.ParkedCPU
+	}
+	return in.Config.CPU
+}
+
+// setQuota changes what the instance's container may use, and waits until it holds.
+func (b *Backend) setQuota(ctx context.Context, e *entry, millicores int) error {
+	ctx, cancel := context.WithTimeout(ctx, resizePatience)
+	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)()
+	patched, err := b.patchQuota(ctx, e, millicores)
+	if err != nil {
+		return err
+	}
+	version := parse(patched.ResourceVersion)
+	for {
+		b.mu.Lock()
+		pod, changed, seen := e.pod, e.changed, e.version
+		b.mu.Unlock()
+		if isClosed(e.gone) {
+			return errors.New("it has exited")
+		}
+		if pod != nil && seen >= version {
+			if done, err := settled(pod, millicores); done || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("its node has not changed the quota within %v", resizePatience)
+		}
+	}
+}
+
+// settled reports whether a container has the quota that its pod says, or why it will
+// not. A kubelet that tells nothing of it has done it with the pod.
+func settled(pod *corev1.Pod, millicores int) (bool, error) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
+			return false, fmt.Errorf("its node refuses: %s: %s", c.Reason, c.Message)
+		}
+		if c.Type == corev1.PodResizeInProgress && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonError {
+			return false, fmt.Errorf("its node fails: %s", c.Message)
+		}
+	}
+	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].Resources == nil {
+		return true, nil
+	}
+	has := pod.Status.ContainerStatuses[0].Resources
+	limit := has.Limits.Cpu().MilliValue()
+	return limit == int64(millicores), nil
+}
+
+// patchQuota asks the API server for it.
+func (b *Backend) patchQuota(ctx context.Context, e *entry, millicores int) (*corev1.Pod, error) {
+	name, _, err := instancepod.Split(e.instance.Function)
+	if err != nil {
+		return nil, err
+	}
+	amount := corev1.ResourceList{corev1.ResourceCPU: instancepod.CPU(millicores)}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+		"name": name, "resources": corev1.ResourceRequirements{Requests: amount, Limits: amount},
+	}}}})
+	if err != nil {
+		return nil, err
+	}
+	pod, err := b.options.Client.CoreV1().Pods(e.namespace).Patch(ctx, string(e.instance.ID), types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy}, "resize")
+	if err != nil && (apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) && b.exists(ctx, e)) {
+		b.noted.Do(func() {
+			b.log.Warn().Msg("instances keep the CPU quota that they started with: " + ErrNoResize.Error())
+		})
+		return nil, ErrNoResize
+	}
+	return pod, err
+}
+
+// exists tells a pod that is not there from a subresource that is not.
+func (b *Backend) exists(ctx context.Context, e *entry) bool {
+	_, err := b.options.Client.CoreV1().Pods(e.namespace).Get(ctx, string(e.instance.ID), metav1.GetOptions{})
+	return err == nil
+}
+
+// resizable refuses a config that differs in more than the quota.
+func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
+	same := spec.Config
+	same.CPU = config.CPU
+	switch {
+	case config.CPU <= instancepod.ParkedCPU:
+		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.CPU, instancepod.ParkedCPU)
+	case same != config:
+		return fmt.Errorf("from %v to %v more than its CPU quota would change", spec.Config, config)
+	case spec.Config.Threads() != config.Threads():
+		return fmt.Errorf("it has %d threads, with %d millicores it would have %d", spec.Config.Threads(), config.CPU, config.Threads())
+	}
+	return nil
+}

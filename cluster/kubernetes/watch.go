@@ -1,0 +1,139 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
+)
+
+// watch begins to follow nodes and pods and returns once all that exist are known.
+// Pods of all namespaces are followed: those of others take of the nodes, too.
+func (b *Backend) watch(ctx context.Context) error {
+	nodeSource := coreinformers.NewNodeInformer(b.options.Client, 0, cache.Indexers{})
+	podSource := coreinformers.NewPodInformer(b.options.Client, metav1.NamespaceAll, 0, cache.Indexers{})
+	var failures failures
+	nodesSynced, err := b.follow(nodeSource, "nodes", &failures, trimNode, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { b.nodeSeen(o.(*corev1.Node)) },
+		UpdateFunc: func(_, o any) { b.nodeSeen(o.(*corev1.Node)) },
+		DeleteFunc: func(o any) { b.nodeMissing(key(o)) },
+	})
+	if err != nil {
+		return err
+	}
+	podsSynced, err := b.follow(podSource, "pods", &failures, trimPod, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { b.podSeen(o.(*corev1.Pod)) },
+		UpdateFunc: func(_, o any) { b.podSeen(o.(*corev1.Pod)) },
+		DeleteFunc: b.podMissing,
+	})
+	if err != nil {
+		return err
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), nodesSynced, podsSynced) {
+		return fmt.Errorf("the cluster's nodes and pods cannot be read: %w", errors.Join(ctx.Err(), failures.last()))
+	}
+	return nil
+}
+
+// follow runs an informer until Close. synced tells when all that existed at the
+// beginning has been handled.
+func (b *Backend) follow(source cache.SharedIndexInformer, what string, failures *failures, trim cache.TransformFunc, handler cache.ResourceEventHandler) (synced cache.InformerSynced, err error) {
+	err = errors.Join(source.SetTransform(trim), source.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		failures.add(what, err)
+		b.log.Warn().Err(err).Str("resource", what).Msg("the watch was cut; it is begun again")
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	registration, err := source.AddEventHandler(handler)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	b.background(func() { source.RunWithContext(b.ctx) })
+	return registration.HasSynced, nil
+}
+
+// failures keeps why the first lists failed, by resource.
+type failures struct {
+	mu  sync.Mutex
+	why map[string]error
+}
+
+func (f *failures) add(what string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.why == nil {
+		f.why = map[string]error{}
+	}
+	f.why[what] = fmt.Errorf("watch %s: %w", what, err)
+}
+
+func (f *failures) last() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.why["nodes"], f.why["pods"])
+}
+
+// key is an object's, also that of one whose deletion was missed.
+func key(o any) string {
+	k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o) // What comes here has metadata.
+	return k
+}
+
+func trimPod(o any) (any, error) {
+	if pod, ok := o.(*corev1.Pod); ok {
+		return instancepod.Trim(pod), nil
+	}
+	return o, nil
+}
+
+func trimNode(o any) (any, error) {
+	if node, ok := o.(*corev1.Node); ok {
+		return nodes.Trim(node), nil
+	}
+	return o, nil
+}
+
+// podMissing takes in that a pod does not exist any more. That a list lacks it which
+// replaced a watch is not believed at once: an API server may have told old news.
+func (b *Backend) podMissing(o any) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		b.podGone(o)
+	case cache.DeletedFinalStateUnknown:
+		pod, ok := o.Obj.(*corev1.Pod)
+		switch {
+		case !ok:
+		case !instancepod.IsOurs(pod):
+			b.podGone(pod)
+		default:
+			b.background(func() { b.confirmPod(pod) })
+		}
+	}
+}
+
+// confirmPod asks the API server whether a pod exists, until it answers.
+func (b *Backend) confirmPod(pod *corev1.Pod) {
+	var found *corev1.Pod
+	err := b.insist(func(ctx context.Context) (err error) {
+		found, err = b.options.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		return err
+	})
+	switch {
+	case err == nil && found.UID == pod.UID:
+		b.podSeen(instancepod.Trim(found))
+	case err == nil || apierrors.IsNotFound(err):
+		b.podGone(pod)
+	case b.ctx.Err() == nil:
+		b.log.Error().Err(err).Str("pod", pod.Namespace+"/"+pod.Name).Msg("it is not known whether a pod still exists")
+	}
+}
