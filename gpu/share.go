@@ -19,6 +19,10 @@ type Share struct {
 	PipeDirectory, SharedMemory string
 }
 
+// MostShares is how many shares one GPU is divided into at most: so many processes
+// does MPS serve (48 from Volta on).
+const MostShares = 48
+
 // megabyte is the unit of MPS' limit.
 const megabyte = 1 << 20
 
@@ -70,17 +74,21 @@ type room struct {
 	Device
 	percent int
 	memory  int64
+	shares  int
 }
 
-// left is what each GPU that is shared has left.
+// left is what each GPU that is shared has left: nothing if it has [MostShares].
 func (i Inventory) left(held []Held) []room {
 	var all []room
 	for _, d := range i.Shareable() {
-		r := room{d, 100, d.Memory}
+		r := room{d, 100, d.Memory, 0}
 		for _, h := range held {
 			if h.Device == d.UUID {
-				r.percent, r.memory = r.percent-h.Percent, r.memory-h.Memory
+				r.percent, r.memory, r.shares = r.percent-h.Percent, r.memory-h.Memory, r.shares+1
 			}
+		}
+		if r.shares >= MostShares {
+			r.percent = 0
 		}
 		all = append(all, r)
 	}
