@@ -1,0 +1,244 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/objects/problem"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// mostTries bounds how often a write is tried that somebody else's came before; the
+// leader's of the status are such.
+const mostTries = 16
+
+// NextRevision returns a number above all that this replica has given or seen: the
+// time in microseconds, where no other is higher.
+func (s *Objects) NextRevision() (uint64, error) {
+	return s.above(uint64(s.now().UnixMicro()) - 1), nil
+}
+
+// above raises the last revision above n and returns it.
+func (s *Objects) above(n uint64) uint64 {
+	for {
+		last := s.last.Load()
+		next := max(last, n) + 1
+		if s.last.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+// seen keeps the revisions to come above n.
+func (s *Objects) seen(n uint64) {
+	for {
+		last := s.last.Load()
+		if last >= n || s.last.CompareAndSwap(last, n) {
+			return
+		}
+	}
+}
+
+// PutFunction writes f in place of what was there, by server-side apply: all fields
+// of the spec are then the provider's. 409 if a later revision is there, which another
+// replica has deployed meanwhile.
+func (s *Objects) PutFunction(f store.Function) error {
+	namespace, name := f.Deployment.Namespace, f.Deployment.Service
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	before, known := s.cached(namespace, name)
+	for range mostTries {
+		if known && revisionOf(before) > f.Revision {
+			return problem.New(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
+		}
+		var written *v1alpha1.Function
+		var err error
+		if known {
+			written, err = s.replace(ctx, before, f)
+		} else {
+			written, err = s.create(ctx, f)
+		}
+		if err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.written[namespace+"/"+name] = version(written)
+			return nil
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return refused(err, namespace, name)
+		}
+		before, err = s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return problem.Of(err, "function %s was not kept", name)
+		}
+		known = err == nil
+	}
+	return problem.New(http.StatusConflict, "function %s is being changed all the time; try again", name)
+}
+
+// refused tells why a function was not written.
+func refused(err error, namespace, name string) error {
+	if apierrors.IsNotFound(err) {
+		return problem.New(http.StatusBadRequest, "there is no namespace %q in the cluster; make it with: kubectl create namespace %s", namespace, namespace)
+	}
+	return problem.Of(err, "function %s was not kept", name)
+}
+
+// create writes a function that is not there yet.
+func (s *Objects) create(ctx context.Context, f store.Function) (*v1alpha1.Function, error) {
+	d := f.Deployment
+	object := &v1alpha1.Function{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Service, Namespace: d.Namespace, Annotations: map[string]string{}},
+		Spec:       v1alpha1.SpecOf(d),
+	}
+	for key, value := range stamp(f.Revision, hash(f), f.UpdatedAt) {
+		object.Annotations[key] = fmt.Sprint(value)
+	}
+	if stated := stated(nil, f); stated != nil {
+		object.Spec.Replicas = stated
+	}
+	return s.typed.Functions(d.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+}
+
+// replace writes a function in place of the object before, if that is still there.
+func (s *Objects) replace(ctx context.Context, before *v1alpha1.Function, f store.Function) (*v1alpha1.Function, error) {
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
+		"metadata": map[string]any{"name": before.Name, "namespace": before.Namespace, "uid": before.UID,
+			"resourceVersion": before.ResourceVersion, "annotations": stamp(f.Revision, hash(f), f.UpdatedAt)},
+		"spec": whole(v1alpha1.SpecOf(f.Deployment), stated(before, f)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	force := true
+	return s.typed.Functions(before.Namespace).Patch(ctx, before.Name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy, Force: &force})
+}
+
+// whole is a spec with its empty fields: one that was left out would stay as somebody
+// else has set it.
+func whole(s v1alpha1.FunctionSpec, replicas *int64) map[string]any {
+	spec := map[string]any{
+		"image": s.Image, "process": s.Process, "readOnlyRootFilesystem": s.ReadOnlyRootFilesystem,
+		"environment": mapping(s.Environment), "labels": mapping(s.Labels), "annotations": mapping(s.Annotations),
+		"constraints": list(s.Constraints), "secrets": list(s.Secrets),
+		"limits": cmp.Or(s.Limits, &v1alpha1.Resources{}), "requests": cmp.Or(s.Requests, &v1alpha1.Resources{}),
+	}
+	if replicas != nil {
+		spec["replicas"] = *replicas
+	}
+	return spec
+}
+
+func mapping(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// hash is that of what the object will hold, in which nothing is empty.
+func hash(f store.Function) string {
+	d := f.Deployment
+	return store.Hash(v1alpha1.SpecOf(d).Deployment(d.Service, d.Namespace))
+}
+
+// stated is what the spec says of replicas: nothing for as long as the function has
+// its own least, so that a change of that by kubectl counts.
+func stated(before *v1alpha1.Function, f store.Function) *int64 {
+	n := int64(f.Replicas)
+	if before == nil || before.Spec.Replicas == nil {
+		bare := v1alpha1.Function{Spec: v1alpha1.SpecOf(f.Deployment)}
+		bare.Name, bare.Namespace = f.Deployment.Service, f.Deployment.Namespace
+		if r, err := record(&bare); err == nil && r.Replicas == f.Replicas {
+			return nil
+		}
+	}
+	return &n
+}
+
+// DeleteFunction deletes a function, and with it all that it owns; store.ErrAbsent if
+// there is none. It asks the API server.
+func (s *Objects) DeleteFunction(namespace, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	found, err := s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		background := metav1.DeletePropagationBackground
+		err = s.typed.Functions(namespace).Delete(ctx, name, metav1.DeleteOptions{
+			Preconditions: metav1.NewUIDPreconditions(string(found.UID)), PropagationPolicy: &background})
+	}
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("function %s: %w", name, store.ErrAbsent)
+	}
+	if err != nil {
+		return problem.Of(err, "function %s was not deleted", name)
+	}
+	if _, still := s.cached(namespace, name); still {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.deleted[namespace+"/"+name] = found.UID
+	}
+	return nil
+}
+
+// Function reads one function as it is now, store.ErrAbsent if there is none. It asks
+// the API server.
+func (s *Objects) Function(namespace, name string) (store.Function, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	f, err := s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !s.served(f):
+		return store.Function{}, fmt.Errorf("function %s: %w", name, store.ErrAbsent)
+	case err != nil:
+		return store.Function{}, problem.Of(err, "function %s could not be read", name)
+	}
+	r, err := record(f)
+	if err == nil && !stamped(f, r) {
+		err = errors.New("it has just been changed")
+	}
+	return r, err
+}
+
+// Functions lists a namespace's functions by name; with namespace "", all, by
+// namespace and name. Those that kubectl has changed and no leader has seen are left
+// out: they come later.
+func (s *Objects) Functions(namespace string) ([]store.Function, error) {
+	out := []store.Function{}
+	for _, f := range s.all() {
+		if namespace != "" && f.Namespace != namespace || !s.served(f) {
+			continue
+		}
+		if r, err := record(f); err != nil || stamped(f, r) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b store.Function) int {
+		return cmp.Or(cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace), cmp.Compare(a.Deployment.Service, b.Deployment.Service))
+	})
+	return out, nil
+}
+
+// served reports whether an object is a function that is to run.
+func (s *Objects) served(f *v1alpha1.Function) bool {
+	return f.DeletionTimestamp == nil && s.allowed(f.Namespace)
+}

@@ -1,0 +1,84 @@
+package objects
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// record is what a function's object says, as a store has it. Its hash is that of
+// the spec, its revision the one that was last given. The error is what is wrong
+// with the spec; the record is then good for showing it only.
+func record(f *v1alpha1.Function) (store.Function, error) {
+	d := f.Spec.Deployment(f.Name, f.Namespace)
+	r := store.Function{Deployment: d, CreatedAt: f.CreationTimestamp.UTC(), UpdatedAt: f.CreationTimestamp.UTC(),
+		Revision: revisionOf(f), Hash: store.Hash(d)}
+	if at, err := time.Parse(time.RFC3339Nano, f.Annotations[v1alpha1.DeployedAnnotation]); err == nil {
+		r.UpdatedAt = at.UTC()
+	}
+	in, err := annotation.Parse(d)
+	if err != nil {
+		return r, err
+	}
+	if f.Spec.Replicas != nil && *f.Spec.Replicas < 0 {
+		return r, fmt.Errorf("spec.replicas is %d: it must be 0 or more", *f.Spec.Replicas)
+	}
+	r.Replicas = replicas(f.Spec.Replicas, uint64(in.MinReplicas), uint64(in.MaxReplicas))
+	return r, nil
+}
+
+// replicas is how many instances to keep: what the spec says within the deployment's
+// bounds (0 is always one), or else the least. most is 0 if there is no bound.
+func replicas(stated *int64, least, most uint64) uint64 {
+	n := least
+	if stated != nil {
+		n = uint64(*stated)
+	}
+	if n == 0 {
+		return 0
+	}
+	return min(max(n, least), cmp.Or(most, annotation.MaxReplicas))
+}
+
+// stamped reports whether the revision that a function has is that of its spec.
+func stamped(f *v1alpha1.Function, r store.Function) bool {
+	return r.Revision > 0 && f.Annotations[v1alpha1.HashAnnotation] == r.Hash
+}
+
+// revisionOf is the revision in a function's annotations, 0 if there is none.
+func revisionOf(f *v1alpha1.Function) uint64 {
+	n, err := strconv.ParseUint(f.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
+	if err != nil || n > latest {
+		return 0 // Somebody has written it by hand.
+	}
+	return n
+}
+
+// latest is the highest revision that is believed: the year 2200, in microseconds.
+// A higher one would leave no room above.
+const latest = 7_258_118_400_000_000
+
+// stamp is what a revision of a deployment writes into its object's annotations.
+func stamp(revision uint64, hash string, at time.Time) map[string]any {
+	return map[string]any{
+		v1alpha1.RevisionAnnotation: strconv.FormatUint(revision, 10),
+		v1alpha1.HashAnnotation:     hash,
+		v1alpha1.DeployedAnnotation: at.UTC().Format(time.RFC3339Nano),
+	}
+}
+
+// apart takes "name.namespace" apart.
+func apart(full string) (namespace, name string) {
+	name, namespace, found := strings.Cut(full, ".")
+	if !found {
+		namespace = provider.DefaultNamespace
+	}
+	return namespace, name
+}
