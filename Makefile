@@ -14,12 +14,12 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 export CGO_ENABLED := 1
 
 # The end-to-end tests start real processes on fixed ports, so they run alone.
-E2E := $(if $(wildcard e2e/*.go),./e2e/...)
+E2E := $(if $(wildcard e2e/*.go),./e2e)
 UNIT = $$(go list ./... | grep -v /e2e)
 
 .PHONY: help
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Build all, deploy stack.yml through the gateway, load it for 20 s, print a table
@@ -42,6 +42,16 @@ test: ## Check formatting, vet, run all tests with the race detector, end to end
 	@echo "[4/4] end-to-end tests"
 	@$(if $(E2E),go test -race -count=1 -timeout 20m $(E2E))
 	@echo "All tests passed."
+
+# One cluster at a time; without the race detector, with which a client of Kubernetes
+# takes minutes to build.
+.PHONY: test-kubernetes
+test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and containerd in namespaces
+	@echo "[1/2] what the tests need: Kubernetes, ONNX Runtime, the gateway, Chromium"
+	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway chromium
+	@echo "[2/2] tests on Kubernetes"
+	@go test -count=1 -p 1 -timeout 40m ./e2e/kubernetes/...
+	@echo "All tests on Kubernetes passed."
 
 .PHONY: bench
 bench: ready ## Run every bench command on the binary
@@ -66,6 +76,10 @@ onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
 .PHONY: gateway
 gateway: ## Build the stock OpenFaaS gateway into the user's cache
 	@scripts/gateway.sh >/dev/null
+
+.PHONY: kubernetes
+kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the first time)
+	@scripts/kubernetes.sh >/dev/null
 
 .PHONY: chromium
 chromium: ## Find or fetch a Chromium, with which the gateway's web interface is tested

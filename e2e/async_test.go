@@ -20,6 +20,12 @@ import (
 // provider.
 func (p *place) gateway(t *testing.T, provider, nats string) {
 	t.Helper()
+	p.gatewayWith(t, provider, nats, "basic_auth=false")
+}
+
+// gatewayWith is gateway with further settings.
+func (p *place) gatewayWith(t *testing.T, provider, nats string, settings ...string) {
+	t.Helper()
 	awaitGatewayPorts(t)
 	log, err := os.CreateTemp(p.dir, "gateway-log-*")
 	if err != nil {
@@ -31,8 +37,9 @@ func (p *place) gateway(t *testing.T, provider, nats string) {
 	c := exec.Command(suite.gateway)
 	c.Dir, c.Stdout, c.Stderr = filepath.Dir(suite.gateway), log, log
 	c.Env = append(os.Environ(), "functions_provider_url=http://"+provider+"/", "direct_functions=false", "scale_from_zero=false",
-		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=false", "function_namespace="+defaultNamespace,
+		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "function_namespace="+defaultNamespace,
 		"read_timeout=1m", "write_timeout=1m", "upstream_timeout=1m", "faas_nats_address="+natsHost, "faas_nats_port="+natsPort)
+	c.Env = append(c.Env, settings...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

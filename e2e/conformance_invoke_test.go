@@ -169,6 +169,9 @@ func (w *way) tellsFailures(t *testing.T) {
 func (w *way) answersWithinLimits(t *testing.T) {
 	f := ordinary(w.own("small"), "cat")
 	f.Limits = &types.FunctionResources{Memory: "5Mi", CPU: "100m"}
+	if onCluster != nil {
+		f.Limits.Memory = "32Mi" // There the limit is the watchdog's, too.
+	}
 	w.deployed(t, f)
 	body := bytes.Repeat([]byte("0123456789abcdef"), 4096)
 	for range 5 {

@@ -51,6 +51,9 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if onCluster != nil {
+			onCluster.clear(t)
+		}
 		p.killAll(t)
 		os.RemoveAll(dir)
 	})
@@ -84,13 +87,20 @@ func (p *place) run(t *testing.T, binary string, arguments ...string) *daemon {
 	}
 	defer out.Close()
 	d.log, d.out = log.Name(), out.Name()
-	arguments = append(arguments, "--state", p.state, "--bundles", p.bundles)
-	if p.user == nil {
-		arguments = append(arguments, "--prepared", suite.prepared)
+	switch {
+	case onCluster != nil:
+		binary, arguments = onCluster.Provider, onCluster.providerArguments(p, arguments)
+	case p.user != nil:
+		arguments = append(arguments, "--state", p.state, "--bundles", p.bundles)
+	default:
+		arguments = append(arguments, "--state", p.state, "--bundles", p.bundles, "--prepared", suite.prepared)
 	}
 	d.process = exec.Command(binary, arguments...)
 	d.process.Stdout, d.process.Stderr = out, log
 	d.process.Env = append(append(os.Environ(), "FAAS_INFER_ONNXRUNTIME="+suite.library, "TMPDIR="+p.dir), p.extra...)
+	if onCluster != nil {
+		d.process.Env = append(d.process.Env, onCluster.environment()...)
+	}
 	// Should the tests be killed, it stops in order.
 	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: p.user}
 	if err := d.process.Start(); err != nil {

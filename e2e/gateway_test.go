@@ -26,9 +26,12 @@ type stack struct {
 }
 
 // up starts "faas-infer up" with testdata/stack.yml and waits until it says
-// what to try.
+// what to try. On a cluster the same parts are started one by one.
 func (p *place) up(t *testing.T, arguments ...string) *stack {
 	t.Helper()
+	if onCluster != nil {
+		return onCluster.up(t, p, arguments...)
+	}
 	awaitGatewayPorts(t)
 	arguments = append([]string{"up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml")}, arguments...)
 	s := &stack{daemon: p.run(t, suite.binary, arguments...), http: client(t)}
@@ -39,12 +42,18 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 		}
 	}
 	s.password = strings.TrimSpace(readAll(filepath.Join(p.state, "secrets", "basic-auth-password")))
+	s.connect(t)
+	return s
+}
+
+// connect makes the client at the gateway.
+func (s *stack) connect(t *testing.T) {
+	t.Helper()
 	at, err := url.Parse(gatewayURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.faas = sdk.NewClient(at, &sdk.BasicAuth{Username: "admin", Password: s.password}, s.http)
-	return s
 }
 
 // awaitGatewayPorts waits until nobody else on the machine uses the gateway's

@@ -21,6 +21,9 @@ func (p *place) processes() []int { return p.matching(func(int, [][]byte) bool {
 // instances lists those of them that are instances, of models or of ordinary
 // functions.
 func (p *place) instances() []int {
+	if onCluster != nil {
+		return onCluster.instances("")
+	}
 	return p.matching(func(_ int, arguments [][]byte) bool { return isInstance(arguments) })
 }
 
@@ -30,6 +33,9 @@ func isInstance(arguments [][]byte) bool {
 
 // instancesOf lists the instances of one function.
 func (p *place) instancesOf(function string) []int {
+	if onCluster != nil {
+		return onCluster.instances(function)
+	}
 	return p.matching(func(_ int, arguments [][]byte) bool {
 		return isInstance(arguments) && slices.ContainsFunc(arguments, func(a []byte) bool { return string(a) == function })
 	})
@@ -61,7 +67,7 @@ func (p *place) matching(want func(pid int, arguments [][]byte) bool) []int {
 		if !bytes.Contains(arguments, []byte(p.state)) && !bytes.Contains(environment, []byte(p.state)) {
 			continue
 		}
-		if want(pid, bytes.Split(arguments, []byte{0})) {
+		if want(pid, splitArguments(arguments)) {
 			pids = append(pids, pid)
 		}
 	}
@@ -69,9 +75,16 @@ func (p *place) matching(want func(pid int, arguments [][]byte) bool) []int {
 	return pids
 }
 
+// splitArguments are the arguments of a process, as /proc tells them.
+func splitArguments(text []byte) [][]byte { return bytes.Split(text, []byte{0}) }
+
 // cgroups lists the control groups that hold the place's instances, as
-// directories; none where there are not the rights for them.
+// directories; none where there are not the rights for them, and on a cluster,
+// where they are the kubelet's and stay when the provider goes.
 func (p *place) cgroups() []string {
+	if onCluster != nil {
+		return nil
+	}
 	var all []string
 	for _, pid := range p.instances() {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))

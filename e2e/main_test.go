@@ -46,7 +46,12 @@ func prepare() (err error) {
 		return err
 	}
 	suite.prepared = filepath.Join(suite.dir, "prepared")
-	if suite.binary, err = build("faas-infer"); err != nil {
+	if err := findCluster(); err != nil {
+		return err
+	}
+	if onCluster != nil {
+		suite.binary = onCluster.Program
+	} else if suite.binary, err = build("faas-infer"); err != nil {
 		return err
 	}
 	if suite.library, err = script("onnxruntime.sh"); err != nil {

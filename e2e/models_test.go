@@ -25,12 +25,16 @@ func zooModel(t *testing.T, name string) *model.Model {
 	return m
 }
 
-// bundle writes a bundle for an image and returns the model's file.
+// bundle writes a bundle for an image and returns the model's file. On a cluster the
+// image is in its registry, too.
 func (p *place) bundle(t *testing.T, image string, m *model.Model) string {
 	t.Helper()
 	b, err := bundle.Write(p.bundles, image, bundle.Manifest{}, m)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if onCluster != nil {
+		onCluster.push(t, b.Dir, image)
 	}
 	return filepath.Join(b.Dir, b.Manifest.Model)
 }

@@ -1,0 +1,79 @@
+package kubernetes_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+)
+
+// preparedVariable has the directory of what was built before the network was left.
+const preparedVariable = "FAAS_INFER_KUBERNETES_PREPARED"
+
+// TestMain builds all that takes a network, and then goes where there is none.
+func TestMain(m *testing.M) {
+	dir := os.Getenv(preparedVariable)
+	if dir == "" {
+		var err error
+		if dir, err = prepare(); err != nil {
+			fmt.Fprintln(os.Stderr, "end-to-end tests on Kubernetes:", err)
+			os.Exit(1)
+		}
+		if err := os.Setenv(preparedVariable, dir); err != nil {
+			fmt.Fprintln(os.Stderr, "end-to-end tests on Kubernetes:", err)
+			os.Exit(1)
+		}
+		code := isolation.Run(m.Run)
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}
+	os.Exit(isolation.Run(m.Run))
+}
+
+// prepare builds both programs, the end-to-end tests and the image that functions
+// are built on, and has the scripts fetch what the tests need.
+func prepare() (string, error) {
+	dir, err := os.MkdirTemp("", "faas-infer-suite-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return "", err
+	}
+	library, err := run("../../scripts/onnxruntime.sh")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Setenv("FAAS_INFER_ONNXRUNTIME", strings.TrimSpace(library)); err != nil {
+		return "", err
+	}
+	for _, command := range [][]string{
+		{"../../scripts/gateway.sh"},
+		{"../../scripts/chromium.sh"},
+		{"../../scripts/kubernetes.sh"},
+		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer"), "../.."},
+		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer-kubernetes"), "../../kubernetes"},
+		{"go", "test", "-c", "-o", filepath.Join(dir, "e2e.test"), ".."},
+		{filepath.Join(dir, "faas-infer-kubernetes"), "image", "base", "--shell", "--tar", filepath.Join(dir, "base.tar")},
+	} {
+		if _, err := run(command...); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+func run(command ...string) (string, error) {
+	c := exec.Command(command[0], command[1:]...)
+	var complaint strings.Builder
+	c.Stderr = &complaint
+	out, err := c.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, complaint.String())
+	}
+	return string(out), nil
+}

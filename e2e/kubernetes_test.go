@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+// clusterVariable describes the Kubernetes cluster on which the tests run, as JSON;
+// without it they run on this machine. Package e2e/kubernetes sets it.
+const clusterVariable = "FAAS_INFER_E2E_KUBERNETES"
+
+// kubernetes is a cluster whose one node runs beside the tests, so that its
+// containers' processes can be seen and killed as those of this machine can.
+type kubernetes struct {
+	// Kubectl is the program, Kubeconfig how to be the administrator.
+	Kubectl, Kubeconfig string
+	// Registry is where images without a host come from, Base the image that
+	// functions are built on, Authority the certificate of all servers.
+	Registry, Base, Authority string
+	// Program is faas-infer, Provider faas-infer-kubernetes.
+	Program, Provider string
+}
+
+// onCluster is the cluster, nil for tests on this machine.
+var onCluster *kubernetes
+
+// findCluster reads what the environment says of a cluster.
+func findCluster() error {
+	text := os.Getenv(clusterVariable)
+	if text == "" {
+		return nil
+	}
+	onCluster = &kubernetes{}
+	if err := json.Unmarshal([]byte(text), onCluster); err != nil {
+		return fmt.Errorf("%s: %w", clusterVariable, err)
+	}
+	return nil
+}
+
+func (k *kubernetes) kubectl(arguments ...string) (string, error) {
+	c := exec.Command(k.Kubectl, append([]string{"--kubeconfig", k.Kubeconfig, "--cache-dir", filepath.Join(suite.dir, "kubectl")}, arguments...)...)
+	var complaint strings.Builder
+	c.Stderr = &complaint
+	out, err := c.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, complaint.String())
+	}
+	return string(out), nil
+}
+
+// push makes an image of a bundle's directory and puts it where the name leads.
+func (k *kubernetes) push(t *testing.T, dir, image string) {
+	t.Helper()
+	name := strings.TrimPrefix(image, "docker.io/")
+	if !strings.Contains(name, "/") {
+		name = "library/" + name
+	}
+	text, err := exec.Command(k.Provider, "image", "function", dir, "--base", k.Base, "--push", k.Registry+"/"+name).CombinedOutput()
+	if err != nil {
+		t.Fatalf("image %s: %v: %s", image, err, text)
+	}
+}
+
+// pushBuiltin pushes the images that a provider on one machine has built in, and
+// those of testdata/stack.yml.
+func (p *place) pushBuiltin(t *testing.T) {
+	t.Helper()
+	if err := bundle.WriteBuiltin(p.bundles); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"functions/alpine", "theaxer/redirector"} {
+		onCluster.push(t, filepath.Join(p.bundles, image, "latest"), image+":latest")
+	}
+	for _, name := range []string{"identity", "mnist"} {
+		p.bundle(t, name+":latest", zooModel(t, name))
+	}
+}
+
+// pods are the functions' pods: for each its UID and the function's name.
+func (k *kubernetes) pods() (map[string]string, error) {
+	out, err := k.kubectl("get", "pods", "-A", "-l", "faas_function", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.labels.faas_function}{"\n"}{end}`)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(out) {
+		uid, function, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[uid] = function
+	}
+	return all, nil
+}
+
+// instances lists the processes of functions' pods that serve, of one function or,
+// for "", of all. What cannot be listed counts as none.
+func (k *kubernetes) instances(function string) []int {
+	pods, err := k.pods()
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		arguments, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if !isInstance(splitArguments(arguments)) {
+			continue
+		}
+		groups := readAll(filepath.Join("/proc", e.Name(), "cgroup"))
+		for uid, of := range pods {
+			if (function == "" || of == function) && strings.Contains(groups, "pod"+uid) {
+				pids = append(pids, pid)
+				break
+			}
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// providerArguments are the provider's flags on a cluster, for what a test asks of
+// one on this machine.
+func (k *kubernetes) providerArguments(p *place, arguments []string) []string {
+	return append(arguments, "--state", p.state, "--prepared", suite.prepared, "--kubeconfig", k.Kubeconfig)
+}
+
+// clear removes all functions and the namespaces and secrets that a test made.
+func (k *kubernetes) clear(t *testing.T) {
+	t.Helper()
+	if t.Failed() {
+		for _, what := range [][]string{{"get", "functions,pods,deployments,nodes", "-A", "-o", "wide"}, {"get", "events", "-A", "--sort-by=.lastTimestamp"}} {
+			out, err := k.kubectl(what...)
+			t.Logf("%s\n%s%v", strings.Join(what, " "), out[max(0, len(out)-8000):], err)
+		}
+	}
+	steps := [][]string{
+		{"delete", "functions.faas-infer.dev", "-A", "--all", "--wait=false"},
+		{"delete", "secrets", "-n", defaultNamespace, "--all", "--wait=false"},
+		{"delete", "configmaps", "-n", "openfaas", "--all", "--wait=false"},
+		{"wait", "pods", "-A", "-l", "faas_function", "--for=delete", "--timeout=120s"},
+	}
+	out, err := k.kubectl("get", "namespaces", "-o", `jsonpath={range .items[?(@.metadata.annotations.openfaas=="1")]}{.metadata.name}{"\n"}{end}`)
+	if err != nil {
+		t.Error(err)
+	}
+	for name := range strings.Lines(out) {
+		if name = strings.TrimSpace(name); name != defaultNamespace {
+			steps = append(steps, []string{"delete", "namespace", name, "--wait=false"})
+		}
+	}
+	for _, step := range steps {
+		if _, err := k.kubectl(step...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// up is the stack on a cluster: the provider as a process that is no pod, the stock
+// gateway before it, and testdata/stack.yml deployed.
+func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
+	t.Helper()
+	p.pushBuiltin(t)
+	secrets := filepath.Join(p.state, "secrets")
+	const password = "of the tests"
+	write(t, "admin", 0o600, secrets, "basic-auth-user")
+	write(t, password, 0o600, secrets, "basic-auth-password")
+	nats := freeAddress(t)
+	d := p.provider(t, k.Provider, append([]string{"--nats-listen", nats, "--secret-mount-path", secrets}, arguments...)...)
+	p.gatewayWith(t, strings.TrimPrefix(d.url, "http://"), nats, "basic_auth=true", "secret_mount_path="+secrets)
+	s := &stack{daemon: d, http: client(t), password: password}
+	s.connect(t)
+	for _, f := range fromStack(t, filepath.Join("testdata", "stack.yml")) {
+		deploy(t, s.faas, f)
+	}
+	return s
+}
+
+// environment is what a provider needs beyond what it has on this machine.
+func (k *kubernetes) environment() []string { return []string{"SSL_CERT_FILE=" + k.Authority} }
