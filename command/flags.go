@@ -196,3 +196,9 @@ func (f *ProviderFlags) hidden() []string {
 	}
 	return hidden
 }
+
+// State is the directory for what the provider keeps.
+func (f *ProviderFlags) State() string { return f.state }
+
+// BodyTimeout is --body-timeout.
+func (f *ProviderFlags) BodyTimeout() time.Duration { return f.bodyTimeout }

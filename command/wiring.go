@@ -202,3 +202,6 @@ func (f *ProviderFlags) builder(log zerolog.Logger) (http.Handler, error) {
 	}
 	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check})
 }
+
+// Models looks at models in child processes of this program.
+func (f *ProviderFlags) Models() control.Models { return f.childModels() }
