@@ -1,0 +1,211 @@
+package backend_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	clientset "k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/gpu"
+)
+
+// runsWith says that the container has so many millicores.
+func (r *rig) runsWith(id cluster.InstanceID, cpu int) {
+	r.t.Helper()
+	r.say(id, func(s *corev1.PodStatus) {
+		amount := corev1.ResourceList{corev1.ResourceCPU: instancepod.CPU(cpu)}
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			Resources: &corev1.ResourceRequirements{Requests: amount, Limits: amount}}}
+	})
+}
+
+// asked waits until a pod is to have so many millicores.
+func (r *rig) asked(id cluster.InstanceID, cpu int) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("the pod is to have %d millicores", cpu), func() string {
+		if got := r.pod(id).Spec.Containers[0].Resources.Limits.Cpu().MilliValue(); got != int64(cpu) {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+}
+
+func TestResizeAndPark(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	a, b := r.backend(), r.backend()
+	spec := r.start(a, 2000)
+	r.serves(spec.ID)
+	r.runsWith(spec.ID, 2000)
+	a.await(spec.ID, cluster.Ready)
+
+	smaller := spec.Config
+	smaller.CPU = 1500
+	done := make(chan error, 1)
+	go func() { done <- a.Resize(t.Context(), spec.ID, smaller) }()
+	r.asked(spec.ID, 1500)
+	select {
+	case err := <-done:
+		t.Fatalf("it returned before the kubelet had done it: %v", err)
+	default:
+	}
+	r.runsWith(spec.ID, 1500)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := r.one(a); n.Free.CPU != 6500 {
+		t.Errorf("after resizing: %+v", n)
+	}
+
+	go func() { done <- a.Park(t.Context(), spec.ID) }()
+	r.asked(spec.ID, instancepod.ParkedCPU)
+	r.runsWith(spec.ID, instancepod.ParkedCPU)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.until("the other replica sees it parked", func() string {
+		if _, last := b.history(spec.ID); !last.Parked || last.Config.CPU != 1500 {
+			return fmt.Sprintf("%+v", last.Config)
+		}
+		return ""
+	})
+	// What a parked one keeps is the cluster's, not to be given away.
+	if n := r.one(b); n.Total.CPU != 8000-instancepod.ParkedCPU || n.Free.CPU != n.Total.CPU || n.Free.Memory != 8<<30-64<<20 {
+		t.Errorf("parked: %+v", n)
+	}
+
+	// A node that has no room leaves all as it was.
+	go func() { done <- a.Resize(t.Context(), spec.ID, smaller) }()
+	r.asked(spec.ID, 1500)
+	r.say(spec.ID, func(s *corev1.PodStatus) {
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "no room"})
+	})
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "Infeasible: no room") {
+		t.Errorf("refused: %v", err)
+	}
+	r.asked(spec.ID, instancepod.ParkedCPU)
+	if n := r.one(a); n.Free.CPU != 8000-instancepod.ParkedCPU {
+		t.Errorf("still parked: %+v", n)
+	}
+	r.say(spec.ID, func(s *corev1.PodStatus) {
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+	})
+	next := r.backend()
+	if list, err := next.Instances(t.Context()); err != nil || len(list) != 1 || !list[0].Parked {
+		t.Errorf("taken over %+v, %v", list, err)
+	}
+
+	go func() { done <- a.Resize(t.Context(), spec.ID, smaller) }()
+	r.asked(spec.ID, 1500)
+	r.runsWith(spec.ID, 1500)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	wrong := smaller
+	wrong.CPU = 3000
+	if err := a.Resize(t.Context(), spec.ID, wrong); err == nil || !strings.Contains(err.Error(), "threads") {
+		t.Errorf("more threads: %v", err)
+	}
+	if err := a.Resize(t.Context(), "nobody", smaller); err == nil {
+		t.Error("an instance that does not exist was resized")
+	}
+}
+
+func TestEligible(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	taint := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
+	inventory := gpu.Inventory{Sharing: gpu.MPS, PipeDirectory: "/run/mps", Devices: []gpu.Device{{UUID: "GPU-1", Memory: 16 << 30}}}
+	r.addNode(r.node+"-gpu", false, func(n *corev1.Node) {
+		n.Labels["disk"], n.Spec.Taints = "ssd", []corev1.Taint{taint}
+		n.Annotations = map[string]string{gpu.InventoryAnnotation: inventory.String()}
+	})
+	b := r.backend(func(o *kubernetes.Options) { o.Profiles = profiles{} })
+	deployment := func(profile string, constraints ...string) types.FunctionDeployment {
+		return types.FunctionDeployment{Service: "m", Constraints: constraints, Annotations: &map[string]string{podspec.ProfileAnnotation: profile}}
+	}
+	check := func(d types.FunctionDeployment, want []string, why string) {
+		t.Helper()
+		if got, said := b.Eligible(d); !slices.Equal(got, want) || (got == nil) != (want == nil) || said != why {
+			t.Errorf("%v: %v %q, want %v %q", d.Constraints, got, said, want, why)
+		}
+	}
+	check(deployment(""), nil, "")
+	r.one(b) // The tainted node is not on offer.
+	check(deployment("", "disk=tape"), []string{}, "the constraint disk=tape fits none of the 2 nodes")
+	check(deployment("", "disk=ssd"), []string{}, "the constraint disk=ssd fits 1 node, of which none can be used: 1 with a taint that is not tolerated (gpu=yes:NoSchedule)")
+	check(deployment("gpu"), []string{r.node, r.node + "-gpu"}, "")
+	check(deployment("gpu", "disk=ssd"), []string{r.node + "-gpu"}, "")
+	check(deployment(""), []string{r.node}, "") // Now it is, and not for all.
+	list, err := b.Nodes(t.Context())
+	if err != nil || len(list) != 2 || list[1].Total.GPU != 100 || list[1].Total.GPUMemory != 16<<30 {
+		t.Errorf("nodes %+v, %v", list, err)
+	}
+	if _, why := b.Eligible(deployment("missing")); !strings.Contains(why, "no such profile") {
+		t.Errorf("a profile that is missing: %q", why)
+	}
+	if _, why := b.Eligible(deployment("", "ssd")); !strings.Contains(why, "constraints") {
+		t.Errorf("a bad constraint: %q", why)
+	}
+
+	r.node += "-gpu"
+	r.function.Spec.Annotations = map[string]string{podspec.ProfileAnnotation: "gpu"}
+	spec := r.spec(1000)
+	spec.Config.GPU, spec.Config.GPUMemory = 30, 1<<30
+	if _, err := b.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it is scheduled there", func() string {
+		if pod := r.pod(spec.ID); pod == nil || pod.Spec.NodeName != r.node || pod.Annotations[gpu.DeviceAnnotation] != "GPU-1" {
+			return fmt.Sprintf("%+v", pod)
+		}
+		return ""
+	})
+	list, err = b.Nodes(t.Context())
+	if err != nil || len(list) != 2 || list[1].Free.GPU != 70 || list[1].Free.GPUMemory != 15<<30 {
+		t.Errorf("nodes %+v, %v", list, err)
+	}
+	second := r.spec(1000)
+	second.Config.GPU = 80
+	if _, err := b.Start(t.Context(), second); err == nil || !strings.Contains(err.Error(), "70 %") {
+		t.Errorf("more than is left: %v", err)
+	}
+}
+
+type profiles struct{}
+
+func (profiles) Profile(name string) (podspec.Profile, error) {
+	if name != "gpu" {
+		return podspec.Profile{}, podspec.ErrNoProfile
+	}
+	return podspec.Profile{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}}, nil
+}
+
+// Without the right to read pods and nodes it says so, and which.
+func TestRightsMissing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	config := shared.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + r.namespace + ":default"}
+	o := r.options()
+	var err error
+	if o.Client, err = clientset.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := contextFor(t, 3*time.Second)
+	defer cancel()
+	if b, err := kubernetes.New(ctx, o); err == nil || !strings.Contains(err.Error(), `cannot list resource "pods"`) || !strings.Contains(err.Error(), `cannot list resource "nodes"`) {
+		t.Errorf("%v, %v", b, err)
+	}
+}
