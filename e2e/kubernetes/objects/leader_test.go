@@ -1,0 +1,165 @@
+package objects
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/faas-infer/faas-infer/provider/objects/leader"
+)
+
+// candidateVariable makes this program one that takes part in an election; it holds
+// the kubeconfig and the identity.
+const candidateVariable = "FAAS_INFER_TEST_CANDIDATE"
+
+// candidate takes part until it is killed, and prints when it leads.
+func candidate(of string) int {
+	file, identity, _ := strings.Cut(of, ",")
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err == nil {
+		var e *leader.Election
+		e, err = leader.New(leader.Options{Config: config, Namespace: "openfaas", Name: "test", Identity: identity, Logger: zerolog.Nop(),
+			Changed: func(leading bool) { fmt.Println(identity, leading) }})
+		if err == nil {
+			err = e.Run(context.Background())
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// elected starts a candidate in a process of its own and returns what it prints.
+func elected(t *testing.T, identity string) (*exec.Cmd, <-chan string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), candidateVariable+"="+cluster.Kubeconfig()+","+identity)
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 16)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // It may be dead already.
+		_ = c.Wait()
+	})
+	return c, lines
+}
+
+func next(t *testing.T, lines <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-lines:
+		if got != want {
+			t.Fatalf("%q, not %q", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatalf("nobody says %q", want)
+	}
+}
+
+// A leader that is killed is followed within 5 s; one that cannot reach the API
+// server stops leading before that; one that leaves is followed at once.
+func TestLeader(t *testing.T) {
+	first, says := elected(t, "first")
+	next(t, says, "first true")
+	var changes []bool
+	e, err := leader.New(leader.Options{Config: cluster.Config(), Namespace: "openfaas", Name: "test", Identity: "second", Logger: zerolog.Nop(),
+		Changed: func(leading bool) { changes = append(changes, leading) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	eventually(t, func() string {
+		if e.Leader() != "first" || e.Leading() {
+			return "the leader is " + e.Leader()
+		}
+		return ""
+	})
+	killed := time.Now()
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if !e.Leading() {
+			return "nobody leads"
+		}
+		return ""
+	})
+	took := time.Since(killed)
+	t.Logf("followed after %v", took)
+	if took > 5*time.Second {
+		t.Errorf("followed after %v", took)
+	}
+	_, third := elected(t, "third")
+	left := time.Now()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if e.Leading() || len(changes) != 2 || !changes[0] || changes[1] {
+		t.Errorf("leading %v, changes %v", e.Leading(), changes)
+	}
+	next(t, third, "third true")
+	t.Logf("one that left was followed after %v", time.Since(left))
+}
+
+func TestLeaderWithoutAPIServer(t *testing.T) {
+	config := cluster.Config()
+	cut := newSwitch()
+	config.Dial = cut.dial
+	e, err := leader.New(leader.Options{Config: config, Namespace: "openfaas", Name: "cut", Identity: "x", Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	leads := func(want bool) func() string {
+		return func() string {
+			if e.Leading() != want {
+				return fmt.Sprintf("leading is %v", e.Leading())
+			}
+			return ""
+		}
+	}
+	eventually(t, leads(true))
+	cut.off()
+	began := time.Now()
+	eventually(t, leads(false))
+	if took := time.Since(began); took > 3500*time.Millisecond {
+		t.Errorf("led for %v without a lease", took)
+	}
+	cut.on()
+	eventually(t, leads(true))
+	cancel()
+	<-done
+}
+
+func TestLeaderRefusesNamelessOnes(t *testing.T) {
+	if _, err := leader.New(leader.Options{Config: cluster.Config(), Namespace: "openfaas", Name: "x"}); err == nil || !strings.Contains(err.Error(), "identity") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,107 @@
+// Package objects tests what the provider keeps in Kubernetes against a real API
+// server: several replicas of the provider's server side by side, and kubectl.
+package objects
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+)
+
+// cluster is the control plane that all tests share.
+var cluster *testcluster.Cluster
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(candidateVariable); config != "" {
+		os.Exit(candidate(config))
+	}
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	var err error
+	if cluster, err = testcluster.Start(ctx, testcluster.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	if err := prepare(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// prepare makes what an installation makes.
+func prepare(ctx context.Context) error {
+	if _, err := cluster.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml"); err != nil {
+		return err
+	}
+	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev"); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"openfaas", "openfaas-fn"} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// kubectl runs kubectl or fails the test.
+func kubectl(t *testing.T, stdin string, arguments ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), stdin, arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// eventually fails the test unless ok says "" within the patience; else it says what
+// is wrong.
+func eventually(t *testing.T, ok func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	why := ok()
+	for tick := time.NewTicker(10 * time.Millisecond); why != ""; why = ok() {
+		if time.Now().After(deadline) {
+			tick.Stop()
+			t.Fatalf("after %v: %s", patience, why)
+		}
+		<-tick.C
+	}
+}

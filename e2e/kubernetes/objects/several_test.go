@@ -1,0 +1,202 @@
+package objects
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// What is deployed, updated, scaled and deleted at one replica is so at all, and
+// nobody deploys again what he has deployed himself.
+func TestAChangeAtOneReplicaIsSeenAtAll(t *testing.T) {
+	a, b := start(t, true), start(t, false)
+	a.must(t, 202, "POST", "/system/functions", deployment("shared", "shared:1", nil))
+	b.invoked(t, "shared", "shared:1")
+	b.must(t, 202, "PUT", "/system/functions", deployment("shared", "shared:2", nil))
+	a.invoked(t, "shared", "shared:2")
+	eventually(t, func() string {
+		if x, y := a.revision("shared.openfaas-fn"), b.revision("shared.openfaas-fn"); x != y {
+			return fmt.Sprintf("revisions %d and %d", x, y)
+		}
+		return ""
+	})
+	a.must(t, 202, "POST", "/system/scale-function/shared", `{"replicas":3}`)
+	eventually(t, func() string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if n := b.scaled["shared.openfaas-fn"]; n != 3 {
+			return fmt.Sprintf("scaled to %d", n)
+		}
+		return ""
+	})
+	if a.counted() != 2 || b.counted() != 2 {
+		t.Errorf("deployed %d and %d times, not twice each", a.counted(), b.counted())
+	}
+	// What comes later has it too, scale and all.
+	c := start(t, false)
+	c.invoked(t, "shared", "shared:2")
+	if f := c.runs["shared.openfaas-fn"]; f.Replicas != 3 || f.Revision != a.revision(f.Name) {
+		t.Errorf("restored as %+v", f)
+	}
+	b.must(t, 202, "DELETE", "/system/functions", `{"functionName":"shared"}`)
+	for _, r := range []*replica{a, b, c} {
+		r.absent(t, "shared")
+	}
+	kubectl(t, "", "wait", "--for=delete", "fn/shared", "-n", "openfaas-fn", "--timeout=10s")
+}
+
+// Two replicas are told different things of one function again and again: in the end
+// all have what the object has.
+func TestDeploymentsAtTheSameTime(t *testing.T) {
+	a, b := start(t, true), start(t, false)
+	var all sync.WaitGroup
+	for i, r := range []*replica{a, b} {
+		all.Go(func() {
+			for n := range 20 {
+				w := r.do("POST", "/system/functions", deployment("busy", fmt.Sprintf("busy:%d-%d", i, n), nil))
+				if w.Code != 202 && w.Code != 409 {
+					t.Errorf("deploying: %d %s", w.Code, w.Body)
+				}
+				w = r.do("POST", "/system/scale-function/busy", fmt.Sprintf(`{"replicas":%d}`, n%4))
+				if w.Code != 202 && w.Code != 409 && w.Code != 404 {
+					t.Errorf("scaling: %d %s", w.Code, w.Body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, func() string {
+		f, ok := a.objects.Lookup("busy.openfaas-fn")
+		if !ok {
+			return "the function is not there"
+		}
+		for _, r := range []*replica{a, b} {
+			if got := r.do("POST", "/function/busy", "x").Body.String(); got != f.Spec.Image || fmt.Sprint(r.revision("busy.openfaas-fn")) != f.Annotations["faas-infer.dev/revision"] {
+				return fmt.Sprintf("%s at revision %d runs, the object has %s %v", got, r.revision("busy.openfaas-fn"), f.Spec.Image, f.Annotations)
+			}
+		}
+		return ""
+	})
+	b.must(t, 202, "DELETE", "/system/functions", `{"functionName":"busy"}`)
+	a.absent(t, "busy")
+}
+
+// A function that is deleted and deployed again at once, at one replica or another,
+// stays.
+func TestDeletedAndDeployedAgain(t *testing.T) {
+	a, b := start(t, true), start(t, false)
+	for n := range 10 {
+		image := fmt.Sprintf("again:%d", n)
+		a.must(t, 202, "POST", "/system/functions", deployment("again", image, nil))
+		b.invoked(t, "again", image)
+		r := []*replica{a, b}[n%2]
+		r.must(t, 202, "DELETE", "/system/functions", `{"functionName":"again"}`)
+		if w := r.do("POST", "/function/again", "x"); w.Code != 404 {
+			t.Errorf("deleted and there: %d %s", w.Code, w.Body)
+		}
+	}
+	a.must(t, 202, "POST", "/system/functions", deployment("again", "last", nil))
+	a.invoked(t, "again", "last")
+	b.invoked(t, "again", "last")
+	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"again"}`)
+	a.absent(t, "again")
+	b.absent(t, "again")
+}
+
+// Requests ask nothing of the API server, whatever there is or is not.
+func TestInvocationsAskNothing(t *testing.T) {
+	a := start(t, true)
+	a.must(t, 202, "POST", "/system/functions", deployment("quiet", "quiet:1", nil))
+	a.shows("quiet.openfaas-fn", provider.Status{Replicas: 1, AvailableReplicas: 1}, "")
+	eventually(t, func() string { return stillTelling(t, "quiet", "Available", "1") })
+	before := a.asked.Load()
+	for range 1000 {
+		a.must(t, 200, "POST", "/function/quiet", "x")
+		a.must(t, 404, "POST", "/function/nobody", "x")
+	}
+	if asked := a.asked.Load() - before; asked != 0 {
+		t.Errorf("2000 requests asked %d things of the API server", asked)
+	}
+	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"quiet"}`)
+}
+
+// stillTelling is why a function's status does not show a value yet.
+func stillTelling(t *testing.T, name, what, want string) string {
+	t.Helper()
+	path := map[string]string{"Available": "{.status.availableReplicas}", "Replicas": "{.status.replicas}",
+		"Accepted": `{.status.conditions[?(@.type=="Accepted")].status}`, "Why": `{.status.conditions[?(@.type=="Accepted")].message}`,
+		"Ready": `{.status.conditions[?(@.type=="Ready")].status}`, "Missing": `{.status.conditions[?(@.type=="Ready")].message}`}[what]
+	got, err := cluster.Kubectl(t.Context(), "", "get", "fn", name, "-n", "openfaas-fn", "-o", "jsonpath="+path)
+	if err != nil || !strings.Contains(got, want) {
+		return fmt.Sprintf("%s of %s is %q, %v, not %q", what, name, got, err, want)
+	}
+	return ""
+}
+
+// Status is written when it changes, at most once a second, by the leader alone, and
+// says what is missing; so does an event.
+func TestStatusIsTold(t *testing.T) {
+	a, b := start(t, true), start(t, false)
+	a.must(t, 202, "POST", "/system/functions", deployment("told", "told:1", nil))
+	b.invoked(t, "told", "told:1")
+	const full = "told.openfaas-fn"
+	for _, r := range []*replica{a, b} {
+		r.shows(full, provider.Status{Replicas: 2, AvailableReplicas: 1}, "no node has 4 free CPUs")
+	}
+	eventually(t, func() string { return stillTelling(t, "told", "Missing", "1 of 2 instances are ready: no node has 4 free CPUs") })
+	eventually(t, func() string {
+		out := kubectl(t, "", "get", "events", "-n", "openfaas-fn", "--field-selector=involvedObject.name=told", "-o", "jsonpath={.items[*].message}")
+		if !strings.Contains(out, "no node has 4 free CPUs") {
+			return "events: " + out
+		}
+		return ""
+	})
+	writes, began := a.writes.Load(), time.Now()
+	change := time.NewTicker(10 * time.Millisecond)
+	defer change.Stop()
+	for n := range uint64(300) {
+		a.shows(full, provider.Status{Replicas: 2 + n, AvailableReplicas: n}, "")
+		<-change.C
+	}
+	if n, most := a.writes.Load()-writes, int64(time.Since(began)/time.Second)+2; n > most || n == 0 {
+		t.Errorf("%d writes in %v", n, time.Since(began))
+	}
+	if n := b.writes.Load(); n != 0 {
+		t.Errorf("who does not lead has written %d times", n)
+	}
+	// Who leads next, does it.
+	a.leading.Store(false)
+	b.leading.Store(true)
+	b.shows(full, provider.Status{Replicas: 7, AvailableReplicas: 7}, "")
+	eventually(t, func() string { return stillTelling(t, "told", "Ready", "True") })
+	if out := kubectl(t, "", "get", "fn", "told", "-n", "openfaas-fn"); !strings.Contains(out, "told:1") || !strings.Contains(out, "50ms") {
+		t.Errorf("kubectl shows %s", out)
+	}
+	b.must(t, 202, "DELETE", "/system/functions", `{"functionName":"told"}`)
+}
+
+// A deployment through a replica leaves nothing of what kubectl had set.
+func TestADeploymentIsWhole(t *testing.T) {
+	a := start(t, true)
+	kubectl(t, `{"apiVersion":"faas-infer.dev/v1alpha1","kind":"Function","metadata":{"name":"whole","namespace":"openfaas-fn"},"spec":{
+		"image":"whole:1","environment":{"A":"1"},"limits":{"cpu":"2"},"labels":{"l":"1"},"secrets":[],"annotations":{"com.openfaas.slo.latency":"50ms"}}}`, "apply", "-f", "-")
+	a.invoked(t, "whole", "whole:1")
+	a.must(t, 202, "PUT", "/system/functions", deployment("whole", "whole:2", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "1Gi"} }))
+	out := kubectl(t, "", "get", "fn", "whole", "-n", "openfaas-fn", "-o", "jsonpath={.spec}")
+	for _, left := range []string{`"A"`, `"cpu"`, `"l"`} {
+		if strings.Contains(out, left) {
+			t.Errorf("%s is left in %s", left, out)
+		}
+	}
+	b := start(t, false)
+	if d := b.runs["whole.openfaas-fn"].Deployment; d.Image != "whole:2" || d.EnvVars != nil || d.Limits.Memory != "1Gi" || d.Requests != nil {
+		t.Errorf("restored as %+v", d)
+	}
+	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"whole"}`)
+}
