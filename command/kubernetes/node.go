@@ -1,0 +1,68 @@
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/faas-infer/faas-infer/command/kubernetes/nodeagent"
+	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/inventory"
+	"github.com/faas-infer/faas-infer/gpu/mps"
+)
+
+// NewNodeCommand returns "faas-infer-kubernetes node".
+func NewNodeCommand() *cobra.Command {
+	var kubeconfig string
+	a := &nodeagent.Agent{
+		Node: os.Getenv("NODE_NAME"), Share: true, Every: 30 * time.Second,
+		MPS: mps.Options{Program: mps.Program, Directory: "/run/faas-infer/mps"},
+	}
+	c := &cobra.Command{
+		Use:   "node",
+		Short: "Publish this node's GPUs and share them by CUDA MPS",
+		Long: `node runs on a node that has GPUs, as a DaemonSet does it: it reads from NVIDIA's
+driver which ones there are, keeps CUDA's MPS control daemon, through which instances
+get shares of them, and says both in the node's annotation ` + gpu.InventoryAnnotation + `,
+which the provider places by. Where NVIDIA's device plugin hands out the same GPUs,
+it shares none and says so; --devices names those which the plugin does not have.
+
+When it ends, the MPS daemon ends, and so does what computes through it.`,
+		Example: `  faas-infer-kubernetes node --name "$NODE_NAME"
+  faas-infer-kubernetes node --name gpu-1 --kubeconfig ~/.kube/config --devices 2,3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := a.Check(); err != nil {
+				return err
+			}
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("--kubeconfig: %w", err)
+			}
+			config.QPS = -1
+			if a.Client, err = kubernetes.NewForConfig(config); err != nil {
+				return err
+			}
+			library := nvml.New()
+			a.Read = func() (gpu.Inventory, error) { return inventory.Read(library) }
+			a.Log = zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
+			return a.Run(cmd.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&a.Node, "name", a.Node, "name of this node (default: $NODE_NAME)")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
+	f.StringSliceVar(&a.Devices, "devices", nil, "indexes or UUIDs of the GPUs that are shared (default: all)")
+	f.BoolVar(&a.Share, "share", a.Share, "share GPUs by MPS; without, they are published only")
+	f.StringVar(&a.MPS.Directory, "directory", a.MPS.Directory, "directory on the node for the MPS daemon's pipes and log")
+	f.StringVar(&a.SharedMemory, "shared-memory", "", "directory on the node that is /dev/shm here and in instances (default: /dev/shm itself)")
+	f.StringVar(&a.MPS.Program, "mps-control", a.MPS.Program, "the MPS control program")
+	f.DurationVar(&a.Every, "every", a.Every, "how often the driver and the MPS daemon are looked at")
+	return c
+}

@@ -1,0 +1,243 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/rs/zerolog"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/inventory"
+	"github.com/faas-infer/faas-infer/gpu/mps"
+)
+
+func TestCheck(t *testing.T) {
+	good := Agent{Node: "n", MPS: mps.Options{Directory: "/run/mps"}, Every: time.Second}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for says, spoil := range map[string]func(a *Agent){
+		"--name":          func(a *Agent) { a.Node = "" },
+		"--directory":     func(a *Agent) { a.MPS.Directory = "mps" },
+		"--shared-memory": func(a *Agent) { a.SharedMemory = "shm" },
+		"--every":         func(a *Agent) { a.Every = time.Millisecond },
+	} {
+		a := good
+		spoil(&a)
+		if err := a.Check(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+// standIn stands in for the MPS control program where there is no GPU: it speaks as
+// that does, but shares nothing.
+const standIn = `#!/bin/sh
+pid=$CUDA_MPS_PIPE_DIRECTORY/pid
+if [ "$1" = -f ]; then
+	echo $$ > "$pid"
+	while [ -e "$pid" ]; do sleep 0.02; done
+	exit 1
+fi
+read -r command
+[ -e "$pid" ] || exit 1
+[ "$command" != quit ] || rm "$pid"
+`
+
+// published waits until the node's annotation is as it should be.
+func published(t *testing.T, client kubernetes.Interface, node string, is func(gpu.Inventory) bool) gpu.Inventory {
+	t.Helper()
+	var last string
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = n.Annotations[gpu.InventoryAnnotation]; last == "" {
+			continue
+		}
+		i, err := gpu.Parse(last)
+		if err == nil && is(i) {
+			return i
+		}
+	}
+	t.Fatalf("the annotation is %s", last)
+	return gpu.Inventory{}
+}
+
+// The agent on a node with a DGX' GPUs (go-nvml's own mock), a real API server and a
+// stand-in for the MPS daemon: what it publishes follows the machine, the daemon, the
+// device plugin and hands that edit the annotation.
+func TestAgent(t *testing.T) {
+	cluster, err := testcluster.Start(t.Context(), testcluster.Options{Kwok: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Stop()
+	if err := cluster.AddNodes(t.Context(), 1, "8", "32Gi", func(n *corev1.Node) { n.Name = "gpu-1" }); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "mps-control")
+	if err := os.WriteFile(program, []byte(standIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	library := dgx()
+	var lost atomic.Bool
+	a := &Agent{
+		Client: client, Node: "gpu-1", Share: true, Every: time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		MPS: mps.Options{Program: program, Directory: t.TempDir()},
+		Read: func() (gpu.Inventory, error) {
+			if lost.Load() {
+				return gpu.Inventory{}, gpu.ErrNone
+			}
+			return inventory.Read(library)
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	shared := func(i gpu.Inventory) bool { percent, _ := i.Total(); return i.Sharing == gpu.MPS && percent == 800 }
+	i := published(t, client, "gpu-1", shared)
+	if i.PipeDirectory != a.MPS.Pipes() || i.Devices[0].SMs != 108 {
+		t.Errorf("%+v", i)
+	}
+
+	// The device plugin comes, with all GPUs, and goes.
+	plugin := func(n string) {
+		node, err := client.CoreV1().Nodes().Get(t.Context(), "gpu-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Status.Allocatable[gpu.WholeResource] = resource.MustParse(n)
+		if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plugin("8")
+	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.Whole })
+	if percent, _ := i.Total(); percent != 0 || !strings.Contains(i.Reason, "given out twice") {
+		t.Errorf("%+v", i)
+	}
+	plugin("0")
+	published(t, client, "gpu-1", shared)
+
+	// Somebody edits the annotation.
+	patch := applycorev1.Node("gpu-1").WithAnnotations(map[string]string{gpu.InventoryAnnotation: "nonsense"})
+	if _, err := client.CoreV1().Nodes().Apply(t.Context(), patch, metav1.ApplyOptions{FieldManager: "somebody", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	published(t, client, "gpu-1", shared)
+
+	// The daemon dies: that is said at once, and it comes again.
+	if err := os.Remove(filepath.Join(a.MPS.Pipes(), "pid")); err != nil {
+		t.Fatal(err)
+	}
+	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None })
+	if !strings.Contains(i.Reason, "MPS daemon ended") {
+		t.Errorf("%+v", i)
+	}
+	published(t, client, "gpu-1", shared)
+
+	lost.Store(true)
+	published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None && len(i.Devices) == 0 })
+	lost.Store(false)
+	published(t, client, "gpu-1", shared)
+
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None })
+	if len(i.Devices) != 8 || !strings.Contains(i.Reason, "ended") {
+		t.Errorf("%+v", i)
+	}
+	if _, err := os.Stat(filepath.Join(a.MPS.Pipes(), "pid")); !os.IsNotExist(err) {
+		t.Error("the daemon is left")
+	}
+}
+
+// dgx is go-nvml's DGX with the number of cores, which that does not tell.
+func dgx() *dgxa100.Server {
+	s := dgxa100.New()
+	for _, d := range s.Devices {
+		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
+	}
+	return s
+}
+
+// The manifest's rights are enough for the agent's own annotation, and for nothing
+// else of any node.
+func TestRights(t *testing.T) {
+	cluster, err := testcluster.Start(t.Context(), testcluster.Options{Kwok: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Stop()
+	n := 0
+	if err := cluster.AddNodes(t.Context(), 2, "8", "32Gi", func(node *corev1.Node) { n++; node.Name = fmt.Sprint("gpu-", n) }); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../../yaml/node-agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cluster.Kubectl(t.Context(), string(text), "apply", "-f", "-"); err != nil {
+		t.Fatal(out, err)
+	}
+	config := rest.CopyConfig(cluster.Config())
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:faas-infer-node:faas-infer-node",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {"gpu-1"}},
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(node *applycorev1.NodeApplyConfiguration) error {
+		_, err := client.CoreV1().Nodes().Apply(t.Context(), node, metav1.ApplyOptions{FieldManager: manager, Force: true})
+		return err
+	}
+	ours := map[string]string{gpu.InventoryAnnotation: "{}"}
+	// A policy is in force a moment after it was written.
+	for deadline := time.Now().Add(20 * time.Second); write(applycorev1.Node("gpu-2").WithAnnotations(ours)) == nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it may change another node")
+		}
+	}
+	if err := write(applycorev1.Node("gpu-1").WithAnnotations(ours)); err != nil {
+		t.Errorf("its own annotation: %v", err)
+	}
+	for what, node := range map[string]*applycorev1.NodeApplyConfiguration{
+		"a label":             applycorev1.Node("gpu-1").WithAnnotations(ours).WithLabels(map[string]string{"a": "b"}),
+		"another annotation":  applycorev1.Node("gpu-1").WithAnnotations(ours).WithAnnotations(map[string]string{"a": "b"}),
+		"a taint":             applycorev1.Node("gpu-1").WithAnnotations(ours).WithSpec(applycorev1.NodeSpec().WithTaints(applycorev1.Taint().WithKey("a").WithEffect(corev1.TaintEffectNoSchedule))),
+		"being unschedulable": applycorev1.Node("gpu-1").WithAnnotations(ours).WithSpec(applycorev1.NodeSpec().WithUnschedulable(true)),
+	} {
+		if err := write(node); err == nil {
+			t.Errorf("it may change %s of its node", what)
+		}
+	}
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "gpu-1", metav1.DeleteOptions{}); err == nil {
+		t.Error("it may delete a node")
+	}
+}
