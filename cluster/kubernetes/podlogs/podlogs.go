@@ -1,0 +1,141 @@
+// Package podlogs finds what a function's instances printed by asking their
+// kubelets, through the API server. Pods of models and of ordinary functions are
+// found by the same label. What a pod printed is kept as long as the pod is.
+package podlogs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/openfaas/faas-provider/logs"
+	"github.com/rs/zerolog"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+)
+
+const (
+	// pending is how many messages may wait for a client that reads slowly; after
+	// that, the streams wait with it.
+	pending = 256
+	// opening is how many streams are opened at the same time.
+	opening = 16
+)
+
+// Source reads logs of pods.
+type Source struct {
+	Client clientset.Interface
+	Logger zerolog.Logger
+}
+
+// query is one question and where its answer goes.
+type query struct {
+	logs.Request
+	client   clientset.Interface
+	log      zerolog.Logger
+	messages chan<- logs.Message
+}
+
+// Query returns messages from the oldest to the newest, at most the last q.Tail of
+// them if that is above 0, then, with q.Follow, what is printed from now on until ctx
+// ends, by instances that start later, too. It closes the channel after the last. A
+// function that has no logs has no messages.
+func (s Source) Query(ctx context.Context, q logs.Request) (<-chan logs.Message, error) {
+	list, err := s.Client.CoreV1().Pods(q.Namespace).List(ctx, metav1.ListOptions{LabelSelector: label(q.Name)})
+	if err != nil {
+		return nil, fmt.Errorf("list the instances of %s.%s: %w", q.Name, q.Namespace, err)
+	}
+	messages := make(chan logs.Message, pending)
+	a := &query{Request: q, client: s.Client, log: s.Logger, messages: messages}
+	go func() {
+		defer close(messages)
+		read := a.past(ctx, list.Items)
+		if q.Follow && ctx.Err() == nil {
+			a.follow(ctx, read)
+		}
+	}()
+	return messages, nil
+}
+
+func label(function string) string { return v1alpha1.FunctionLabel + "=" + function }
+
+// wanted reports whether a pod's container has begun to print and was asked for.
+func (q *query) wanted(pod *corev1.Pod) bool {
+	if q.Instance != "" && pod.Name != q.Instance {
+		return false
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; s.Name == container(pod) {
+			return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+		}
+	}
+	return false
+}
+
+// container is the one that is the function; others may have been put beside it.
+func container(pod *corev1.Pod) string {
+	name := pod.Labels[v1alpha1.FunctionLabel]
+	for _, c := range pod.Spec.Containers {
+		if c.Name == name {
+			return name
+		}
+	}
+	if len(pod.Spec.Containers) > 0 {
+		return pod.Spec.Containers[0].Name
+	}
+	return ""
+}
+
+// over reports whether a pod will print nothing more.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// open reads a pod's log from a time on, to its end or for as long as it runs.
+func (q *query) open(ctx context.Context, pod *corev1.Pod, since time.Time, follow bool) (io.ReadCloser, error) {
+	o := &corev1.PodLogOptions{Container: container(pod), Timestamps: true, Follow: follow}
+	if !since.IsZero() {
+		o.SinceTime = &metav1.Time{Time: since}
+	}
+	if tail := int64(q.Tail); tail > 0 && !follow {
+		o.TailLines = &tail
+	}
+	stream, err := q.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return stream, nil
+}
+
+// since is the time before which nothing was asked for.
+func (q *query) since() time.Time {
+	if q.Since == nil {
+		return time.Time{}
+	}
+	return *q.Since
+}
+
+// emit sends a line on; false if nobody wants it any more.
+func (q *query) emit(ctx context.Context, instance string, l line) bool {
+	if l.time.Before(q.since()) {
+		return true // The API's own times have seconds only.
+	}
+	select {
+	case q.messages <- logs.Message{Name: q.Name, Namespace: q.Namespace, Instance: instance, Timestamp: l.time, Text: l.text}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// complain logs that a pod's log could not be read, unless the pod has just gone.
+func (q *query) complain(ctx context.Context, err error) {
+	if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+		q.log.Warn().Err(err).Msg("logs could not be read to their end")
+	}
+}
