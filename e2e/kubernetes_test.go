@@ -132,7 +132,8 @@ func (k *kubernetes) instances(function string) []int {
 // providerArguments are the provider's flags on a cluster, for what a test asks of
 // one on this machine.
 func (k *kubernetes) providerArguments(p *place, arguments []string) []string {
-	return append(arguments, "--state", p.state, "--prepared", suite.prepared, "--kubeconfig", k.Kubeconfig)
+	return append(arguments, "--state", p.state, "--prepared", suite.prepared, "--kubeconfig", k.Kubeconfig,
+		"--pod", filepath.Base(p.dir), "--service", "")
 }
 
 // clear removes all functions and the namespaces and secrets that a test made.

@@ -18,69 +18,33 @@ const suite = "^(TestUp|TestConformance|TestUpdateUnderLoad|TestToZeroAndBack|Te
 	"TestBadRequestsDoNotSpoilTheirBatch|TestClientsThatHangUp|TestObjectiveBelowTheFastestExecution|TestDrain|TestProviderKilledUnderLoad|" +
 	"TestInstancesKilledUnderLoad|TestOrdinaryInstancesKilledUnderLoad)$"
 
-// patience is how long the suite may take.
-const patience = 25 * time.Minute
+// suiteTime is how long the suite may take.
+const suiteTime = 25 * time.Minute
 
 // The end-to-end tests pass on a cluster as they do on one machine: the stock
 // gateway, the provider, and functions that a kubelet runs.
 func TestEndToEnd(t *testing.T) {
-	if err := testcluster.NodePossible(t.Context()); err != nil {
-		t.Skipf("*** NO REAL NODE: %v ***", err)
-	}
-	dir := os.Getenv(preparedVariable)
 	began := time.Now()
-	c, err := testcluster.Start(t.Context(), testcluster.Options{Node: true, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	f := start(t, testcluster.Options{})
 	t.Logf("the cluster is up after %v", time.Since(began))
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range [][]string{
-		{"create", "namespace", "openfaas"},
-		{"create", "namespace", "openfaas-fn"},
-		{"apply", "--server-side", "-f", filepath.Join(root, "yaml", "crd.yaml")},
-		{"wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s"},
-	} {
-		if _, err := c.Kubectl(t.Context(), "", command...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	base := c.RegistryHost() + "/faas-infer/base:latest"
-	if _, err := run(filepath.Join(dir, "faas-infer-kubernetes"), "image", "push", filepath.Join(dir, "base.tar"), base); err != nil {
-		t.Fatal(err)
-	}
 	text, err := json.Marshal(map[string]string{
-		"kubectl": filepath.Join(c.Binaries(), "bin", "kubectl"), "kubeconfig": c.Kubeconfig(), "registry": c.RegistryHost(), "base": base,
-		"authority": c.Authority(), "program": filepath.Join(dir, "faas-infer"), "provider": filepath.Join(dir, "faas-infer-kubernetes"),
+		"kubectl": filepath.Join(f.Binaries(), "bin", "kubectl"), "kubeconfig": f.Kubeconfig(), "registry": f.RegistryHost(), "base": f.base,
+		"authority": f.Authority(), "program": f.program("faas-infer"), "provider": f.program("faas-infer-kubernetes"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	arguments := []string{"-test.v", "-test.timeout", patience.String(), "-test.run", suite}
-	if only := os.Getenv("FAAS_INFER_E2E_RUN"); only != "" {
-		arguments[len(arguments)-1] = only
+	only := suite
+	if chosen := os.Getenv("FAAS_INFER_E2E_RUN"); chosen != "" {
+		only = chosen
 	}
-	if testing.Short() {
-		arguments = append(arguments, "-test.short")
-	}
-	tests := exec.CommandContext(t.Context(), filepath.Join(dir, "e2e.test"), arguments...)
-	tests.Dir = filepath.Join(root, "e2e")
+	// Fewer kills: each takes a pod's start here, and one machine has seen many.
+	arguments := []string{"-test.v", "-test.short", "-test.timeout", suiteTime.String(), "-test.run", only}
+	tests := exec.CommandContext(t.Context(), f.program("e2e.test"), arguments...)
+	tests.Dir = ".."
 	tests.Env = append(os.Environ(), "FAAS_INFER_E2E_KUBERNETES="+string(text))
 	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
 	if err := tests.Run(); err != nil {
 		t.Errorf("the end-to-end tests: %v", err)
-		if keep := os.Getenv("FAAS_INFER_KEEP_LOGS"); keep != "" {
-			if err := os.CopyFS(keep, os.DirFS(c.Logs())); err != nil {
-				t.Error(err)
-			}
-		}
 	}
 }

@@ -67,6 +67,9 @@ func TestNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !strings.HasPrefix(c.RegistryHost(), "10.") {
+		t.Errorf("pods cannot reach the registry at %s", c.RegistryHost())
+	}
 	response, err := http.Get("http://" + ip + ":8080/")
 	if err != nil {
 		t.Fatal(err)

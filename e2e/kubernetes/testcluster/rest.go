@@ -23,7 +23,11 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 	if !c.options.Node && !c.options.Registry {
 		return nil
 	}
-	if c.registry, err = registry.Start(c.file("registry")); err != nil || !c.options.Node {
+	address := "127.0.0.1"
+	if c.options.Node {
+		address = nodeAddress // Pods have other addresses that mean the machine itself.
+	}
+	if c.registry, err = registry.Start(c.file("registry"), address); err != nil || !c.options.Node {
 		return err
 	}
 	if err := c.ca.Issue("hub", "hub", nil, isolation.Hub); err != nil {

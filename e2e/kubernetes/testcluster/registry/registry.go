@@ -24,19 +24,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Registry is one that listens on loopback, without TLS and passwords.
+// Registry is one without TLS and passwords.
 type Registry struct {
 	listener net.Listener
 	server   *http.Server
 	ended    []chan error
 }
 
-// Start starts a registry that keeps its blobs in a directory.
-func Start(dir string) (*Registry, error) {
+// Start starts a registry at one of this machine's addresses that keeps its blobs in a
+// directory.
+func Start(dir, address string) (*Registry, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the registry: %w", err)
 	}

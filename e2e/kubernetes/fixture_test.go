@@ -1,0 +1,148 @@
+package kubernetes_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+)
+
+// moment is how long one thing may take, on a machine that others use, too.
+const moment = 2 * time.Minute
+
+// fixture is a cluster with a real node, faas-infer's resources and the image that
+// functions are built on.
+type fixture struct {
+	*testcluster.Cluster
+	// programs is the directory of what was built, base the image's name.
+	programs, base string
+}
+
+// start starts one, until the test ends; where that cannot be, the test is skipped
+// with a loud line.
+func start(t *testing.T, o testcluster.Options) *fixture {
+	t.Helper()
+	if err := testcluster.NodePossible(t.Context()); err != nil {
+		t.Skipf("*** NO REAL NODE: %v ***", err)
+	}
+	o.Node, o.Log = true, t.Output()
+	c, err := testcluster.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if keep := os.Getenv("FAAS_INFER_KEEP_LOGS"); keep != "" && t.Failed() {
+			if err := os.CopyFS(filepath.Join(keep, t.Name()), os.DirFS(c.Logs())); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &fixture{Cluster: c, programs: os.Getenv(preparedVariable), base: c.RegistryHost() + "/faas-infer/base:latest"}
+	// With Pod Security's profile "restricted", which nothing here may need to leave.
+	f.kubectl(t, "", "apply", "-f", filepath.Join("..", "..", "yaml", "namespaces.yaml"))
+	f.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join("..", "..", "yaml", "crd.yaml"))
+	f.kubectl(t, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s")
+	f.image(t, "push", filepath.Join(f.programs, "base.tar"), f.base)
+	return f
+}
+
+func (f *fixture) program(name string) string { return filepath.Join(f.programs, name) }
+
+// image runs "faas-infer-kubernetes image".
+func (f *fixture) image(t *testing.T, arguments ...string) {
+	t.Helper()
+	if _, err := run(append([]string{f.program("faas-infer-kubernetes"), "image"}, arguments...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubectl runs kubectl and fails the test if it fails.
+func (f *fixture) kubectl(t *testing.T, stdin string, arguments ...string) string {
+	t.Helper()
+	out, err := f.Kubectl(t.Context(), stdin, arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// provider runs one until the test ends, outside of all pods, and returns its URL.
+func (f *fixture) provider(t *testing.T, name string, arguments ...string) string {
+	t.Helper()
+	state := t.TempDir()
+	log, err := os.Create(filepath.Join(state, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	listen := isolation.NodeAddress + ":8081"
+	all := append([]string{"provider", "--listen", listen, "--kubeconfig", f.Kubeconfig(), "--state", state, "--nats-listen", "off",
+		"--pod", name, "--service", ""}, arguments...)
+	c := exec.Command(f.program("faas-infer-kubernetes"), all...)
+	c.Env = append(os.Environ(), "SSL_CERT_FILE="+f.Authority())
+	c.Stdout, c.Stderr = log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // Killed.
+		if text, err := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("the provider's log ends with\n%s%v", text[max(0, len(text)-6000):], err)
+		}
+	})
+	url := "http://" + listen
+	await(t, "the provider", func() error {
+		_, err := get(t.Context(), http.MethodGet, url+"/healthz", "")
+		return err
+	})
+	return url
+}
+
+// get sends a request and returns the body of an answer with 200.
+func get(ctx context.Context, method, url, body string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %d %s", url, response.StatusCode, text)
+	}
+	return string(text), err
+}
+
+// await polls until done returns nil, or fails the test.
+func await(t *testing.T, what string, done func() error) {
+	t.Helper()
+	for end := time.Now().Add(moment); ; time.Sleep(50 * time.Millisecond) {
+		err := done()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) || t.Context().Err() != nil {
+			t.Fatalf("waited in vain for %s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package kubernetes_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+const echo = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: echo, namespace: openfaas-fn}
+spec: {image: functions/alpine:latest, process: %s, labels: {com.openfaas.scale.min: "1"}}
+`
+
+// A function that kubectl applies is deployed, one that it changes is updated, and
+// one that it deletes is gone, as with faas-cli. What is wrong with one is said in
+// its status, and the others go on.
+func TestKubectl(t *testing.T) {
+	f := start(t, testcluster.Options{})
+	bundles := t.TempDir()
+	if err := bundle.WriteBuiltin(bundles); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", f.RegistryHost()+"/functions/alpine:latest")
+	url := f.provider(t, "one")
+	answers := func(process, want string) {
+		t.Helper()
+		f.kubectl(t, fmt.Sprintf(echo, process), "apply", "-f", "-")
+		await(t, "the answer of "+process, func() error {
+			got, err := get(t.Context(), http.MethodPost, url+"/function/echo", "hello")
+			if err == nil && strings.TrimSpace(got) != want {
+				err = fmt.Errorf("it answered %q", got)
+			}
+			return err
+		})
+	}
+	answers("cat", "hello")
+	f.kubectl(t, "", "wait", "--for=condition=Ready", "function/echo", "-n", "openfaas-fn", "--timeout=60s")
+	answers("wc -c", "5")
+
+	f.saysWhatIsWrong(t)
+
+	answers("cat", "hello")
+	f.kubectl(t, "", "delete", "function/echo", "-n", "openfaas-fn")
+	await(t, "the function to go", func() error {
+		if got, err := get(t.Context(), http.MethodPost, url+"/function/echo", "hello"); err == nil || !strings.Contains(err.Error(), "404") {
+			return fmt.Errorf("it answers %q, %w", got, errors.Join(err))
+		}
+		return nil
+	})
+	await(t, "its pods to go", func() error {
+		if left := f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-l", "faas_function=echo", "-o", "name"); left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
+}
+
+// saysWhatIsWrong makes functions that cannot be, and one whose image is nowhere.
+func (f *fixture) saysWhatIsWrong(t *testing.T) {
+	t.Helper()
+	const function = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: %s, namespace: openfaas-fn}
+spec: {image: %q, %s}
+`
+	for _, c := range []struct{ name, image, more, condition, word string }{
+		{"nonsense", "functions/alpine:latest", `process: cat, labels: {com.openfaas.scale.min: "many"}`, "Accepted", "com.openfaas.scale.min"},
+		{"secretless", "functions/alpine:latest", `process: cat, secrets: [not-there]`, "Accepted", "not-there"},
+		{"nowhere", "functions/nowhere:latest", `process: cat, labels: {com.openfaas.scale.min: "1"}`, "Ready", "functions/nowhere"},
+		{"unplaced", "functions/alpine:latest", `process: cat, constraints: ["disktype=none-such"], labels: {com.openfaas.scale.min: "1"}`, "Ready", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			f.kubectl(t, fmt.Sprintf(function, c.name, c.image, c.more), "apply", "-f", "-")
+			await(t, "the status", func() error {
+				got := f.kubectl(t, "", "get", "function", c.name, "-n", "openfaas-fn", "-o",
+					fmt.Sprintf(`jsonpath={.status.conditions[?(@.type==%q)].status} {.status.conditions[?(@.type==%q)].message}`, c.condition, c.condition))
+				if !strings.HasPrefix(got, "False") || !strings.Contains(got, c.word) || len(got) < len("False and why") {
+					return fmt.Errorf("condition %s is %q", c.condition, got)
+				}
+				t.Logf("after %v: %s", time.Since(began).Round(time.Millisecond), got)
+				return nil
+			})
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it was said after %v, more than 10 s", took)
+			}
+			f.kubectl(t, "", "delete", "function", c.name, "-n", "openfaas-fn")
+		})
+	}
+}
