@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -39,6 +40,14 @@ func (f *fixed) Status(string) (provider.Status, bool)       { return provider.S
 func (f *fixed) NextRevision() (uint64, error)               { return 1, nil }
 func (f *fixed) PutFunction(store.Function) error            { return nil }
 func (f *fixed) DeleteFunction(namespace, name string) error { return nil }
+
+func (f *fixed) Function(namespace, name string) (store.Function, error) {
+	all, err := f.Functions(namespace)
+	if err != nil || name != functionName {
+		return store.Function{}, errors.Join(err, store.ErrAbsent)
+	}
+	return all[0], nil
+}
 
 // Functions is the one deployment.
 func (f *fixed) Functions(string) ([]store.Function, error) {
