@@ -41,6 +41,9 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 		defer abandon()
 		err := await(ctx, before)
 		if err == nil {
+			err = c.mayStart(in)
+		}
+		if err == nil {
 			_, err = c.options.Backend.Start(ctx, spec)
 		}
 		close(in.begun)
@@ -85,16 +88,20 @@ func newID(function string) cluster.InstanceID {
 // retire stops an instance once what it has in flight is answered. The lock is
 // held.
 func (c *Controller) retire(in *instance, why string) {
-	if in.retiring {
+	if in.retiring && in.stopping {
 		return
 	}
 	in.retiring = true
+	if !c.leading() {
+		return // Whoever leads stops it.
+	}
+	in.stopping = true
 	in.abandon()
 	c.options.Logger.Info().Str("function", in.Function).Str("instance", string(in.ID)).Str("why", why).Msg("retiring")
 	c.begin(func() {
 		<-in.begun
 		ctx, cancel := context.WithTimeout(c.stops, c.options.StopGrace)
-		_ = in.function.dispatcher.Drain(ctx, in.ID) // At the end of the grace it is stopped all the same.
+		c.drain(ctx, in) // At the end of the grace it is stopped all the same.
 		cancel()
 		c.stop(in.ID, c.options.StopGrace)
 	})
@@ -110,8 +117,18 @@ func (c *Controller) lost(id cluster.InstanceID, cause error) {
 		return
 	}
 	in.retiring, in.fault = true, cause
-	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(id)).AnErr("cause", cause).Msg("lost an instance")
-	c.begin(func() { c.stop(id, lostGrace) })
+	if !c.leading() {
+		c.report(id, cause)
+		return
+	}
+	c.discard(in)
+}
+
+// discard stops an instance that is of no use any more. The lock is held.
+func (c *Controller) discard(in *instance) {
+	in.stopping = true
+	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).AnErr("cause", in.fault).Msg("lost an instance")
+	c.begin(func() { c.stop(in.ID, lostGrace) })
 	c.Wake()
 }
 
@@ -142,13 +159,25 @@ func (c *Controller) observe(seen cluster.Instance) {
 		c.observeKnown(seen)
 		return
 	}
+	was := in.State
 	in.State, in.Network, in.Address, in.Reason = seen.State, seen.Network, seen.Address, seen.Reason
+	switch {
+	case c.several() && was == seen.State:
+		c.follows(in, seen)
+	case seen.State == cluster.Stopping && c.several():
+		c.leaves(in)
+	}
 	switch seen.State {
 	case cluster.Ready:
+		if c.several() && was == cluster.Ready {
+			break
+		}
 		in.ReadyAt = seen.ReadyAt
 		in.function.crash = ""
-		in.function.metrics.ObserveCold(in.ReadyAt.Sub(in.StartedAt))
-		if !in.retiring {
+		if c.leading() {
+			in.function.metrics.ObserveCold(in.ReadyAt.Sub(in.StartedAt))
+		}
+		if in.serves() {
 			in.up(c.queue(in.function.Function))
 		}
 	case cluster.Exited:
@@ -161,6 +190,7 @@ func (c *Controller) observe(seen cluster.Instance) {
 func (c *Controller) gone(in *instance) {
 	delete(in.function.instances, in.ID)
 	delete(c.instances, in.ID)
+	delete(c.broken, in.ID)
 	close(in.gone)
 	served := in.function.dispatcher.Forget(in.ID)
 	if in.retiring && in.fault == nil || c.ctx.Err() != nil {

@@ -144,6 +144,13 @@ type Controller struct {
 	// blind is why the nodes could not be listed, "" if they could.
 	blind    string
 	sampling bool
+	// led: this replica has been leading since ledSince, at the latest look.
+	led      bool
+	ledSince time.Time
+	// broken are the instances that broke off an exchange with this replica, while
+	// another leads; ran is what was executed for it, of which others want to know.
+	broken map[cluster.InstanceID]string
+	ran    chronicle
 	// saving: what was seen is being written; saved is when it last was, and
 	// savedHistories when what Cold has learned was.
 	saving                bool
@@ -161,12 +168,12 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		options: o, engine: scaling.New(o.Scaling), kick: make(chan struct{}, 1),
 		measuring: make(chan struct{}, 1), preparing: make(chan struct{}, 1),
 		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
-		known: map[cluster.InstanceID]*orphan{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
+		known: map[cluster.InstanceID]*orphan{}, broken: map[cluster.InstanceID]string{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stops, c.kill = context.WithCancel(context.Background())
 	for _, in := range found {
-		c.known[in.ID] = &orphan{Instance: in}
+		c.known[in.ID] = &orphan{Instance: in, since: time.Now()}
 	}
 	return c, nil
 }
@@ -185,7 +192,9 @@ const (
 // when something happened, until ctx ends. Instances of an earlier provider
 // whose functions are gone are stopped first.
 func (c *Controller) Run(ctx context.Context) {
-	c.stopUnclaimed()
+	if !c.several() {
+		c.stopUnclaimed()
+	}
 	next, usage := time.NewTimer(0), time.NewTicker(usagePeriod)
 	defer next.Stop()
 	defer usage.Stop()
@@ -235,26 +244,15 @@ func (c *Controller) begin(f func()) {
 }
 
 // Close stops every instance and waits until nothing of them is left; those
-// that are still there when ctx ends are killed. Run must have returned.
+// that are still there when ctx ends are killed. One replica of several leaves the
+// instances to the others. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.cancel()
 	for _, fn := range c.functions {
 		fn.dispatcher.Close()
 	}
-	var stops []func() error
-	for id, in := range c.instances {
-		stops = append(stops, func() error {
-			select {
-			case <-in.begun: // What is being started now is found only after that.
-			case <-ctx.Done():
-			}
-			return c.options.Backend.Stop(ctx, id)
-		})
-	}
-	for id := range c.known {
-		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
-	}
+	stops := c.stopsOfAll(ctx)
 	c.mu.Unlock()
 	defer context.AfterFunc(ctx, c.kill)()
 	failures := make(chan error, len(stops))
@@ -267,10 +265,33 @@ func (c *Controller) Close(ctx context.Context) error {
 	}
 	c.work.Wait()
 	c.kill()
-	c.mu.Lock()
-	states, histories := c.unsaved(), c.unsavedHistories()
-	c.mu.Unlock()
-	c.write(states)
-	c.writeHistories(histories)
+	if c.leading() {
+		c.mu.Lock()
+		states, histories := c.unsaved(), c.unsavedHistories()
+		c.mu.Unlock()
+		c.write(states)
+		c.writeHistories(histories)
+	}
 	return err
+}
+
+// stopsOfAll is what stops every instance; nothing, if others go on with them. The
+// lock is held.
+func (c *Controller) stopsOfAll(ctx context.Context) (stops []func() error) {
+	if c.several() {
+		return nil
+	}
+	for id, in := range c.instances {
+		stops = append(stops, func() error {
+			select {
+			case <-in.begun: // What is being started now is found only after that.
+			case <-ctx.Done():
+			}
+			return c.options.Backend.Stop(ctx, id)
+		})
+	}
+	for id := range c.known {
+		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
+	}
+	return stops
 }

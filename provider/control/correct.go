@@ -49,6 +49,10 @@ func (c *Controller) newCorrection(f *provider.Function, p *profiler.Profile) *c
 // look, and now and then draws its conclusions. The lock is held.
 func (c *Controller) learn(now time.Time, fn *function) {
 	fn.executed = fn.dispatcher.Executed(fn.executed[:0])
+	if c.several() {
+		c.ran.add(fn.Name, fn.executed)
+		fn.executed = fn.others.takeExecuted(fn.executed)
+	}
 	if fn.times == nil {
 		return
 	}

@@ -186,7 +186,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	}
 	fn.replicas = replicas
 	fn.scaledToZero = replicas == 0
-	fn.activity.Skip(fn.dispatcher.Stats().Arrivals)
+	fn.activity.Skip(c.stats(fn).Arrivals)
 	c.Wake()
 	return nil
 }

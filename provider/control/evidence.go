@@ -23,7 +23,7 @@ const savePeriod = time.Minute
 func (c *Controller) save(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.saving {
+	if c.saving || !c.leading() {
 		return
 	}
 	var states map[string]correction.State

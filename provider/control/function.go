@@ -52,7 +52,9 @@ type function struct {
 	slow       string
 	// executed and observed are learn's; fresh: something was seen since times
 	// were corrected; unsaved: since it was written.
-	executed       []dispatch.Executed
+	executed []dispatch.Executed
+	// others is what the other replicas have told of its requests.
+	others         others
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
@@ -62,6 +64,8 @@ type function struct {
 	// failed is why wanted cannot be served, crash why its instances do not
 	// live, unplaced why it has too few; "" where there is nothing to say.
 	failed, crash, unplaced string
+	// ineligible is why no node is fit for its instances.
+	ineligible string
 	// told is what the dispatcher knows of these.
 	told advice
 	// shown and held are what the metrics hold.
@@ -113,6 +117,16 @@ type instance struct {
 	// back. stays: it could not be parked once, and is not tried again.
 	away, stays bool
 	idleSince   time.Time
+	// origin is the revision that the backend says it is of; Revision is 0 where
+	// that does not count.
+	origin uint64
+	// unused is since when it has done nothing for this replica's dispatcher, if it
+	// never has done anything.
+	unused time.Time
+	// asked is when the leader had this replica leave it alone, zero if it has not;
+	// stopping: the backend is asked to stop it, or will be.
+	asked    time.Time
+	stopping bool
 	// retiring: it takes nothing new. fault is why it is of no use any more,
 	// nil if it was the engine's wish.
 	retiring bool
@@ -135,7 +149,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 	fn.tuned, _ = batches.(*tuned)
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
-		Recorder: fn.metrics, OnCold: c.Wake, OnLost: c.lost, Dial: c.options.Dial,
+		Recorder: fn.metrics, OnCold: c.missed, OnLost: c.lost, Dial: c.options.Dial,
 	})
 	return fn
 }
@@ -186,7 +200,7 @@ func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) 
 	if len(table) == 0 {
 		return nil, false
 	}
-	kept := &instance{Instance: in, function: fn, table: table, times: fn.times, config: in.Config.String(),
+	kept := &instance{Instance: in, function: fn, table: table, times: fn.times, config: in.Config.String(), origin: in.Revision,
 		begun: make(chan struct{}), abandon: func() {}, gone: make(chan struct{})}
 	c.fit(kept)
 	fn.instances[in.ID] = kept

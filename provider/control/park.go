@@ -13,12 +13,15 @@ import (
 // back, it holds it. The lock is held.
 func (c *Controller) park(in *instance) {
 	fn := in.function
-	since := fn.dispatcher.Stats().Instances[in.ID]
+	since := c.stats(fn).Instances[in.ID]
 	if !in.serves() || in.stays || in.before != nil || !fn.dispatcher.Park(in.ID) {
 		return
 	}
 	in.away, in.idleSince = true, since
 	c.begin(func() {
+		if !c.rest(in) {
+			return
+		}
 		err := c.options.Backend.Park(c.ctx, in.ID)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -27,6 +30,7 @@ func (c *Controller) park(in *instance) {
 			c.options.Logger.Debug().Str("function", in.Function).Str("instance", string(in.ID)).Msg("parked an instance")
 		} else {
 			in.stays = true
+			c.tellServes(in)
 			c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Err(err).Msg("park an instance; it keeps its share")
 			c.back(in)
 		}
@@ -69,6 +73,7 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 			}
 			c.fit(in)
 			c.back(in)
+			c.tellServes(in)
 		}
 		c.Wake()
 	})

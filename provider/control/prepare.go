@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,9 @@ type revision struct {
 	bundle, file string
 	secrets      map[string]string
 	values       string
-	policy       batching.Policy
+	// alone: the leader has not found out its times, so this replica does.
+	alone  bool
+	policy batching.Policy
 }
 
 // retryMeasure is the pause after the n-th failed measurement: 1 s, 2 s, …, at
@@ -30,6 +33,12 @@ func retryMeasure(n int) time.Duration { return min(time.Second<<min(n-1, 10), 5
 func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	for n := 1; ; n++ {
 		prepared, profile, err := c.profile(ctx, r)
+		if errors.Is(err, errFollowing) {
+			if r.alone = !c.follow(ctx, n); ctx.Err() != nil {
+				return
+			}
+			continue
+		}
 		if err == nil {
 			c.serve(fn, r, prepared, profile)
 			return
@@ -91,7 +100,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		fn.tuned, _ = r.policy.(*tuned)
 	}
 	promised := c.promised(r.Function, profile)
-	if fn.profile != nil && fn.prepared == prepared && slices.Equal(fn.promised, promised) &&
+	if fn.profile != nil && fn.prepared == prepared && sameContent(fn.bundle, r.bundle) && slices.Equal(fn.promised, promised) &&
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values {
 		fn.renew(r.Revision)
 	}
@@ -101,6 +110,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
 	times.SetQuantile(quantile(r.Function))
 	for _, in := range fn.instances {
+		c.recognise(in)
 		c.refit(in)
 	}
 	fn.tell(time.Now())

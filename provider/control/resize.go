@@ -30,6 +30,7 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 		c.options.Logger.Debug().Str("function", in.Function).Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", r.Config).Msg("changed an instance's CPU quota")
 		in.config, in.mixed = in.Config.String(), time.Now().Add(2*in.exec)
 		c.refit(in)
+		c.tellServes(in)
 		fn.recordRatios()
 		c.Wake()
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
@@ -21,8 +22,14 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	if c.ctx.Err() != nil || c.unseen(err) {
 		return c.options.Tick
 	}
+	leading := c.turn(now)
+	var loads []peer.Load
+	if c.options.Peers != nil {
+		loads = c.options.Peers.Loads()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.hear(now, loads)
 	nodes = c.room(nodes)
 	functions := make([]scaling.Function, 0, len(c.functions))
 	busy := false
@@ -32,6 +39,19 @@ func (c *Controller) scale(now time.Time) time.Duration {
 		functions = append(functions, f)
 	}
 	plan := c.engine.Scale(now, functions, nodes)
+	if leading {
+		c.carryOut(plan)
+	}
+	c.explain(now, plan)
+	c.record(nodes)
+	if busy && leading {
+		return c.options.Tick
+	}
+	return idleTicks * c.options.Tick
+}
+
+// carryOut does what the engine has planned. The lock is held.
+func (c *Controller) carryOut(plan scaling.Plan) {
 	for _, s := range plan.Stop {
 		if in, ok := c.instances[s.ID]; ok {
 			c.retire(in, string(s.Why))
@@ -57,12 +77,6 @@ func (c *Controller) scale(now time.Time) time.Duration {
 			c.start(fn, s)
 		}
 	}
-	c.explain(now, plan)
-	c.record(nodes)
-	if busy {
-		return c.options.Tick
-	}
-	return idleTicks * c.options.Tick
 }
 
 // unseen reports whether the nodes could not be listed, and logs it once.
@@ -103,13 +117,16 @@ func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
 // look is a function as the engine sees it.
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
-	stats := fn.dispatcher.Stats()
+	stats := c.stats(fn)
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: c.queue(fn.Function),
 		Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	if !now.Before(fn.notBefore) {
 		f.Configs = fn.candidates
+	}
+	if c.options.Eligible != nil {
+		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
 	}
 	busy := stats.Waiting > 0
 	instances := fn.sorted()

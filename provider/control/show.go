@@ -35,7 +35,7 @@ func (c *Controller) Describe(name string) (Description, bool) {
 	if !ok {
 		return Description{}, false
 	}
-	d := Description{Problem: cmp.Or(fn.failed, fn.crash, fn.unplaced, fn.slow), Cold: fn.dispatcher.Stats().Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
+	d := Description{Problem: cmp.Or(fn.failed, fn.crash, fn.unplaced, fn.ineligible, fn.slow), Cold: c.stats(fn).Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
 	for _, in := range fn.sorted() {
 		if in.retiring {
 			continue
@@ -82,7 +82,11 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 	for name, fn := range c.functions {
 		// Without a profile, and in the pause after a crash, the engine is
 		// given no configs, and its explanation tells nothing.
-		if why := unplaced[name]; why != fn.unplaced && fn.profile != nil && !now.Before(fn.notBefore) {
+		why := unplaced[name]
+		if why != "" {
+			why = cmp.Or(fn.ineligible, why)
+		}
+		if why != fn.unplaced && fn.profile != nil && !now.Before(fn.notBefore) {
 			fn.unplaced = why
 			if why != "" {
 				c.options.Logger.Warn().Str("function", name).Str("why", why).Msg("the function cannot have all the instances that it needs")
@@ -132,12 +136,14 @@ func (c *Controller) record(nodes []cluster.Node) {
 	}
 	for _, fn := range c.functions {
 		if len(fn.instances) > 0 || fn.held != (cluster.Resources{}) || !fn.recorded {
-			fn.record()
+			fn.record(c.led || !c.several())
 		}
 	}
 }
 
-func (fn *function) record() {
+// record shows what runs of the function; of several replicas only the leader
+// shows it, or all would be counted several times.
+func (fn *function) record(leading bool) {
 	counts := map[string]int{}
 	for config := range fn.shown {
 		counts[config] = 0
@@ -145,6 +151,9 @@ func (fn *function) record() {
 	var held cluster.Resources
 	parked := 0
 	for _, in := range fn.instances {
+		if !leading {
+			break
+		}
 		held = held.Add(in.holds())
 		switch {
 		case in.serves():
@@ -158,7 +167,7 @@ func (fn *function) record() {
 		fn.metrics.SetAllocated(held)
 		fn.metrics.SetParked(parked)
 	}
-	if len(fn.instances) == 0 {
+	if len(fn.instances) == 0 || !leading {
 		fn.metrics.SetUsed(cluster.Resources{})
 	}
 	for config, n := range counts {
@@ -201,6 +210,9 @@ func (c *Controller) sample() {
 		for i, in := range instances {
 			in.usage = used[i]
 			sums[in.function] = sums[in.function].Add(used[i])
+		}
+		if !c.leading() {
+			return
 		}
 		for fn, sum := range sums {
 			fn.metrics.SetUsed(sum)

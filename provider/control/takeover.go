@@ -9,6 +9,8 @@ import (
 // orphan is an instance of an earlier provider.
 type orphan struct {
 	cluster.Instance
+	// since is when it was first seen.
+	since time.Time
 	// leaving: nobody wants it, and it is being stopped.
 	leaving bool
 }
@@ -27,7 +29,7 @@ func (c *Controller) claim(fn *function) {
 		}
 		close(kept.begun)
 		delete(c.known, id)
-		if kept.Model != fn.prepared {
+		if kept.Model != fn.prepared || !sameContent(kept.Bundle, fn.bundle) {
 			// What the image names has changed while no provider ran.
 			kept.Revision, kept.times = 0, nil
 		}
@@ -64,7 +66,7 @@ func (c *Controller) dismiss(function, why string) {
 // leave stops an unclaimed instance. Until it is gone it holds its room. The
 // lock is held.
 func (c *Controller) leave(id cluster.InstanceID, known *orphan, why string) {
-	if known.leaving {
+	if known.leaving || !c.leading() {
 		return
 	}
 	known.leaving = true
@@ -77,10 +79,14 @@ func (c *Controller) leave(id cluster.InstanceID, known *orphan, why string) {
 func (c *Controller) observeKnown(seen cluster.Instance) {
 	known, ok := c.known[seen.ID]
 	switch {
+	case !ok && c.several():
+		c.discover(seen)
 	case !ok:
 	case seen.State == cluster.Exited:
 		delete(c.known, seen.ID)
 		c.Wake()
+	case c.several():
+		known.Instance = seen
 	default:
 		known.State, known.Network, known.Address, known.ReadyAt = seen.State, seen.Network, seen.Address, seen.ReadyAt
 	}

@@ -82,6 +82,9 @@ func (c *Controller) profile(ctx context.Context, r revision) (prepared string, 
 		prepared, err := c.ready(ctx, r.file)
 		return prepared, p, err
 	}
+	if !c.leading() && !r.alone {
+		return "", nil, errFollowing
+	}
 	if err := take(ctx, c.measuring); err != nil {
 		return "", nil, err
 	}
@@ -98,6 +101,9 @@ func (c *Controller) profile(ctx context.Context, r revision) (prepared string, 
 	prepared, p, err = c.find(ctx, r, until)
 	if err != nil {
 		return "", nil, err
+	}
+	if !c.leading() {
+		return prepared, p, nil
 	}
 	if err := c.options.Profiles.PutProfile(key, p); err != nil {
 		// It serves all the same.
