@@ -92,8 +92,6 @@ type Controller struct {
 	deployed map[string]deployed
 	usage    map[string]cluster.Resources
 	sampling bool
-	// led: this replica led at the last look.
-	led bool
 	// said is what was last said of the metrics that cannot be had.
 	said string
 }

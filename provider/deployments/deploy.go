@@ -62,7 +62,9 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	now := time.Now()
 	fn, ok := c.functions[f.Name]
 	if ok {
-		fn.change(now, f, fn.load(c.peers()))
+		load := fn.load(c.peers())
+		c.lead(now, fn, load)
+		fn.change(now, f, load)
 	} else {
 		fn = c.newFunction(now, f)
 		c.functions[f.Name] = fn
@@ -178,8 +180,10 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	if !ok {
 		return fmt.Errorf("%s: %w", name, ErrAbsent)
 	}
-	fn.wish = replicas
-	fn.replicas.Set(time.Now(), int(replicas), fn.load(c.peers()))
+	now, load := time.Now(), fn.load(c.peers())
+	c.lead(now, fn, load)
+	fn.wish, fn.asked = replicas, now
+	fn.replicas.Set(now, int(replicas), load)
 	c.Wake()
 	return nil
 }

@@ -29,8 +29,13 @@ type function struct {
 	slowly    bool
 
 	replicas *scaling.Replicas
-	// wish is the number that the scale route or the deployment gave last.
-	wish uint64
+	// led: this replica led at its last look at the function, so that replicas is
+	// what holds.
+	led bool
+	// wish is the number that the scale route or the deployment gave last, asked
+	// when that was.
+	wish  uint64
+	asked time.Time
 	// arrivals are all requests that this replica has heard of, counted those of
 	// each replica ("" is this one) that have been added up in it.
 	arrivals uint64
@@ -79,7 +84,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 	if d, ok := c.deployed[name]; ok && !d.leaving {
 		n = d.replicas
 	}
-	fn.replicas = scaling.NewReplicas(now, settings(f.Inference), n)
+	fn.replicas, fn.led = scaling.NewReplicas(now, settings(f.Inference), n), c.leading()
 	return fn
 }
 
@@ -103,7 +108,7 @@ func (fn *function) change(now time.Time, f *provider.Function, load scaling.Rep
 // want takes a number that was given, unless it was given before.
 func (fn *function) want(now time.Time, n uint64, load scaling.ReplicaLoad) {
 	if n != fn.wish {
-		fn.wish = n
+		fn.wish, fn.asked = n, now
 		fn.replicas.Set(now, int(n), load)
 	}
 }

@@ -11,22 +11,16 @@ import (
 // Deployment what it is to be. It returns after how long to do so again if nothing
 // happens before.
 func (c *Controller) pass(now time.Time) time.Duration {
-	leads, peers := c.leading(), c.peers()
+	peers := c.peers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	takesOver := leads && !c.led
-	c.led = leads
 	busy := false
 	for _, fn := range c.functions {
 		load := fn.load(peers)
-		switch {
-		case !leads:
-			busy = busy || load.Waiting > 0
-		case takesOver:
-			c.takeOver(now, fn, load)
-			busy = true
-		default:
+		if c.lead(now, fn, load) {
 			busy = c.decide(now, fn, load) || busy
+		} else {
+			busy = busy || load.Waiting > 0
 		}
 		d := c.describe(fn)
 		fn.tell(d)
@@ -39,15 +33,24 @@ func (c *Controller) pass(now time.Time) time.Duration {
 	return idleTicks * c.options.Tick
 }
 
-// takeOver begins to scale a function that another replica has scaled, with what
-// runs. The lock is held.
-func (c *Controller) takeOver(now time.Time, fn *function, load scaling.ReplicaLoad) {
-	n := int(fn.wish)
-	if is, ok := c.deployed[fn.Name]; ok && !is.leaving {
-		n = is.replicas
+// askedLately is how long a number that was given while another replica led is
+// taken for one that this has not heard of.
+const askedLately = 10 * time.Second
+
+// lead reports whether this replica scales a function. If it has just begun to, it
+// goes on with what runs. The lock is held.
+func (c *Controller) lead(now time.Time, fn *function, load scaling.ReplicaLoad) bool {
+	leads := c.leading()
+	if leads && !fn.led {
+		n := int(fn.wish)
+		if is, ok := c.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.asked) > askedLately {
+			n = is.replicas
+		}
+		fn.replicas = scaling.NewReplicas(now, settings(fn.Inference), n)
+		fn.replicas.Set(now, n, load)
 	}
-	fn.replicas = scaling.NewReplicas(now, settings(fn.Inference), n)
-	fn.replicas.Set(now, n, load)
+	fn.led = leads
+	return leads
 }
 
 // decide asks scaling for one function, and reports whether there is more to do

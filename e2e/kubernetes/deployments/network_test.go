@@ -1,0 +1,123 @@
+package deployments
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+)
+
+// network answers for pods: each has a server from when the API server says where
+// it is until it says that the pod is gone. Then nothing takes connections, and what
+// had begun is finished, as a watchdog does.
+type network struct {
+	mu      sync.Mutex
+	servers map[string]*http.Server
+	// at is a pod's server, by the pod's address.
+	at map[string]string
+	// unready are functions that do not answer when asked.
+	unready map[string]bool
+	asked   map[string]int
+}
+
+func newNetwork(t *testing.T, client kubernetes.Interface) *network {
+	n := &network{servers: map[string]*http.Server{}, at: map[string]string{}, unready: map[string]bool{}, asked: map[string]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := informers.NewSharedInformerFactory(client, 0)
+	pods := factory.Core().V1().Pods().Informer()
+	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { n.see(t, o.(*corev1.Pod)) },
+		UpdateFunc: func(_, o any) { n.see(t, o.(*corev1.Pod)) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			n.lose(o.(*corev1.Pod))
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, s := range n.servers {
+			_ = s.Close()
+		}
+	})
+	return n
+}
+
+func (n *network) see(t *testing.T, p *corev1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p.Status.PodIP == "" || p.DeletionTimestamp != nil || n.servers[p.Status.PodIP] != nil {
+		return
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	name, revision, function := p.Name, p.Annotations[v1alpha1.RevisionAnnotation], p.Labels[v1alpha1.FunctionLabel]
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.mu.Lock()
+		unready := n.unready[function]
+		n.asked[name+r.URL.Path]++
+		n.mu.Unlock()
+		if unready {
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/slow" {
+			time.Sleep(200 * time.Millisecond) // That is what the function does.
+		}
+		w.Header().Set("Revision", revision)
+		fmt.Fprintln(w, name)
+	})}
+	n.servers[p.Status.PodIP], n.at[net.JoinHostPort(p.Status.PodIP, "8080")] = server, listener.Addr().String()
+	go func() { _ = server.Serve(listener) }()
+}
+
+func (n *network) lose(p *corev1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.servers[p.Status.PodIP]; s != nil {
+		delete(n.servers, p.Status.PodIP)
+		delete(n.at, net.JoinHostPort(p.Status.PodIP, "8080"))
+		go func() { _ = s.Shutdown(context.Background()) }()
+	}
+}
+
+// Dial connects to a pod.
+func (n *network) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	at, ok := n.at[address]
+	n.mu.Unlock()
+	if !ok {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", at)
+}
+
+func (n *network) setUnready(function string, unready bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unready[function] = unready
+}

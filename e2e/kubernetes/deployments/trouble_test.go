@@ -1,0 +1,179 @@
+package deployments
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/deployments"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+func newMetrics() *metrics.Metrics { return metrics.New(prometheus.NewRegistry()) }
+
+// What cannot be deployed is refused with a sentence that says what is wrong, and
+// nothing is made.
+func TestRefused(t *testing.T) {
+	r := newRig(t)
+	p := r.replica()
+	r.profile("perhaps", "tolerations: [{key: a, operator: Perhaps}]")
+	for _, c := range []struct {
+		name string
+		d    types.FunctionDeployment
+		want string
+	}{
+		{"secret", types.FunctionDeployment{Service: "f", Image: "x", Secrets: []string{"absent"}}, `there is no secret "absent" in namespace openfaas-fn`},
+		{"constraint", types.FunctionDeployment{Service: "f", Image: "x", Constraints: []string{"ssd"}}, `constraints is "ssd"`},
+		{"profile", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.profile", "none")}, `com.openfaas.profile is "none"`},
+		{"probe", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.ready.http.periodSeconds", "often")}, "com.openfaas.ready.http.periodSeconds"},
+		{"name", types.FunctionDeployment{Service: "3d", Image: "x"}, `service is "3d"`},
+		{"label", types.FunctionDeployment{Service: "f", Image: "x", Labels: pairs("owner", "two words")}, "labels.owner"},
+		{"what only the cluster knows", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.profile", "perhaps")}, "the cluster does not take this deployment"},
+	} {
+		_, err := p.Deploy(t.Context(), r.function(c.d))
+		var status provider.HTTPError
+		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &status) || status.HTTPStatus() != 400 {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if _, ok := p.Status(r.function(c.d).Name); ok {
+			t.Errorf("%s: it is deployed", c.name)
+		}
+	}
+}
+
+// A constraint that no node meets is said, in the description and to requests; an
+// update that mends it helps.
+func TestNoNode(t *testing.T) {
+	r := newRig(t)
+	p := r.replica(func(o *deployments.Options) { o.ColdWait = 2 * time.Second })
+	d := types.FunctionDeployment{Service: "picky", Image: "x", Constraints: []string{"disktype=diamond"}}
+	f, dispatcher := p.deploy(d)
+	r.await("description", func() string {
+		d, _ := p.Describe(f.Name)
+		return contains(d.Unplaced, "node affinity/selector")
+	})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := invoke(context.Background(), dispatcher, "/")
+		answered <- err
+	}()
+	if err := <-answered; err == nil || !strings.Contains(err.Error(), "no node takes an instance") {
+		t.Errorf("answered %v", err)
+	}
+	d.Constraints = nil
+	f, dispatcher = p.deploy(d)
+	if answer, err := invoke(t.Context(), dispatcher, "/"); err != nil || answer.Status != 200 {
+		t.Error(answer, err)
+	}
+	p.ready(f, 1)
+}
+
+// A request to a function whose image cannot be pulled is told so at once.
+func TestImageThatCannotBePulled(t *testing.T) {
+	r := newRig(t)
+	p := r.replica()
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10")}
+	// Of the pods on a node that is nobody's, this test says what becomes.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: map[string]string{"type": "mine"}},
+		Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	if _, err := r.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.client.CoreV1().Nodes().Delete(context.Background(), "mine", metav1.DeleteOptions{})
+	})
+	f, d := p.deploy(types.FunctionDeployment{Service: "unpullable", Image: "registry.example/no:such", Constraints: []string{"type=mine"}})
+	var pod corev1.Pod
+	r.await("pod", func() string {
+		if all := r.pods(f); len(all) == 1 && all[0].Spec.NodeName == "mine" {
+			pod = all[0]
+			return ""
+		}
+		return "it is not placed"
+	})
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "unpullable", Image: "registry.example/no:such",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}
+	if _, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), &pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, err := invoke(t.Context(), d, "/")
+	if err == nil || !strings.Contains(err.Error(), `the image "registry.example/no:such" cannot be pulled (ImagePullBackOff): manifest unknown`) {
+		t.Errorf("answered %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if d, _ := p.Describe(f.Name); !strings.Contains(d.Crash, "cannot be pulled") {
+		t.Errorf("description %+v", d)
+	}
+	zero := int64(0)
+	_ = r.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
+}
+
+// An instance whose server is away gets no requests until it is back, whatever
+// Kubernetes says of it.
+func TestInstanceThatTakesNoConnection(t *testing.T) {
+	r := newRig(t)
+	p := r.replica()
+	f, d := p.deploy(types.FunctionDeployment{Service: "shaky", Image: "x", Labels: pairs("com.openfaas.scale.min", "2")})
+	p.ready(f, 2)
+	pod := r.pods(f)[0]
+	l := r.load(d, 4, "/")
+	r.network.lose(&pod)
+	p.serving(f, 1)
+	r.network.see(t, &pod)
+	p.ready(f, 2)
+	l.end(r)
+}
+
+// serving waits until so many of a function's instances serve, however many there
+// are to be.
+func (p *replica) serving(f *provider.Function, n int) {
+	p.rig.Helper()
+	p.rig.await(f.Name, func() string {
+		if d, _ := p.Describe(f.Name); d.Ready == n {
+			return ""
+		}
+		return "another number is ready"
+	})
+}
+
+// While the API server is away requests are answered as before, and what was to be
+// changed is changed when it is back.
+func TestAPIServerAway(t *testing.T) {
+	r := newRig(t)
+	p := r.replica()
+	f, d := p.deploy(types.FunctionDeployment{Service: "lonely", Image: "x", Labels: pairs("com.openfaas.scale.target", "100000")})
+	p.ready(f, 1)
+	l := r.load(d, 4, "/")
+	if err := r.cluster.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Scale(f.Name, 2); err != nil {
+		t.Fatal(err)
+	}
+	sent := l.sent.Load()
+	r.await("requests", func() string {
+		if l.sent.Load() > sent+500 {
+			return ""
+		}
+		return "few are answered"
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := r.cluster.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.ready(f, 2)
+	l.end(r)
+}
