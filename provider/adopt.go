@@ -15,14 +15,15 @@ import (
 // before running; where nothing did, invocations say why.
 func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 	a := address{name: r.Deployment.Service, namespace: r.Deployment.Namespace}
+	defer s.arriving.begin(a.full())()
 	defer s.spaces.share(a.namespace)()
 	defer s.busy.lock(a.full())()
 	before, err := s.find(a)
 	if err != nil {
 		before = nil
-	} else if r.Revision < before.Revision {
-		// Either the news is old, or what this server deployed was replaced by an
-		// earlier one.
+	}
+	if before == nil || r.Revision < before.Revision {
+		// The news may be from before this server deleted or deployed it.
 		r, err = s.store.Function(a.namespace, a.name)
 		if errors.Is(err, store.ErrAbsent) {
 			return nil

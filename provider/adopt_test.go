@@ -8,6 +8,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -103,4 +104,60 @@ func TestForget(t *testing.T) {
 		t.Error("it still runs")
 	}
 	wantSentence(t, r.do("POST", "/function/mnist", "x"), 404, "mnist")
+}
+
+// slow is a controller whose deployments take until they are told to go on.
+type slow struct {
+	*fakeController
+	begun, goOn chan struct{}
+}
+
+func (c *slow) Deploy(ctx context.Context, f *Function) (Dispatcher, error) {
+	close(c.begun)
+	<-c.goOn
+	return c.fakeController.Deploy(ctx, f)
+}
+
+// A request for a function that another replica has deployed, and which is being
+// adopted, waits for that.
+func TestRequestsWaitForWhatArrives(t *testing.T) {
+	var c *slow
+	r := newRig(t, func(o *Options) {
+		c = &slow{o.Controller.(*fakeController), make(chan struct{}), make(chan struct{})}
+		o.Controller = c
+	})
+	adopted, answered := make(chan error, 1), make(chan int, 1)
+	f := r.elsewhere(t, 7, nil)
+	go func() { adopted <- r.Adopt(context.Background(), f) }()
+	<-c.begun
+	go func() { answered <- r.do("POST", "/function/mnist", "x").Code }()
+	wantSentence(t, r.do("POST", "/function/nobody", "x"), 404, "nobody")
+	close(c.goOn)
+	if err, code := <-adopted, <-answered; err != nil || code != 200 {
+		t.Errorf("adopted: %v, answered %d", err, code)
+	}
+}
+
+// What the system routes and the queue are asked for may have been deployed
+// elsewhere, with no news of it yet.
+func TestRoutesKnowWhatTheStoreHas(t *testing.T) {
+	for name, ask := range map[string]func(r *rig) int{
+		"describe": func(r *rig) int { return r.do("GET", "/system/function/mnist", "").Code },
+		"scale":    func(r *rig) int { return r.do("POST", "/system/scale-function/mnist", `{"replicas":2}`).Code - 2 },
+		"update":   func(r *rig) int { return r.do("PUT", "/system/functions", deployment(nil)).Code - 2 },
+		"remove":   func(r *rig) int { return r.do("DELETE", "/system/functions", `{"functionName":"mnist"}`).Code - 2 },
+		"queue": func(r *rig) int {
+			resp, err := r.Invoke(context.Background(), "mnist", &frame.Request{Method: "POST", Path: "/"})
+			if err != nil {
+				return statusOf(err)
+			}
+			return resp.Status
+		},
+	} {
+		r := newRig(t, nil)
+		r.elsewhere(t, 7, nil)
+		if code := ask(r); code != 200 {
+			t.Errorf("%s: %d", name, code)
+		}
+	}
 }

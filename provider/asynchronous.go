@@ -46,6 +46,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	defer s.inFlight.leave()
 	identify(w.Header(), r.Header, time.Now())
 	name, path := splitPath(escaped, asyncPrefix)
+	if a, err := resolve(name); err == nil {
+		s.arriving.wait(r.Context(), a.full())
+	}
 	s.answered(w, r, s.async.Accept(w, r, name, path))
 }
 
@@ -58,7 +61,12 @@ const asyncPatience = time.Minute
 // is the function's name or full name. It counts as any other request. The
 // error is an [HTTPError] where the provider has a status for it.
 func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*frame.Response, error) {
-	d, err := s.lookUp(name)
+	a, err := resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	// It was deployed when the request was accepted, perhaps by another replica.
+	d, err := s.known(ctx, a)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy
 func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
-	d, err := s.lookUp(name)
+	d, err := s.lookUpSoon(r.Context(), name)
 	if err == nil && s.inFlight.closed.Load() {
 		err = errDraining
 	}

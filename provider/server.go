@@ -114,6 +114,8 @@ type Server struct {
 	// alone while one is made or deleted; it comes before busy, which keeps
 	// changes of one function apart.
 	spaces, busy keyedMutex
+	// arriving are functions that are being adopted.
+	arriving arrivals
 }
 
 // deployed is a function with what the request's way needs of it.

@@ -34,6 +34,10 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		return err
 	}
 	a.name = d.Service
+	if mustExist {
+		// What is wrong comes out below, after what is wrong with the namespace.
+		_, _ = s.known(r.Context(), a)
+	}
 	// Whoever deletes the namespace waits for this, or comes before it.
 	defer s.spaces.share(a.namespace)()
 	if err := s.requireNamespace(a.namespace); err != nil {
@@ -124,6 +128,9 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.known(r.Context(), a); err != nil {
+		return err
+	}
 	if err := s.removeFunction(r.Context(), a); err != nil {
 		return err
 	}
@@ -154,7 +161,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.find(a)
+	d, err := s.known(r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -179,6 +186,9 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.Replicas == nil {
 		return refuse(http.StatusBadRequest, `the request body must give "replicas", the number of instances to keep, for example {"replicas": 1}`)
+	}
+	if _, err := s.known(r.Context(), a); err != nil {
+		return err
 	}
 	defer s.busy.lock(a.full())()
 	d, err := s.find(a)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/objects/problem"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
@@ -200,9 +200,12 @@ func (s *Objects) DeleteFunction(namespace, name string) error {
 	return nil
 }
 
-// Function reads one function as it is now, store.ErrAbsent if there is none. It asks
-// the API server.
+// Function reads one function as it is now, store.ErrAbsent if there is none, or none
+// that the leader has seen as it is. It asks the API server.
 func (s *Objects) Function(namespace, name string) (store.Function, error) {
+	if !annotation.IsName(namespace) || !annotation.IsName(name) {
+		return store.Function{}, fmt.Errorf("function %.80q: %w", name, store.ErrAbsent)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	f, err := s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -214,7 +217,7 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	}
 	r, err := record(f)
 	if err == nil && !stamped(f, r) {
-		err = errors.New("it has just been changed")
+		err = fmt.Errorf("function %s has just been changed: %w", name, store.ErrAbsent)
 	}
 	return r, err
 }

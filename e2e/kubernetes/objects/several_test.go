@@ -149,7 +149,9 @@ func TestStatusIsTold(t *testing.T) {
 	for _, r := range []*replica{a, b} {
 		r.shows(full, provider.Status{Replicas: 2, AvailableReplicas: 1}, "no node has 4 free CPUs")
 	}
-	eventually(t, func() string { return stillTelling(t, "told", "Missing", "1 of 2 instances are ready: no node has 4 free CPUs") })
+	eventually(t, func() string {
+		return stillTelling(t, "told", "Missing", "1 of 2 instances are ready: no node has 4 free CPUs")
+	})
 	eventually(t, func() string {
 		out := kubectl(t, "", "get", "events", "-n", "openfaas-fn", "--field-selector=involvedObject.name=told", "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(out, "no node has 4 free CPUs") {
