@@ -43,7 +43,7 @@ func (o *output) register(flags *pflag.FlagSet, name string) {
 	flags.StringVar(&o.tar, "tar", "", "file to write, an OCI image layout in a tar, for ctr, podman and docker to load")
 	flags.StringVar(&o.push, "push", "", "image's name in the registry to send it to, as registry.example.com/team/name:tag")
 	flags.StringVar(&o.name, "name", name, "image's name in the file of --tar, where it is not that of --push")
-	flags.StringSliceVar(&o.plain, "plain-http", nil, "registries, as registry.example.com:5000, that have no TLS; private addresses need not be named")
+	flags.StringSliceVar(&o.plain, "plain-registry", nil, "registries, as registry.example.com:5000, that have no TLS; private addresses need not be named")
 }
 
 func (o *output) check() error {
@@ -207,6 +207,6 @@ func newPushCommand() *cobra.Command {
 			return to.send(c, args[1], images[0].Image)
 		},
 	}
-	c.Flags().StringSliceVar(&to.plain, "plain-http", nil, "registries, as registry.example.com:5000, that have no TLS; private addresses need not be named")
+	c.Flags().StringSliceVar(&to.plain, "plain-registry", nil, "registries, as registry.example.com:5000, that have no TLS; private addresses need not be named")
 	return c
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
@@ -61,6 +62,9 @@ type Options struct {
 	// CheckModel returns why the engine cannot run the model in a file; nil if it
 	// can. Left out, models are not checked before somebody deploys them.
 	CheckModel func(ctx context.Context, file string) error
+	// Publish, if it is not nil, brings a bundle to where images are taken from, as
+	// a registry, in the place of Root. It may tell the client of it by say.
+	Publish func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error
 	// Logger is told of every build.
 	Logger zerolog.Logger
 }

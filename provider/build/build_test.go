@@ -353,3 +353,34 @@ func TestReplacedBundleStaysWhileItIsHeld(t *testing.T) {
 	}
 	nothingLeft(t, h.options.Root)
 }
+
+// A builder that publishes leaves nothing below the root.
+func TestPublish(t *testing.T) {
+	var published []string
+	failure := errors.New("the registry is away")
+	h, s := serve(t, Options{Publish: func(_ context.Context, image string, b *bundle.Bundle, say func(string, ...any)) error {
+		if image == "greet:bad" {
+			return failure
+		}
+		if _, err := os.Stat(filepath.Join(b.Dir, "handler")); err != nil {
+			return err
+		}
+		say("Pushed %s.", b.Name)
+		published = append(published, image)
+		return nil
+	}})
+	files := folder(t, map[string]string{"bundle.yaml": program, "handler": "#!/bin/sh\ncat\n"})
+	result, err := client(t, s, secret).Build(packed(t, files, "greet:v1"))
+	if err != nil || result.Status != builder.BuildSuccess || len(published) != 1 || published[0] != "greet:v1" || result.Log[len(result.Log)-1] != "Pushed greet." {
+		t.Errorf("%+v, %v, published %q", result, err, published)
+	}
+	result, err = client(t, s, secret).Build(packed(t, files, "greet:bad"))
+	if err != nil || result.Status != builder.BuildFailed || !strings.Contains(result.Error, failure.Error()) {
+		t.Errorf("%+v, %v", result, err)
+	}
+	left, err := filepath.Glob(filepath.Join(h.options.Root, "[^.]*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("below the root: %q, %v", left, err)
+	}
+	nothingLeft(t, h.options.Root)
+}

@@ -54,6 +54,9 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	if err := ctx.Err(); err != nil {
 		return image, fmt.Errorf("the client went away: %w", err)
 	}
+	if h.options.Publish != nil {
+		return image, h.publish(ctx, image, staged.Dir, answer)
+	}
 	h.install.Lock()
 	defer h.install.Unlock()
 	b, err := bundle.Install(h.options.Root, image, staged)
@@ -62,6 +65,18 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	}
 	answer.log("The bundle of %s is %s.", image, b.Dir)
 	return image, nil
+}
+
+// publish brings a bundle to where it is wanted instead of below the root.
+func (h *Handler) publish(ctx context.Context, image, dir string, answer *answer) error {
+	b, err := bundle.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	if err := h.options.Publish(ctx, image, b, answer.log); err != nil {
+		return fmt.Errorf("publish the image: %w", err)
+	}
+	return nil
 }
 
 // notes says what of the client's wishes is not heeded.

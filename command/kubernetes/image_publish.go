@@ -1,0 +1,42 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/bundle/image"
+)
+
+// publishFlags are those of a builder that sends what it builds to a registry.
+type publishFlags struct{ base string }
+
+func (f *publishFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.base, "builder-base", "", "image, made by \"image base\", on which images are built that faas-cli's --remote-builder sends; they go to the registry that their names say")
+}
+
+// publisher brings what faas-cli's remote builder sends to the registry that the
+// image's name says, with the credentials of Docker's config ($DOCKER_CONFIG).
+func (f *publishFlags) publisher(plain []string) (func(ctx context.Context, to string, b *bundle.Bundle, say func(string, ...any)) error, error) {
+	if f.base == "" {
+		return nil, errors.New("--payload-secret turns the builder on, and --builder-base is missing: the image on which functions' images are built")
+	}
+	return func(ctx context.Context, to string, b *bundle.Bundle, say func(string, ...any)) error {
+		base, err := image.Fetch(ctx, f.base, nil, image.WithPlain(plain...))
+		if err != nil {
+			return err
+		}
+		made, err := image.Append(base, b)
+		if err != nil {
+			return err
+		}
+		reference, err := image.Push(ctx, to, made, nil, image.WithPlain(plain...))
+		if err != nil {
+			return err
+		}
+		say("Pushed %s.", reference)
+		return nil
+	}, nil
+}
