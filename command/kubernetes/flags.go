@@ -1,0 +1,117 @@
+package kubernetes
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/dynamic"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	metrics "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/faas-infer/faas-infer/command"
+)
+
+// providerFlags are the flags of a provider on Kubernetes.
+type providerFlags struct {
+	command.ProviderFlags
+	kubeconfig, namespace, service, lease string
+	pod, address                          string
+	nodeSelector, pullPolicy, images      string
+	plain                                 []string
+	user                                  int64
+}
+
+// NewProviderCommand returns "faas-infer-kubernetes provider".
+func NewProviderCommand() *cobra.Command {
+	var f providerFlags
+	c := &cobra.Command{
+		Use:   "provider",
+		Short: "Run the OpenFaaS provider in a Kubernetes cluster",
+		Long: `provider takes faas-netes' place behind a stock gateway. Functions are custom
+resources (kind Function, group faas-infer.dev), so that kubectl deploys as well as
+faas-cli. Instances of models are pods that its scheduler sizes and places; ordinary
+functions are Deployments with Services. Several replicas may run: every one serves
+requests, and one of them, elected by a Lease, starts and stops instances.
+
+Outside the cluster it uses --kubeconfig, and must reach the pods' addresses.
+Functions and their pods stay when it ends.`,
+		Example: `  faas-infer-kubernetes provider --listen 0.0.0.0:8081
+  faas-infer-kubernetes provider --kubeconfig ~/.kube/config --namespace openfaas --log-level debug
+  kubectl get functions -n openfaas-fn`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.complete(); err != nil {
+				return err
+			}
+			return f.Serve(cmd.Context(), &platform{flags: &f})
+		},
+	}
+	flags := c.Flags()
+	f.Register(flags)
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default $KUBECONFIG, and in a pod its service account)")
+	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and what it has learned (default $POD_NAMESPACE, or openfaas)")
+	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, by which its replicas find each other; \"\" if there is only one")
+	flags.StringVar(&f.lease, "lease", "faas-infer", "the Lease by which one replica is elected to scale")
+	flags.StringVar(&f.pod, "pod", "", "this replica's name among the others (default $POD_NAME, or the host's)")
+	flags.StringVar(&f.address, "pod-ip", "", "the address at which the other replicas reach this one (default $POD_IP)")
+	flags.StringVar(&f.nodeSelector, "node-selector", "", "labels of the nodes on which models' instances may be, as pool=models")
+	flags.StringVar(&f.pullPolicy, "pull-policy", "Always", "when nodes pull ordinary functions' images: Always, IfNotPresent or Never; models' images are pulled by digest")
+	flags.StringVar(&f.images, "images", "", "directory that keeps the bundles of models' images (default STATE/images)")
+	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries, as registry.local:5000, that speak plain HTTP")
+	flags.Int64Var(&f.user, "function-user", 0, "user that ordinary functions run as (default 65532; negative: what the image says)")
+	return c
+}
+
+// complete fills in what the environment says.
+func (f *providerFlags) complete() error {
+	f.namespace = cmp.Or(f.namespace, os.Getenv("POD_NAMESPACE"), "openfaas")
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("name of this replica: %w; give --pod", err)
+	}
+	f.pod = cmp.Or(f.pod, os.Getenv("POD_NAME"), host)
+	f.address = cmp.Or(f.address, os.Getenv("POD_IP"))
+	switch f.pullPolicy {
+	case "Always", "IfNotPresent", "Never":
+		return nil
+	}
+	return fmt.Errorf("--pull-policy %q: it is Always, IfNotPresent or Never", f.pullPolicy)
+}
+
+// identity tells this run of this replica from all others.
+func (f *providerFlags) identity() string { return f.pod + "_" + string(uuid.NewUUID()) }
+
+// clients are those of the API server.
+type clients struct {
+	config  *rest.Config
+	core    clientset.Interface
+	dynamic dynamic.Interface
+	metrics metrics.Interface
+}
+
+// connect makes the clients. What is asked at the same time is bounded where it is
+// asked; the API server has priorities of its own.
+func connect(kubeconfig string) (clients, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return clients{}, fmt.Errorf("how to reach the cluster: %w; run in a pod, or give --kubeconfig", err)
+	}
+	config.QPS, config.UserAgent = -1, "faas-infer"
+	c := clients{config: config}
+	var failed [3]error
+	c.core, failed[0] = clientset.NewForConfig(config)
+	c.dynamic, failed[1] = dynamic.NewForConfig(config)
+	c.metrics, failed[2] = metrics.NewForConfig(config)
+	if err := errors.Join(failed[:]...); err != nil {
+		return clients{}, fmt.Errorf("clients of the cluster: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,238 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/profiles"
+	"github.com/faas-infer/faas-infer/command"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/deployments"
+	"github.com/faas-infer/faas-infer/provider/kinds"
+	"github.com/faas-infer/faas-infer/provider/objects"
+	"github.com/faas-infer/faas-infer/provider/objects/access"
+	"github.com/faas-infer/faas-infer/provider/objects/leader"
+	"github.com/faas-infer/faas-infer/provider/objects/learned"
+	"github.com/faas-infer/faas-infer/provider/objects/secrets"
+)
+
+// How long the cluster may take to tell what there is, and how often the load is
+// looked at.
+const (
+	openTimeout = 30 * time.Second
+	tick        = 100 * time.Millisecond
+)
+
+// platform is a Kubernetes cluster.
+type platform struct {
+	flags *providerFlags
+	base  command.Base
+	clients
+	// ctx ends with Close; watching counts what then ends.
+	ctx      context.Context
+	watching sync.WaitGroup
+
+	objects  *objects.Objects
+	learned  *learned.Store
+	secrets  *secrets.Store
+	election *leader.Election
+	profiles *profiles.Profiles
+	backend  *kubernetes.Backend
+	control  *control.Controller
+	ordinary *deployments.Controller
+	replicas *replicas
+	// types are those of secrets, which never change.
+	types cache[corev1.SecretType]
+}
+
+var _ command.Platform = (*platform)(nil)
+
+// Open implements [command.Platform].
+func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Parts, err error) {
+	p.base = b
+	var cancel context.CancelFunc
+	p.ctx, cancel = context.WithCancel(context.Background())
+	parts.Close = func() error {
+		cancel()
+		return p.close()
+	}
+	if p.clients, err = connect(p.flags.kubeconfig); err != nil {
+		return parts, err
+	}
+	opening, done := context.WithTimeout(ctx, openTimeout)
+	defer done()
+	if err := p.openObjects(opening); err != nil {
+		return parts, err
+	}
+	p.checkAccess(opening)
+	controller, err := p.openControllers(opening)
+	if err != nil {
+		return parts, err
+	}
+	parts.Store, parts.Secrets, parts.Controller, parts.Nodes = p.objects, p.secrets, controller, p.backend.Nodes
+	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
+	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
+	parts.Wrap = func(h http.Handler) http.Handler { return p.replicas.handler(h) }
+	return parts, nil
+}
+
+// openObjects opens what is kept in the cluster.
+func (p *platform) openObjects(opening context.Context) (err error) {
+	f := p.flags
+	p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
+	if err != nil {
+		return err
+	}
+	p.election, err = leader.New(leader.Options{
+		Config: p.config, Namespace: f.namespace, Name: f.lease, Identity: f.identity(), Changed: p.turn, Logger: p.base.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if p.learned, err = learned.Open(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
+		return err
+	}
+	p.secrets, p.profiles = secrets.New(p.core), profiles.New(p.dynamic, p.core, f.namespace)
+	return nil
+}
+
+// turn has everything look at once what there is to do for whoever leads.
+func (p *platform) turn(leading bool) {
+	p.base.Log.Info().Bool("leading", leading).Msg("the lead has changed")
+	if p.control != nil {
+		p.control.Wake()
+		p.ordinary.Wake()
+	}
+}
+
+// checkAccess logs which rights are missing; what can be done without goes on.
+func (p *platform) checkAccess(ctx context.Context) {
+	missing, err := access.Check(ctx, p.core, access.Needs(), p.flags.namespace, p.objects.Spaces())
+	if err != nil {
+		p.base.Log.Warn().Err(err).Msg("which rights the provider has could not be found out")
+	}
+	for _, m := range missing {
+		p.base.Log.Error().Str("verb", m.Verb).Str("resource", m.Resource).Str("namespace", m.Namespace).Msg(m.String())
+	}
+}
+
+// openControllers opens the cluster's instances and what drives them.
+func (p *platform) openControllers(opening context.Context) (command.Controller, error) {
+	f, b := p.flags, p.base
+	var err error
+	p.backend, err = kubernetes.New(opening, kubernetes.Options{
+		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
+		SecretType: p.secretType, Args: f.instanceArguments, NodeSelector: f.nodeSelector, Logger: b.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.replicas = newReplicas(p)
+	o, err := f.ControlOptions(b)
+	if err != nil {
+		return nil, err
+	}
+	models := &imageModels{Models: f.Models(), root: f.imageDir()}
+	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, &images{platform: p, models: models}, p.secrets
+	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned
+	o.Leading, o.Peers, o.Eligible = p.election.Leading, p.replicas.peers(), p.eligible
+	if p.control, err = control.New(opening, o); err != nil {
+		return nil, err
+	}
+	p.ordinary, err = deployments.New(opening, deployments.Options{
+		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user,
+		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.replicas.peers(),
+		Metrics: b.Metrics, Logger: b.Log, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.control.Close(opening))
+	}
+	return p.replicas.controller(kinds.New(p.control, p.ordinary, b.Log)), nil
+}
+
+// secretType is the type of a secret; what cannot be read has none.
+func (p *platform) secretType(namespace, name string) corev1.SecretType {
+	key := namespace + "/" + name
+	if known, ok := p.types.get(key); ok {
+		return known
+	}
+	registries, err := p.secrets.Registries(namespace, []string{name})
+	if err != nil {
+		return corev1.SecretTypeOpaque
+	}
+	found := corev1.SecretTypeOpaque
+	if len(registries) > 0 {
+		found = corev1.SecretTypeDockerConfigJson
+	}
+	p.types.put(key, found)
+	return found
+}
+
+// eligible lists the nodes that a function's instances may be on.
+func (p *platform) eligible(f *provider.Function) (nodes []string, why string) {
+	return p.backend.Eligible(f.Deployment)
+}
+
+// serve begins what goes on for as long as the provider serves.
+func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Controller) {
+	p.watching.Go(func() {
+		if err := p.election.Run(ctx); err != nil && ctx.Err() == nil {
+			p.base.Log.Error().Err(err).Msg("the election of a leader has ended")
+		}
+	})
+	p.watching.Go(func() {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Problem: func(name string) string {
+			d, _ := c.Describe(name)
+			return d.Problem
+		}})
+		if err != nil && ctx.Err() == nil {
+			p.base.Log.Error().Err(err).Msg("functions are not followed any more")
+		}
+	})
+	p.watching.Go(func() { p.replicas.run(ctx) })
+}
+
+// close ends what Open has begun, as far as it came.
+func (p *platform) close() error {
+	p.watching.Wait()
+	var err error
+	if p.backend != nil {
+		err = p.backend.Close()
+	}
+	if p.learned != nil {
+		p.learned.Close()
+	}
+	if p.objects != nil {
+		p.objects.Close()
+	}
+	return err
+}
+
+// lasting is a backend whose instances outlive the provider: another replica, or
+// the next one, goes on with them.
+type lasting struct {
+	cluster.Backend
+	// life ends when the provider does.
+	life context.Context
+}
+
+// Stop implements [cluster.Backend], until the provider ends.
+func (l lasting) Stop(ctx context.Context, id cluster.InstanceID) error {
+	if l.life.Err() != nil {
+		return nil
+	}
+	if err := l.Backend.Stop(ctx, id); err != nil {
+		return fmt.Errorf("stop instance %s: %w", id, err)
+	}
+	return nil
+}
