@@ -1,0 +1,191 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/provider/objects/access"
+)
+
+const namespaces = `{apiVersion: v1, kind: Namespace, metadata: {name: openfaas}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: openfaas-fn}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: faas-infer-node}}
+`
+
+const account = "system:serviceaccount:openfaas:faas-infer"
+
+// mine is what the provider may beyond what it says it needs: it does without where a
+// cluster has none of it.
+var mine = []access.Need{
+	{Scope: access.Cluster, Group: "metrics.k8s.io", Resource: "pods", Verbs: []string{"get", "list"}},
+	{Scope: access.Provider, Group: "openfaas.com", Resource: "profiles", Verbs: []string{"get"}},
+}
+
+func client(t *testing.T, edit func(*rest.Config)) *kubernetes.Clientset {
+	t.Helper()
+	config := cluster.Config()
+	if edit != nil {
+		edit(config)
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func await(t *testing.T, what string, done func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		err := done(ctx)
+		if err == nil {
+			tick.Stop()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// warnings collects what the API server warns of.
+type warnings struct{ all []string }
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.all = append(w.all, text) }
+
+// A real API server takes everything: pods of all that is installed are made, which
+// the Pod Security Standard of their namespaces would else refuse.
+func TestApply(t *testing.T) {
+	text := kustomized(t, options, []string{"node-agent.yaml"})
+	// What is in a namespace cannot be tried before there is one.
+	kubectl(t, namespaces, "apply", "--server-side", "-f", "-")
+	kubectl(t, text, "apply", "--server-side", "--dry-run=server", "-f", "-")
+	if err := cluster.AddNodes(t.Context(), 2, "16", "64Gi", nil); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml")
+	kubectl(t, text, "apply", "--server-side", "-f", "-")
+	// Again, and nothing changes.
+	for line := range strings.Lines(kubectl(t, text, "diff", "--server-side", "-f", "-")) {
+		t.Errorf("applied a second time: %s", line)
+	}
+	kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=a", "--from-literal=basic-auth-password=b")
+	c := client(t, nil)
+	for name, want := range map[string]int{"app.kubernetes.io/name=faas-infer": 2, "app=gateway": 1, "app=nats": 1, "app=prometheus": 1} {
+		await(t, "pods of "+name, func(ctx context.Context) error {
+			pods, err := c.CoreV1().Pods("openfaas").List(ctx, metav1.ListOptions{LabelSelector: name})
+			if err == nil && len(pods.Items) != want {
+				events, _ := cluster.Kubectl(ctx, "", "-n", "openfaas", "get", "events")
+				err = fmt.Errorf("there are %d: %s", len(pods.Items), events)
+			}
+			return err
+		})
+	}
+	await(t, "the provider is available", func(ctx context.Context) error {
+		d, err := c.AppsV1().Deployments("openfaas").Get(ctx, "faas-infer", metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas != 2 {
+			err = fmt.Errorf("%d are", d.Status.AvailableReplicas)
+		}
+		return err
+	})
+	t.Run("restricted", restricted)
+	t.Run("rights", rights)
+}
+
+// Nothing that is privileged can be in the provider's namespace.
+func restricted(t *testing.T) {
+	_, err := client(t, nil).CoreV1().Pods("openfaas").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "root"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+	}, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
+		t.Errorf("a pod as root: %v", err)
+	}
+	w := new(warnings)
+	c := client(t, func(config *rest.Config) { config.WarningHandler = w })
+	for _, name := range []string{"faas-infer", "gateway", "prometheus"} {
+		d, err := c.AppsV1().Deployments("openfaas").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.AppsV1().Deployments("openfaas").Update(t.Context(), d, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(w.all) > 0 {
+		t.Errorf("the API server warns: %q", w.all)
+	}
+}
+
+// The provider may do what it needs, and nothing else.
+func rights(t *testing.T) {
+	provider := client(t, func(c *rest.Config) {
+		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
+	})
+	needs := append(access.Needs(), mine...)
+	missing, err := access.Check(t.Context(), provider, needs, "openfaas", []string{"openfaas-fn"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range missing {
+		t.Error(m)
+	}
+	needed := map[string]bool{}
+	for _, n := range needs {
+		for _, verb := range n.Verbs {
+			needed[fmt.Sprintf("%s %s %s", verb, n.Group, n.Resource)] = true
+		}
+	}
+	// The roles that the installation binds to the provider.
+	for _, role := range []string{"clusterrole/faas-infer", "clusterrole/faas-infer-functions", "clusterrole/faas-infer-namespaces", "role/faas-infer"} {
+		out := kubectl(t, "", "-n", "openfaas", "get", role, "-o", `jsonpath={range .rules[*]}{range .verbs[*]}{@}{" "}{end}|{.apiGroups[0]}|{range .resources[*]}{@}{" "}{end}{"\n"}{end}`)
+		for line := range strings.Lines(out) {
+			part := strings.Split(strings.TrimSpace(line), "|")
+			for _, verb := range strings.Fields(part[0]) {
+				for _, resource := range strings.Fields(part[2]) {
+					if right := fmt.Sprintf("%s %s %s", verb, part[1], resource); !needed[right] {
+						t.Errorf("%s: nobody needs %s", role, right)
+					}
+				}
+			}
+		}
+	}
+	for _, not := range []access.Need{
+		{Scope: access.Functions, Resource: "secrets", Verbs: []string{"get", "list"}},
+		{Scope: access.Functions, Resource: "pods", Verbs: []string{"create", "delete"}},
+		{Scope: access.Cluster, Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings", Verbs: []string{"create", "bind"}},
+	} {
+		kubectl(t, "", "delete", "clusterrolebinding", "faas-infer-functions", "--ignore-not-found")
+		await(t, "what the option allowed is forbidden again", func(ctx context.Context) error {
+			left, err := access.Check(ctx, provider, []access.Need{not}, "openfaas", []string{"kube-system"})
+			if err == nil && len(left) != len(not.Verbs) {
+				err = fmt.Errorf("in kube-system the provider may %s %s, but for %v", strings.Join(not.Verbs, " or "), not.Resource, left)
+			}
+			return err
+		})
+	}
+}

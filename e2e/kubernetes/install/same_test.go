@@ -1,0 +1,157 @@
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// onlyHelm is an annotation that has no meaning without Helm.
+const onlyHelm = "helm.sh/resource-policy"
+
+// The chart and the manifests say the same, with nothing more and with all options.
+func TestSame(t *testing.T) {
+	for _, test := range []struct {
+		name                   string
+		options, files, values []string
+	}{
+		{name: "plain"},
+		{name: "all", options: options, files: []string{"node-agent.yaml"}, values: []string{
+			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			manifests, chart := read(t, kustomized(t, test.options, test.files)), read(t, rendered(t, test.values...))
+			// Helm does not make the namespace that it installs to.
+			delete(manifests, "Namespace /openfaas")
+			for _, key := range slices.Sorted(maps.Keys(manifests)) {
+				if _, ok := chart[key]; !ok {
+					t.Errorf("the chart lacks %s", key)
+				}
+			}
+			for _, key := range slices.Sorted(maps.Keys(chart)) {
+				object, ok := manifests[key]
+				if !ok {
+					t.Errorf("the manifests lack %s", key)
+					continue
+				}
+				for _, d := range differences(plain(object), plain(chart[key]), key) {
+					t.Error(d)
+				}
+			}
+		})
+	}
+}
+
+// plain is an object without what only Helm reads.
+func plain(o metav1.Unstructured) any {
+	annotations := o.GetAnnotations()
+	delete(annotations, onlyHelm)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	o.SetAnnotations(annotations)
+	return o.Object
+}
+
+// differences says where two values differ.
+func differences(manifests, chart any, at string) (all []string) {
+	switch m := manifests.(type) {
+	case map[string]any:
+		c, _ := chart.(map[string]any)
+		names := slices.Sorted(maps.Keys(m))
+		for name := range c {
+			if _, ok := m[name]; !ok {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
+			all = append(all, differences(m[name], c[name], at+"."+name)...)
+		}
+		return all
+	case []any:
+		if c, ok := chart.([]any); ok && len(c) == len(m) {
+			for i := range m {
+				all = append(all, differences(m[i], c[i], fmt.Sprintf("%s[%d]", at, i))...)
+			}
+			return all
+		}
+	}
+	if reflect.DeepEqual(manifests, chart) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: the manifests have %v, the chart %v", at, manifests, chart)}
+}
+
+// Other values lead to what they say.
+func TestValues(t *testing.T) {
+	text := rendered(t, "image.repository=r.example.com/p", "image.tag=v2", "replicas=3", "nats.url=nats://n.example.com:4333", "gateway.enabled=true",
+		"functions.namespace=models", "extraArgs={--log-level=debug,--node-selector=pool=models}", "imagePullSecrets={regcred}", "networkPolicies=false", "functions.manageNamespaces=false")
+	for _, want := range []string{"r.example.com/p:v2", "replicas: 3", "--nats=nats://n.example.com:4333", `value: "n.example.com"`, `value: "4333"`, "name: models", `"--log-level=debug"`, "{name: regcred}"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	for _, not := range []string{"openfaas-fn", "kind: NetworkPolicy", "faas-infer-namespaces"} {
+		if strings.Contains(text, not) {
+			t.Errorf("there is %s", not)
+		}
+	}
+	if _, err := helm(t, "builder.enabled=true"); err == nil || !strings.Contains(err.Error(), "builder.base") {
+		t.Errorf("a builder without a base: %v", err)
+	}
+}
+
+// The dashboard shows metrics that there are.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "yaml", "options", "grafana", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	queries := 0
+	for _, p := range dashboard.Panels {
+		if seen[p.ID] {
+			t.Errorf("two panels have the number %d", p.ID)
+		}
+		seen[p.ID] = true
+		for _, target := range p.Targets {
+			queries++
+			for _, part := range strings.Split(target.Expr, "faas_infer_")[1:] {
+				name := part[:strings.IndexAny(part, "{[) ")]
+				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+					name = strings.TrimSuffix(name, suffix)
+				}
+				if !strings.Contains(string(document), "`"+name+"`") {
+					t.Errorf("%s: nobody makes faas_infer_%s", p.Title, name)
+				}
+			}
+		}
+	}
+	if queries < 20 {
+		t.Errorf("only %d queries", queries)
+	}
+}
