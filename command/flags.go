@@ -61,8 +61,6 @@ func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 	f.Register(flags)
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
 	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, a file NAMESPACE/NAME for each (default STATE/function-secrets)")
-	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs what faas-cli's --remote-builder sends; without it nothing can be built")
-	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
 }
@@ -74,6 +72,8 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
+	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs what faas-cli's --remote-builder sends; without it nothing can be built")
+	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, as https://console.example.com, whose pages may use the system routes from a browser")
 	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: "+oneOf(batching.Names()))
 	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+oneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")

@@ -48,7 +48,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	builder, err := f.builder(b.Log)
+	builder, err := f.Builder(b.Log, nil)
 	if err != nil {
 		return p, err
 	}

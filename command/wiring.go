@@ -187,8 +187,12 @@ func (root bundles) Program(image string) (replicas.Program, error) {
 	return replicas.Program{Dir: b.Dir, Env: b.Environment(), Network: b.Network, Fingerprint: fingerprint}, nil
 }
 
-// builder answers faas-cli's remote builder, if there is a secret to know it by.
-func (f *ProviderFlags) builder(log zerolog.Logger) (http.Handler, error) {
+// Publish brings a bundle to where images are taken from; nil keeps it among those
+// of this machine.
+type Publish = func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error
+
+// Builder answers faas-cli's remote builder, if there is a secret to know it by.
+func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handler, error) {
 	if f.payloadSecret == "" {
 		return http.HandlerFunc(build.Disabled), nil
 	}
@@ -200,8 +204,11 @@ func (f *ProviderFlags) builder(log zerolog.Logger) (http.Handler, error) {
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check})
+	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check, Publish: publish})
 }
 
 // Models looks at models in child processes of this program.
 func (f *ProviderFlags) Models() control.Models { return f.childModels() }
+
+// Builds tells whether faas-cli's remote builder is to be answered.
+func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }

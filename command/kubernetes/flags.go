@@ -25,6 +25,7 @@ type providerFlags struct {
 	nodeSelector, pullPolicy, images      string
 	plain                                 []string
 	user                                  int64
+	publish                               publishFlags
 }
 
 // NewProviderCommand returns "faas-infer-kubernetes provider".
@@ -54,6 +55,7 @@ Functions and their pods stay when it ends.`,
 	}
 	flags := c.Flags()
 	f.Register(flags)
+	f.publish.register(flags)
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default $KUBECONFIG, and in a pod its service account)")
 	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and what it has learned (default $POD_NAMESPACE, or openfaas)")
 	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, by which its replicas find each other; \"\" if there is only one")

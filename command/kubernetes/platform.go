@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/profiles"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/kinds"
@@ -79,11 +80,27 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err != nil {
 		return parts, err
 	}
+	if parts.Build, err = p.builder(); err != nil {
+		return parts, err
+	}
+	parts.PublicKey = http.HandlerFunc(build.PublicKey)
 	parts.Store, parts.Secrets, parts.Controller, parts.Nodes = p.objects, p.secrets, controller, p.backend.Nodes
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
 	parts.Wrap = func(h http.Handler) http.Handler { return p.replicas.handler(h) }
 	return parts, nil
+}
+
+// builder answers faas-cli's remote builder with images in a registry.
+func (p *platform) builder() (http.Handler, error) {
+	if !p.flags.Builds() {
+		return p.flags.Builder(p.base.Log, nil)
+	}
+	publish, err := p.flags.publish.publisher(p.flags.plain)
+	if err != nil {
+		return nil, err
+	}
+	return p.flags.Builder(p.base.Log, publish)
 }
 
 // openObjects opens what is kept in the cluster.
