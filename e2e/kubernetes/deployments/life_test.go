@@ -81,24 +81,6 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// With the function's object goes all that was made for it, also where no provider
-// runs.
-func TestObjectsGoWithTheFunction(t *testing.T) {
-	r := newRig(t)
-	p := r.replica()
-	f, _ := p.deploy(types.FunctionDeployment{Service: "gone", Image: "x"})
-	p.ready(f, 1)
-	p.stop()
-	r.forget(f)
-	// The garbage collector looks for new kinds of objects every 30 s.
-	r.awaitFor(2*patience, "garbage collection", func() string {
-		if _, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "gone", metav1.GetOptions{}); apierrors.IsNotFound(err) {
-			return ""
-		}
-		return "the Deployment is there"
-	})
-}
-
 // Updates exchange all instances and lose no request; neither does scaling down.
 func TestUpdateUnderLoad(t *testing.T) {
 	r := newRig(t)

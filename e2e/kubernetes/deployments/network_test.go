@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -23,17 +24,23 @@ import (
 // it is until it says that the pod is gone. Then nothing takes connections, and what
 // had begun is finished, as a watchdog does.
 type network struct {
-	mu      sync.Mutex
-	servers map[string]*http.Server
-	// at is a pod's server, by the pod's address.
-	at map[string]string
+	mu sync.Mutex
+	// servers are the pods', of is whose an address is now: a pod may get that of
+	// one that is gone.
+	servers map[types.UID]*server
+	of      map[string]types.UID
 	// unready are functions that do not answer when asked.
 	unready map[string]bool
-	asked   map[string]int
+}
+
+// server answers for one pod at an address of the test's own.
+type server struct {
+	http.Server
+	at string
 }
 
 func newNetwork(t *testing.T, client kubernetes.Interface) *network {
-	n := &network{servers: map[string]*http.Server{}, at: map[string]string{}, unready: map[string]bool{}, asked: map[string]int{}}
+	n := &network{servers: map[types.UID]*server{}, of: map[string]types.UID{}, unready: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := informers.NewSharedInformerFactory(client, 0)
 	pods := factory.Core().V1().Pods().Informer()
@@ -66,7 +73,7 @@ func newNetwork(t *testing.T, client kubernetes.Interface) *network {
 func (n *network) see(t *testing.T, p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if p.Status.PodIP == "" || p.DeletionTimestamp != nil || n.servers[p.Status.PodIP] != nil {
+	if p.Status.PodIP == "" || p.DeletionTimestamp != nil || n.servers[p.UID] != nil {
 		return
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,10 +82,10 @@ func (n *network) see(t *testing.T, p *corev1.Pod) {
 		return
 	}
 	name, revision, function := p.Name, p.Annotations[v1alpha1.RevisionAnnotation], p.Labels[v1alpha1.FunctionLabel]
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := &server{at: listener.Addr().String()}
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.mu.Lock()
 		unready := n.unready[function]
-		n.asked[name+r.URL.Path]++
 		n.mu.Unlock()
 		if unready {
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
@@ -90,17 +97,16 @@ func (n *network) see(t *testing.T, p *corev1.Pod) {
 		}
 		w.Header().Set("Revision", revision)
 		fmt.Fprintln(w, name)
-	})}
-	n.servers[p.Status.PodIP], n.at[net.JoinHostPort(p.Status.PodIP, "8080")] = server, listener.Addr().String()
-	go func() { _ = server.Serve(listener) }()
+	})
+	n.servers[p.UID], n.of[net.JoinHostPort(p.Status.PodIP, "8080")] = s, p.UID
+	go func() { _ = s.Serve(listener) }()
 }
 
 func (n *network) lose(p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s := n.servers[p.Status.PodIP]; s != nil {
-		delete(n.servers, p.Status.PodIP)
-		delete(n.at, net.JoinHostPort(p.Status.PodIP, "8080"))
+	if s := n.servers[p.UID]; s != nil {
+		delete(n.servers, p.UID)
 		go func() { _ = s.Shutdown(context.Background()) }()
 	}
 }
@@ -108,12 +114,12 @@ func (n *network) lose(p *corev1.Pod) {
 // Dial connects to a pod.
 func (n *network) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
-	at, ok := n.at[address]
+	s := n.servers[n.of[address]]
 	n.mu.Unlock()
-	if !ok {
+	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", at)
+	return new(net.Dialer).DialContext(ctx, "tcp", s.at)
 }
 
 func (n *network) setUnready(function string, unready bool) {

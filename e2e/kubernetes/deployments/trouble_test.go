@@ -10,6 +10,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -81,30 +82,12 @@ func TestNoNode(t *testing.T) {
 func TestImageThatCannotBePulled(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
-	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10")}
-	// Of the pods on a node that is nobody's, this test says what becomes.
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: map[string]string{"type": "mine"}},
-		Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-	if _, err := r.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = r.client.CoreV1().Nodes().Delete(context.Background(), "mine", metav1.DeleteOptions{})
-	})
+	r.ownNode("mine")
 	f, d := p.deploy(types.FunctionDeployment{Service: "unpullable", Image: "registry.example/no:such", Constraints: []string{"type=mine"}})
-	var pod corev1.Pod
-	r.await("pod", func() string {
-		if all := r.pods(f); len(all) == 1 && all[0].Spec.NodeName == "mine" {
-			pod = all[0]
-			return ""
-		}
-		return "it is not placed"
-	})
+	pod := r.placed(f, "mine")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "unpullable", Image: "registry.example/no:such",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}
-	if _, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), &pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.says(pod)
 	began := time.Now()
 	_, err := invoke(t.Context(), d, "/")
 	if err == nil || !strings.Contains(err.Error(), `the image "registry.example/no:such" cannot be pulled (ImagePullBackOff): manifest unknown`) {
@@ -176,4 +159,96 @@ func TestAPIServerAway(t *testing.T) {
 	}
 	p.ready(f, 2)
 	l.end(r)
+}
+
+// An instance that says itself that it is ready is used before Kubernetes has heard
+// of it; one that is not ready any more gets nothing.
+func TestReadiness(t *testing.T) {
+	r := newRig(t)
+	p := r.replica(func(o *deployments.Options) { o.ColdWait = 2 * time.Second })
+	r.ownNode("by-hand")
+	r.network.setUnready("modest", true)
+	f, d := p.deploy(types.FunctionDeployment{Service: "modest", Image: "x", Constraints: []string{"type=by-hand"}})
+	pod := r.placed(f, "by-hand")
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.9.8.7", PodIPs: []corev1.PodIP{{IP: "10.9.8.7"}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "modest", Image: "x", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
+	pod = r.says(pod)
+	if _, err := invoke(t.Context(), d, "/"); err == nil {
+		t.Fatal("an instance that is not ready answered")
+	}
+	r.network.setUnready("modest", false)
+	if answer, err := invoke(t.Context(), d, "/"); err != nil || answer.Status != 200 {
+		t.Fatal(answer, err)
+	}
+	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionTrue} {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		r.network.setUnready("modest", ready == corev1.ConditionFalse)
+		pod = r.says(pod)
+		want := 0
+		if ready == corev1.ConditionTrue {
+			want = 1
+		}
+		p.serving(f, want)
+		if _, err := invoke(t.Context(), d, "/"); (err == nil) != (want == 1) {
+			t.Errorf("ready is %s, and a request: %v", ready, err)
+		}
+	}
+	zero := int64(0)
+	_ = r.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
+}
+
+// ownNode makes a node that is nobody's: of its pods, the test says what becomes.
+func (r *rig) ownNode(name string) {
+	r.Helper()
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10")}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"type": name}},
+		Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	if _, err := r.client.CoreV1().Nodes().Create(r.Context(), node, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		_ = r.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+}
+
+// placed waits for the function's one pod to be on a node.
+func (r *rig) placed(f *provider.Function, node string) *corev1.Pod {
+	r.Helper()
+	var pod corev1.Pod
+	r.await("pod", func() string {
+		if all := r.pods(f); len(all) == 1 && all[0].Spec.NodeName == node {
+			pod = all[0]
+			return ""
+		}
+		return "it is not placed"
+	})
+	return &pod
+}
+
+// says sets a pod's status, as its node would.
+func (r *rig) says(pod *corev1.Pod) *corev1.Pod {
+	r.Helper()
+	out, err := r.client.CoreV1().Pods(namespace).UpdateStatus(r.Context(), pod, metav1.UpdateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return out
+}
+
+// With the function's object goes all that was made for it, also where no provider
+// runs.
+func TestObjectsGoWithTheFunction(t *testing.T) {
+	r := newRig(t)
+	p := r.replica()
+	f, _ := p.deploy(types.FunctionDeployment{Service: "gone", Image: "x"})
+	p.ready(f, 1)
+	p.stop()
+	r.forget(f)
+	// The garbage collector looks for new kinds of objects every 30 s.
+	r.awaitFor(2*patience, "garbage collection", func() string {
+		if _, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "gone", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return ""
+		}
+		return "the Deployment is there"
+	})
 }
