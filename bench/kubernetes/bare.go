@@ -1,0 +1,116 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	bareNamespace = "bare"
+	// parallel is how many pods the bare client makes at the same time, as many as
+	// the provider does.
+	parallel = 64
+)
+
+// bare makes pods and does nothing else: what it reaches, the API server can do.
+type bare struct {
+	client *kubernetes.Clientset
+	nodes  int
+	made   int
+}
+
+func newBare(config *rest.Config, nodes int) (*bare, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return &bare{client: client, nodes: nodes}, nil
+}
+
+// create makes n pods that are copies of one but for name, node and size, and returns how
+// long it took.
+func (b *bare) create(ctx context.Context, n int, like *corev1.Pod) (time.Duration, error) {
+	turns := make(chan struct{}, parallel)
+	errs := make(chan error, n)
+	var all sync.WaitGroup
+	began := time.Now()
+	for i := range n {
+		pod := b.copied(like, b.made+i)
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			if _, err := b.client.CoreV1().Pods(bareNamespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				errs <- err
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	b.made += n
+	close(errs)
+	var err error
+	for e := range errs {
+		err = errors.Join(err, e)
+	}
+	return took, err
+}
+
+// copied is a pod like another on a node of its own.
+func (b *bare) copied(like *corev1.Pod, i int) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bare-%d", i), Namespace: bareNamespace,
+		Labels: map[string]string{"bench": "bare"}, Annotations: like.Annotations}, Spec: *like.Spec.DeepCopy()}
+	// They are to fit beside the provider's own, which fill their nodes.
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{fmt.Sprintf("kwok-%04d", i%b.nodes)}}},
+		}}},
+	}}
+	return pod
+}
+
+// running is how many of the pods in a namespace run, and how many there are.
+func (b *bare) running(ctx context.Context, namespace string) (running, all int, err error) {
+	// Resource version 0 is answered from the API server's own cache.
+	pods, err := b.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return 0, 0, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Status.Phase == corev1.PodRunning {
+			running++
+		}
+	}
+	return running, len(pods.Items), nil
+}
+
+// remove deletes what the bare client has made.
+func (b *bare) remove(ctx context.Context) error {
+	now := int64(0)
+	if err := b.client.CoreV1().Pods(bareNamespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("delete pods: %w", err)
+	}
+	return nil
+}
+
+// any is one of the provider's pods, without what the API server has added.
+func (b *bare) any(ctx context.Context, namespace string) (*corev1.Pod, error) {
+	pods, err := b.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, fmt.Errorf("there is no pod in %s", namespace)
+	}
+	pod := &pods.Items[0]
+	pod.Spec.NodeName = ""
+	return pod, nil
+}
