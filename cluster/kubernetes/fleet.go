@@ -25,6 +25,8 @@ type fleet struct {
 	ledger nodes.Ledger
 	// doubted are nodes whose instances are being asked whether they still live.
 	doubted map[string]bool
+	// refusals are of nodes that cannot resize pods.
+	refusals map[string]refusal
 	// tolerated are the tolerations that functions have, eligible what was answered
 	// of functions' nodes.
 	tolerated map[string][]corev1.Toleration

@@ -17,8 +17,22 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// resizePatience is how long a kubelet may take to change a quota.
-const resizePatience = 10 * time.Second
+const (
+	// resizePatience is how long a kubelet may take to change a quota.
+	resizePatience = 10 * time.Second
+	// refusalHolds is how long a node is not asked again that can change none, as one
+	// with the static CPU manager: each time would be two writes for nothing.
+	refusalHolds = 10 * time.Minute
+)
+
+// refusal is why a node changes no quotas, and since when that is known.
+type refusal struct {
+	why error
+	at  time.Time
+}
+
+// errInfeasible is what errors wrap that say that a node can never do it.
+var errInfeasible = errors.New("its node refuses")
 
 // Resize has the kubelet give a running instance another CPU quota. A next provider
 // finds it with that: the pod's own resources tell.
@@ -77,6 +91,9 @@ func (b *Backend) changeShare(ctx context.Context, e *entry, millicores int, all
 	if was != millicores {
 		err = b.setQuota(ctx, e, millicores)
 	}
+	if errors.Is(err, errInfeasible) {
+		b.refused(before.Node, err)
+	}
 	if err != nil && !errors.Is(err, ErrNoResize) && was != millicores {
 		// As it was: also where the kubelet has not heard of it yet.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizePatience)
@@ -103,11 +120,24 @@ func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (be
 	if err := allow(&after); err != nil {
 		return before, after, err
 	}
+	if r, ok := b.fleet.refusals[after.Node]; ok && b.options.Now().Sub(r.at) < refusalHolds {
+		return before, after, r.why
+	}
 	e.resizing = true
 	if held := after.Holds(); held.CPU > before.Holds().CPU {
 		e.instance.Config, e.instance.Parked = after.Config, after.Parked
 	}
 	return before, after, nil
+}
+
+// refused notes that a node changes no quotas.
+func (b *Backend) refused(node string, why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fleet.refusals == nil {
+		b.fleet.refusals = map[string]refusal{}
+	}
+	b.fleet.refusals[node] = refusal{why, b.options.Now()}
 }
 
 // endResize settles what the instance has.
@@ -168,7 +198,10 @@ func (b *Backend) setQuota(ctx context.Context, e *entry, millicores int) error 
 func settled(pod *corev1.Pod, millicores int) (bool, error) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
-			return false, fmt.Errorf("its node refuses: %s: %s", c.Reason, c.Message)
+			if c.Reason == corev1.PodReasonInfeasible {
+				return false, fmt.Errorf("%w: %s: %s", errInfeasible, c.Reason, c.Message)
+			}
+			return false, fmt.Errorf("its node has no room: %s: %s", c.Reason, c.Message)
 		}
 		if c.Type == corev1.PodResizeInProgress && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonError {
 			return false, fmt.Errorf("its node fails: %s", c.Message)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,9 @@ func (b *Backend) watch(ctx context.Context) error {
 func (b *Backend) follow(source cache.SharedIndexInformer, what string, failures *failures, trim cache.TransformFunc, handler cache.ResourceEventHandler) (synced cache.InformerSynced, err error) {
 	err = errors.Join(source.SetTransform(trim), source.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		failures.add(what, err)
+		if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return // As an API server ends watches now and then.
+		}
 		b.log.Warn().Err(err).Str("resource", what).Msg("the watch was cut; it is begun again")
 	}))
 	if err != nil {

@@ -89,9 +89,9 @@ func TestResizeAndPark(t *testing.T) {
 	go func() { done <- a.Resize(t.Context(), spec.ID, smaller) }()
 	r.asked(spec.ID, 1500)
 	r.say(spec.ID, func(s *corev1.PodStatus) {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "no room"})
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "no room"})
 	})
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "Infeasible: no room") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "Deferred: no room") {
 		t.Errorf("refused: %v", err)
 	}
 	r.asked(spec.ID, instancepod.ParkedCPU)
