@@ -210,10 +210,15 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	defer cancel()
 	f, err := s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && !s.served(f):
+	case apierrors.IsNotFound(err), err == nil && f.DeletionTimestamp != nil:
 		return store.Function{}, fmt.Errorf("function %s: %w", name, store.ErrAbsent)
 	case err != nil:
 		return store.Function{}, problem.Of(err, "function %s could not be read", name)
+	}
+	if allowed, err := s.allowedNow(namespace); err != nil {
+		return store.Function{}, err
+	} else if !allowed {
+		return store.Function{}, fmt.Errorf("function %s: namespace %s: %w", name, namespace, store.ErrAbsent)
 	}
 	r, err := record(f)
 	if err == nil && !stamped(f, r) {

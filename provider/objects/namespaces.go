@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -36,6 +37,19 @@ const catchUp = 5 * time.Second
 func (s *Objects) allowed(name string) bool {
 	n, ok := s.space(name)
 	return ok && forFunctions(n)
+}
+
+// allowedNow is allowed that asks the API server where the cache says no: the cache may
+// not know yet of a namespace that another replica has made.
+func (s *Objects) allowedNow(name string) (bool, error) {
+	if s.allowed(name) {
+		return true, nil
+	}
+	_, err := s.Namespace(name)
+	if errors.Is(err, store.ErrAbsent) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func forFunctions(n *corev1.Namespace) bool {

@@ -165,7 +165,10 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		return w.forget(ctx, namespace, name)
 	case w.old(f):
 		return false // What it has become is heard, too.
-	case !w.allowed(namespace):
+	}
+	if allowed, err := w.allowedNow(namespace); err != nil {
+		return true
+	} else if !allowed {
 		w.came(key, outcome{f.Generation, "NamespaceNotAllowed", fmt.Sprintf("namespace %s is not one of functions; make it one with: kubectl annotate namespace %s %s=1", namespace, namespace, SpaceAnnotation)})
 		return w.forget(ctx, namespace, name)
 	}

@@ -68,6 +68,10 @@ func Open(ctx context.Context, client kubernetes.Interface, namespace string, le
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = KindLabel }))
+	// The informer would try again and again, and not say why.
+	if _, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: KindLabel, Limit: 1}); err != nil {
+		return nil, fmt.Errorf("what was learned of functions could not be read: %w", err)
+	}
 	maps := factory.Core().V1().ConfigMaps()
 	s := &Store{client: client, namespace: namespace, lister: maps.Lister().ConfigMaps(namespace), leading: leading, informers: factory}
 	// Asked for, so that the factory knows of it.
