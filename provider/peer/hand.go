@@ -1,0 +1,179 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// Share returns what a function's routes are to ask in place of its dispatcher at
+// this replica: it hands requests on to the function's owner, which may be this one.
+// An ordinary function's forwarder is not shared: each replica forwards by itself.
+func (g *Group) Share(f *provider.Function, d provider.Dispatcher) provider.Dispatcher {
+	if _, forwards := d.(provider.Forwarder); forwards {
+		g.own.Delete(f.Name)
+		return d
+	}
+	g.own.Store(f.Name, d)
+	return &shared{Dispatcher: d, group: g, name: f.Name, limit: f.Inference.SLO + g.options.Wait}
+}
+
+// Unshare forgets a function that was removed.
+func (g *Group) Unshare(name string) { g.own.Delete(name) }
+
+// shared is a dispatcher of which each replica has one.
+type shared struct {
+	provider.Dispatcher
+	group *Group
+	name  string
+	limit time.Duration
+}
+
+var _ provider.PatientDispatcher = (*shared)(nil)
+
+// Invoke implements [provider.Dispatcher].
+func (s *shared) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+	return s.InvokePatiently(ctx, req, 0)
+}
+
+// InvokePatiently implements [provider.PatientDispatcher].
+func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	g := s.group
+	members, self := g.options.Membership.Members(), g.options.Membership.Self()
+	if len(members) == 0 || len(members) == 1 && members[0].ID == self {
+		return invoke(ctx, s.Dispatcher, req, patience)
+	}
+	for _, m := range Rank(s.name, members) {
+		if m.ID == self {
+			break
+		}
+		if g.isDown(m.ID) {
+			continue
+		}
+		response, err := g.send(ctx, m, s, req, patience)
+		if !errors.Is(err, errNotTaken) {
+			return response, err
+		}
+	}
+	return invoke(ctx, s.Dispatcher, req, patience)
+}
+
+// invoke asks a dispatcher of this replica.
+func invoke(ctx context.Context, d provider.Dispatcher, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	if patient, ok := d.(provider.PatientDispatcher); ok {
+		return patient.InvokePatiently(ctx, req, patience)
+	}
+	return d.Invoke(ctx, req)
+}
+
+// Headers between replicas.
+const (
+	// peerHeader names the replica that asks; in an answer, notTaken, it says that
+	// the request was not dispatched.
+	peerHeader     = "X-Faas-Infer-Peer"
+	patienceHeader = "X-Faas-Infer-Patience-Ms"
+	retryHeader    = "X-Faas-Infer-Retry-Ms"
+	notTaken       = "not-taken"
+)
+
+// send has another replica dispatch a request.
+func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience, errStuck)
+	defer cancel()
+	buffers, length := frame.EncodeRequests([]frame.Request{*req})
+	parts := make([]io.Reader, 0, len(buffers))
+	for _, b := range buffers {
+		parts = append(parts, bytes.NewReader(b))
+	}
+	r, err := g.request(ctx, m, http.MethodPost, invokePath+s.name, io.MultiReader(parts...))
+	if err != nil {
+		return nil, err
+	}
+	r.ContentLength = length
+	r.Header.Set("Content-Type", frame.ContentType)
+	if patience > 0 {
+		r.Header.Set(patienceHeader, strconv.FormatInt(patience.Milliseconds(), 10))
+	}
+	answer, err := g.client.Do(r)
+	if err != nil {
+		return nil, g.sendFailed(ctx, m, err)
+	}
+	defer answer.Body.Close()
+	body, err := readBody(answer)
+	if err != nil {
+		return nil, g.sendFailed(ctx, m, err)
+	}
+	return read(m, answer, body)
+}
+
+// errStuck is why a replica is waited for no longer.
+var errStuck = errors.New("it takes too long")
+
+func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errStuck) {
+		return ctx.Err() // The client has left.
+	}
+	g.outOfReach(m, err)
+	if errors.As(err, new(unconnected)) {
+		return fmt.Errorf("%w: %w", errNotTaken, err)
+	}
+	return lost(err)
+}
+
+// readBody reads an answer whose length is most often known.
+func readBody(r *http.Response) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(r.Body)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
+}
+
+// read takes an owner's answer apart.
+func read(m Member, answer *http.Response, body []byte) (*frame.Response, error) {
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:
+		// It is of another version, or has other credentials.
+		return nil, fmt.Errorf("%w: replica %s answers %s", errNotTaken, m.ID, answer.Status)
+	}
+	if answer.Header.Get(peerHeader) == notTaken {
+		return nil, fmt.Errorf("%w: %s", errNotTaken, body)
+	}
+	if answer.StatusCode != http.StatusOK {
+		ms, _ := strconv.ParseInt(answer.Header.Get(retryHeader), 10, 64) // Absent: nothing to say.
+		status := answer.StatusCode
+		if status < 400 || status > 599 {
+			status = http.StatusBadGateway
+		}
+		return nil, &Error{status, time.Duration(ms) * time.Millisecond, string(bytes.TrimSpace(body))}
+	}
+	responses, err := frame.DecodeResponses(body)
+	if err != nil || len(responses) != 1 {
+		return nil, lost(fmt.Errorf("replica %s answered what is no answer: %w", m.ID, errors.Join(err, errNotOne)))
+	}
+	return &responses[0], nil
+}
+
+var errNotOne = errors.New("there must be one")
+
+// request makes one of another replica.
+func (g *Group) request(ctx context.Context, m Member, method, path string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, m.URL+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the address of replica %s: %w", errNotTaken, m.ID, err)
+	}
+	r.Header.Set(peerHeader, g.options.Membership.Self())
+	if c := g.options.Credentials; c != nil {
+		r.SetBasicAuth(c.User, c.Password)
+	}
+	return r, nil
+}

@@ -1,0 +1,182 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+)
+
+func TestRequestsGoToTheOwner(t *testing.T) {
+	where, all := several(t, 3)
+	owner := where.owner(all)
+	for _, o := range all {
+		got, err := o.ask(t.Context(), 30*time.Second)
+		if err != nil {
+			t.Fatalf("at %s: %v", o.own.id, err)
+		}
+		if want := owner.own.id + ": PUT /a b?q=1 header body"; got.Status != 201 || string(got.Body) != want || got.Header.Get("X-By") != owner.own.id {
+			t.Errorf("at %s: %d %v %q, want 201 and %q", o.own.id, got.Status, got.Header, got.Body, want)
+		}
+		if p := time.Duration(owner.own.patience.Load()); p != 30*time.Second {
+			t.Errorf("at %s the owner was told of a patience of %v, want 30 s", o.own.id, p)
+		}
+	}
+	if n := owner.own.requests.Load(); n != 3 {
+		t.Errorf("the owner has had %d requests, want 3", n)
+	}
+}
+
+func TestALargeBodyIsHandedOn(t *testing.T) {
+	where, all := several(t, 2)
+	owner := where.owner(all)
+	other := all[0]
+	if other == owner {
+		other = all[1]
+	}
+	body := strings.Repeat("x", 3<<20)
+	got, err := other.shared.Invoke(t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)})
+	if err != nil || !strings.HasSuffix(string(got.Body), body) {
+		t.Fatalf("%v, %d bytes", err, len(got.Body))
+	}
+}
+
+func TestTheNextOneDispatchesWhereTheOwnerIsGone(t *testing.T) {
+	where, all := several(t, 3)
+	ranking := Rank(name, where.members())
+	by := func(id string) *one {
+		for _, o := range all {
+			if o.own.id == id {
+				return o
+			}
+		}
+		return nil
+	}
+	by(ranking[0].ID).server.Close()
+	for _, o := range []*one{by(ranking[1].ID), by(ranking[2].ID)} {
+		for range 3 {
+			got, err := o.ask(t.Context(), 0)
+			if err != nil || got.Header.Get("X-By") != ranking[1].ID {
+				t.Fatalf("with the owner gone, at %s: %v, %v; want the answer of %s", o.own.id, got, err, ranking[1].ID)
+			}
+		}
+	}
+	// It comes back at another address.
+	where.set(ranking[1], ranking[2])
+	if got, err := by(ranking[2].ID).ask(t.Context(), 0); err != nil || got.Header.Get("X-By") != ranking[1].ID {
+		t.Errorf("once it is no member: %v, %v", got, err)
+	}
+}
+
+func TestWhatAClosingReplicaRefusesTheNextOneTakes(t *testing.T) {
+	for why, prepare := range map[string]func(*one){
+		"closing":           func(o *one) { o.own.fails = dispatch.ErrClosed },
+		"not deployed yet":  func(o *one) { o.Unshare(name) },
+		"other credentials": func(o *one) { o.options.Credentials.Password = "other"; o.handler = o.routes() },
+	} {
+		t.Run(why, func(t *testing.T) {
+			where, all := several(t, 2)
+			owner := where.owner(all)
+			other := all[0]
+			if other == owner {
+				other = all[1]
+			}
+			prepare(owner)
+			owner.server.Config.Handler = owner.handler
+			got, err := other.ask(t.Context(), 0)
+			if err != nil || got.Header.Get("X-By") != other.own.id {
+				t.Errorf("%v, %v; want the answer of %s itself", got, err, other.own.id)
+			}
+		})
+	}
+}
+
+func TestErrorsOfTheOwner(t *testing.T) {
+	where, all := several(t, 2)
+	owner := where.owner(all)
+	other := all[0]
+	if other == owner {
+		other = all[1]
+	}
+	owner.own.fails = dispatch.ErrQueueFull
+	_, err := other.ask(t.Context(), 0)
+	var again provider.Retryable
+	if !errors.As(err, &again) || again.HTTPStatus() != 429 || again.RetryAfter() != time.Second || err.Error() != dispatch.ErrQueueFull.Error() {
+		t.Errorf("%v, want what the owner says, with its status and when to try again", err)
+	}
+	if n := other.own.requests.Load(); n != 0 {
+		t.Errorf("what the owner refused was dispatched %d times elsewhere", n)
+	}
+	owner.own.fails = errors.New("oh")
+	var known provider.HTTPError
+	if _, err := other.ask(t.Context(), 0); !errors.As(err, &known) || known.HTTPStatus() != 500 {
+		t.Errorf("%v, want status 500", err)
+	}
+}
+
+func TestTheOwnerDiesWithARequest(t *testing.T) {
+	where, all := several(t, 2)
+	owner := where.owner(all)
+	other := all[0]
+	if other == owner {
+		other = all[1]
+	}
+	owner.own.hold = make(chan struct{})
+	failed := make(chan error)
+	go func() {
+		_, err := other.ask(context.Background(), 0)
+		failed <- err
+	}()
+	until(t, "the request is there", func() bool { return owner.own.requests.Load() == 1 })
+	owner.server.CloseClientConnections()
+	var known provider.HTTPError
+	if err := <-failed; !errors.As(err, &known) || known.HTTPStatus() != 502 {
+		t.Errorf("%v, want status 502, as it may have been executed", err)
+	}
+	// The next one does not wait for it.
+	if got, err := other.ask(t.Context(), 0); err != nil || got.Header.Get("X-By") != other.own.id {
+		t.Errorf("the next request: %v, %v; want it dispatched here", got, err)
+	}
+}
+
+func TestAClientThatLeavesLeavesTheOwner(t *testing.T) {
+	where, all := several(t, 2)
+	owner := where.owner(all)
+	other := all[0]
+	if other == owner {
+		other = all[1]
+	}
+	owner.own.hold = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := other.ask(ctx, 0)
+		failed <- err
+	}()
+	until(t, "the request is there", func() bool { return owner.own.requests.Load() == 1 })
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that the client has left", err)
+	}
+	if other.isDown(owner.own.id) {
+		t.Error("the owner counts as gone because a client has left")
+	}
+}
+
+func TestForwardersAreNotShared(t *testing.T) {
+	_, all := several(t, 1)
+	d := forwarder{all[0].own}
+	if got := all[0].Share(function(), d); got != provider.Dispatcher(d) {
+		t.Errorf("an ordinary function's forwarder became %T", got)
+	}
+}
+
+type forwarder struct{ *answering }
+
+func (forwarder) Forward(http.ResponseWriter, *http.Request, string) int { return 200 }

@@ -1,0 +1,49 @@
+package peer
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Rank sorts members by who is to have a function's queue, the owner first
+// (rendezvous hashing, Thaler and Ravishankar 1998): when a member goes, only its
+// functions go to others, and they are shared out evenly; when one comes, it takes
+// its share and nothing else moves. Members of the same ID count once. The order does
+// not depend on that of the members.
+func Rank(function string, members []Member) []Member {
+	type ranked struct {
+		Member
+		weight uint64
+	}
+	all := make([]ranked, 0, len(members))
+	for _, m := range members {
+		all = append(all, ranked{m, weight(function, m.ID)})
+	}
+	slices.SortFunc(all, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.ID, b.ID), cmp.Compare(a.URL, b.URL))
+	})
+	out := make([]Member, 0, len(all))
+	for i, m := range all {
+		if i == 0 || m.ID != all[i-1].ID {
+			out = append(out, m.Member)
+		}
+	}
+	return out
+}
+
+// weight is FNV-1a over both names with something between, and then mixed, so that
+// names that differ little weigh differently (the finisher of SplitMix64).
+func weight(function, member string) uint64 {
+	h := uint64(14695981039346656037)
+	add := func(s string) {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * 1099511628211
+		}
+		h = (h ^ 0xff) * 1099511628211
+	}
+	add(function)
+	add(member)
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}

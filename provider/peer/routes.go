@@ -1,0 +1,200 @@
+package peer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/auth"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+)
+
+// Prefix is where Handler's routes are.
+const Prefix = "/system/peer/"
+
+const (
+	invokePath = Prefix + "invoke/"
+	loadsPath  = Prefix + "loads"
+	wakePath   = Prefix + "wake"
+	drainPath  = Prefix + "drain"
+	parkPath   = Prefix + "park"
+	servePath  = Prefix + "serve"
+)
+
+// Handler serves the routes below Prefix to other replicas, which must know the
+// credentials.
+func (g *Group) Handler() http.Handler { return g.handler }
+
+func (g *Group) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+invokePath+"{name}", g.serveInvoke)
+	mux.HandleFunc("GET "+loadsPath, g.withLocal(g.serveLoads))
+	mux.HandleFunc("POST "+wakePath, g.withLocal(g.serveWake))
+	mux.HandleFunc("POST "+drainPath, g.withLocal(serveDrain))
+	mux.HandleFunc("POST "+parkPath, g.withLocal(servePark))
+	mux.HandleFunc("POST "+servePath, g.withLocal(serveServe))
+	if c := g.options.Credentials; c != nil {
+		return auth.DecorateWithBasicAuth(mux.ServeHTTP, c)
+	}
+	return mux
+}
+
+// withLocal answers 503 before Attach.
+func (g *Group) withLocal(serve func(Local, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if l := g.attached(); l != nil {
+			serve(l, w, r)
+			return
+		}
+		http.Error(w, "the provider is starting", http.StatusServiceUnavailable)
+	}
+}
+
+// serveInvoke dispatches a request here that another replica hands on.
+func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
+	d, ok := g.own.Load(r.PathValue("name"))
+	if !ok {
+		fail(w, fmt.Errorf("%w: the function is not known here (yet)", errNotTaken))
+		return
+	}
+	req, err := g.receive(w, r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	ms, _ := strconv.ParseInt(r.Header.Get(patienceHeader), 10, 64) // Absent: none.
+	response, err := invoke(r.Context(), d.(provider.Dispatcher), req, time.Duration(max(0, ms))*time.Millisecond)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	buffers, length := frame.EncodeResponses([]frame.Response{*response})
+	w.Header().Set("Content-Type", frame.ContentType)
+	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+	w.WriteHeader(http.StatusOK)
+	for _, b := range buffers {
+		if _, err := w.Write(b); err != nil {
+			return // It has left.
+		}
+	}
+}
+
+// receive reads the one request of a frame.
+func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, error) {
+	most := g.options.MaxBody + frame.Overhead(1)
+	if r.ContentLength < 0 || r.ContentLength > most {
+		return nil, &Error{http.StatusRequestEntityTooLarge, 0, fmt.Sprintf("a request of %d bytes was handed on, the limit is %d", r.ContentLength, most)}
+	}
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(http.MaxBytesReader(w, r.Body, most), body); err != nil {
+		return nil, &Error{http.StatusBadRequest, 0, "the request that was handed on could not be read: " + err.Error()}
+	}
+	requests, err := frame.DecodeRequests(body)
+	if err != nil || len(requests) != 1 {
+		return nil, &Error{http.StatusBadRequest, 0, "what was handed on is not one request"}
+	}
+	return &requests[0], nil
+}
+
+// fail answers with an error, and says whether another replica may be asked: a
+// dispatcher that is closed has not executed what it refuses.
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var known provider.HTTPError
+	if errors.As(err, &known) {
+		status = known.HTTPStatus()
+	}
+	var again provider.Retryable
+	if errors.As(err, &again) && again.RetryAfter() > 0 {
+		w.Header().Set(retryHeader, strconv.FormatInt(again.RetryAfter().Milliseconds(), 10))
+	}
+	if errors.Is(err, dispatch.ErrClosed) || errors.Is(err, errNotTaken) {
+		w.Header().Set(peerHeader, notTaken)
+		status = http.StatusServiceUnavailable
+	}
+	http.Error(w, err.Error(), status)
+}
+
+func (g *Group) serveLoads(l Local, w http.ResponseWriter, r *http.Request) {
+	since, err := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
+	if err != nil {
+		http.Error(w, "since must be a number: the next of the last answer, 0 at first", http.StatusBadRequest)
+		return
+	}
+	load := l.Load(since)
+	load.Boot = g.boot
+	w.Header().Set("Content-Type", "application/json")
+	// A reader that is gone cannot be told.
+	_ = json.NewEncoder(w).Encode(load)
+}
+
+// mostLoad bounds the load that somebody pushes, in bytes.
+const mostLoad = 64 << 20
+
+func (g *Group) serveWake(l Local, w http.ResponseWriter, r *http.Request) {
+	var load Load
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostLoad)).Decode(&load); err != nil || load.Boot == "" {
+		http.Error(w, "the body must be a load as "+loadsPath+" tells it", http.StatusBadRequest)
+		return
+	}
+	g.pushed(r.Header.Get(peerHeader), load)
+	l.Wake()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func serveDrain(l Local, w http.ResponseWriter, r *http.Request) {
+	id, ok := instanceOf(w, r)
+	if !ok {
+		return
+	}
+	if err := l.Drain(r.Context(), id); err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func servePark(l Local, w http.ResponseWriter, r *http.Request) {
+	id, ok := instanceOf(w, r)
+	switch {
+	case !ok:
+	case l.Park(id):
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		http.Error(w, "the instance is needed", http.StatusConflict)
+	}
+}
+
+// instanceOf is the instance that a request names.
+func instanceOf(w http.ResponseWriter, r *http.Request) (cluster.InstanceID, bool) {
+	id := strings.TrimSpace(r.URL.Query().Get("instance"))
+	if id == "" {
+		http.Error(w, "name an instance: ?instance=ID", http.StatusBadRequest)
+	}
+	return cluster.InstanceID(id), id != ""
+}
+
+// served is an instance that takes batches.
+type served struct {
+	ID     cluster.InstanceID `json:"id"`
+	Config cluster.Config     `json:"config"`
+}
+
+func serveServe(l Local, w http.ResponseWriter, r *http.Request) {
+	var s served
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&s); err != nil || s.ID == "" {
+		http.Error(w, "the body must name an instance and its config", http.StatusBadRequest)
+		return
+	}
+	l.Serve(s.ID, s.Config)
+	w.WriteHeader(http.StatusNoContent)
+}
