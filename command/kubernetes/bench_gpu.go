@@ -1,18 +1,16 @@
-package command
+package kubernetes
 
 import (
-	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/bench"
 	benchgpu "github.com/faas-infer/faas-infer/bench/gpu"
 	"github.com/faas-infer/faas-infer/gpu/mps"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // NewGPUBenchCommand returns "bench gpu".
@@ -21,7 +19,8 @@ func NewGPUBenchCommand() *cobra.Command {
 		Device: "0", MPS: mps.Program, Models: []string{"mobilenet", "resnet-50", "bert"}, Batch: 8,
 		Shares: []int{10, 20, 30, 50, 70, 100}, Each: 3 * time.Second,
 	}
-	c := benchCommand(&cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "gpu",
 		Short: "How CUDA MPS shares a GPU: two processes with 30 and 70 %, and latency by share",
 		Long: `gpu reads the machine's GPUs from NVIDIA's driver, starts an MPS control daemon of
@@ -29,20 +28,33 @@ its own, and measures what processes with 30, 70 and 100 % of one GPU compute, a
 and together. Then it measures the latency of models by share, if the ONNX Runtime
 library was built with CUDA; otherwise it says so and leaves them out. Where there is
 no GPU it says that, and ends with an error. Nothing else should use the GPU.`,
-		Example: `  faas-infer bench gpu
-  faas-infer bench gpu --device 1 --models resnet-50 --shares 25,50,100 --json`,
-	}, func(ctx context.Context, from bench.Options) (*report.Report, error) {
-		if o.Batch < 1 || o.Each <= 0 {
-			return nil, errors.New("--batch and --each must be positive")
-		}
-		if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
-			return nil, errors.New("--shares must be one or more of 1 to 100 %")
-		}
-		slices.Sort(o.Shares)
-		o.Self, o.Log, o.Library = from.Self, from.Log, nvml.New()
-		return benchgpu.Run(ctx, o)
-	})
+		Example: `  faas-infer-kubernetes bench gpu
+  faas-infer-kubernetes bench gpu --device 1 --models resnet-50 --shares 25,50,100 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Batch < 1 || o.Each <= 0 {
+				return errors.New("--batch and --each must be positive")
+			}
+			if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
+				return errors.New("--shares must be one or more of 1 to 100 %")
+			}
+			slices.Sort(o.Shares)
+			if o.Self, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Log, o.Library = cmd.ErrOrStderr(), nvml.New()
+			r, err := benchgpu.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return r.JSON(cmd.OutOrStdout())
+			}
+			return r.Table(cmd.OutOrStdout())
+		},
+	}
 	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Device, "device", o.Device, "index or UUID of the GPU")
 	f.StringVar(&o.MPS, "mps-control", o.MPS, "the MPS control program")
 	f.StringSliceVar(&o.Models, "models", o.Models, "architectures of faas-infer model make")
@@ -59,7 +71,7 @@ func NewGPUWorkerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "gpu-worker",
 		Short:   "Work on a share of a GPU",
-		Example: `  faas-infer bench gpu-worker --each 3s`,
+		Example: `  faas-infer-kubernetes bench gpu-worker --each 3s`,
 		Hidden:  true,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
