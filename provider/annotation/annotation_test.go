@@ -119,6 +119,7 @@ func TestParseRefusesFields(t *testing.T) {
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128m"} }},
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128"} }}, // no unit
 		{"limits.nvidia.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{NvidiaGPU: "1"} }},
+		{"limits.amd.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{AmdGPU: "half"} }},
 		{"requests.memory", func(d *types.FunctionDeployment) {
 			d.Limits = &types.FunctionResources{Memory: "64Mi"}
 			d.Requests = &types.FunctionResources{Memory: "65Mi"}
@@ -185,4 +186,12 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("model %q leaves the bundle", in.Model)
 		}
 	})
+}
+
+// An ordinary function may ask for whole GPUs.
+func TestParseTakesWholeGPUs(t *testing.T) {
+	d := types.FunctionDeployment{Service: "train", Image: "x", Limits: &types.FunctionResources{NvidiaGPU: "2"}}
+	if in, err := Parse(d); err != nil || in.Limits.GPU != 200 {
+		t.Errorf("%+v, %v", in.Limits, err)
+	}
 }

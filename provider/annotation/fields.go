@@ -1,9 +1,11 @@
 package annotation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/openfaas/faas-provider/types"
@@ -106,12 +108,40 @@ func parseResources(field string, r *types.FunctionResources) (out cluster.Resou
 			return out, &Error{Key: field + ".memory", Value: r.Memory, Why: "it must be " + err.Error(), Example: "128Mi"}
 		}
 	}
-	for _, gpu := range []struct{ name, value string }{
-		{"nvidia.com/gpu", r.NvidiaGPU}, {"amd.com/gpu", r.AmdGPU}, {"intel.com/gpu", r.IntelGPU},
-	} {
-		if gpu.value != "" && gpu.value != "0" {
-			return out, &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "this provider runs models on processors only; leave it out"}
+	for _, gpu := range gpus(r) {
+		n, err := strconv.ParseUint(cmp.Or(gpu.value, "0"), 10, 16)
+		if err != nil {
+			return out, &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "it must be a whole number of GPUs", Example: "1"}
 		}
+		out.GPU += wholeGPU * int(n)
 	}
 	return out, nil
+}
+
+// wholeGPU is one GPU as cluster.Resources counts it, in % of its SMs.
+const wholeGPU = 100
+
+type gpuField struct{ name, value string }
+
+// gpus are the numbers of whole GPUs that resources name.
+func gpus(r *types.FunctionResources) []gpuField {
+	if r == nil {
+		return nil
+	}
+	return []gpuField{{"nvidia.com/gpu", r.NvidiaGPU}, {"amd.com/gpu", r.AmdGPU}, {"intel.com/gpu", r.IntelGPU}}
+}
+
+// shared refuses whole GPUs for a model, which gets a part of one.
+func (in *Inference) shared(d types.FunctionDeployment) error {
+	if !in.IsInference || in.Limits.GPU+in.Requests.GPU == 0 {
+		return nil
+	}
+	for field, r := range map[string]*types.FunctionResources{"limits": d.Limits, "requests": d.Requests} {
+		for _, gpu := range gpus(r) {
+			if gpu.value != "" && gpu.value != "0" {
+				return &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "a model gets its part of a GPU by its objective; leave it out"}
+			}
+		}
+	}
+	return nil
 }

@@ -60,6 +60,9 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if in.IsInference && in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
 		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm for a model", LeastCPU), Example: "250m"}
 	}
+	if err := in.shared(d); err != nil {
+		return err
+	}
 	if err := in.affordable(values); err != nil {
 		return err
 	}

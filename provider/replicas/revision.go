@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -33,6 +34,9 @@ const (
 
 // revise finds what a deployment needs, or says what is missing.
 func (c *Controller) revise(f *provider.Function) (*revision, error) {
+	if f.Inference.Limits.GPU > 0 || f.Inference.Requests.GPU > 0 {
+		return nil, errors.New("the function asks for a GPU (limits or requests), and only on Kubernetes does an ordinary function get one; leave it out")
+	}
 	program, err := c.options.Bundles.Program(f.Deployment.Image)
 	if err != nil {
 		return nil, err

@@ -182,6 +182,10 @@ func TestRefusedDeployments(t *testing.T) {
 				t.Error("a bad deployment of a new function is taken")
 			}
 		}
+		gpu := func(f *provider.Function) { f.Inference.Limits.GPU = 100 }
+		if _, err := r.Deploy(t.Context(), r.function("g", "a", gpu)); err == nil || !strings.Contains(err.Error(), "GPU") {
+			t.Errorf("a GPU is asked for: %v", err)
+		}
 		if _, ok := r.Status(full("g")); ok {
 			t.Error("a function that was refused has a status")
 		}
