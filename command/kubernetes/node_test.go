@@ -1,0 +1,44 @@
+package kubernetes
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// The commands for GPUs refuse what cannot be, and say which flag.
+func TestGPUCommandsRefuse(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	for _, test := range []struct {
+		arguments []string
+		says      string
+	}{
+		{[]string{"node"}, "--name"},
+		{[]string{"node", "--name", "n", "--directory", "mps"}, "--directory"},
+		{[]string{"node", "--name", "n", "--shared-memory", "shm"}, "--shared-memory"},
+		{[]string{"node", "--name", "n", "--every", "1ms"}, "--every"},
+		{[]string{"node", "--name", "n", "--kubeconfig", "/nowhere"}, "--kubeconfig"},
+	} {
+		if err := execute(test.arguments...); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%v: %v", test.arguments, err)
+		}
+	}
+	for flag, value := range map[string]string{"--shares": "0", "--batch": "0", "--each": "0s"} {
+		c := NewGPUBenchCommand()
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		c.SetArgs([]string{flag, value})
+		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("bench gpu %s %s: %v", flag, value, err)
+		}
+	}
+}
+
+func execute(arguments ...string) error {
+	c := NewRootCommand()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs(arguments)
+	c.SetOut(io.Discard)
+	c.SetErr(io.Discard)
+	return c.Execute()
+}
