@@ -58,6 +58,8 @@ type Group struct {
 	client  *http.Client
 	handler http.Handler
 	local   atomic.Pointer[Local]
+	// ordinary is what else loads come from; nil if nothing.
+	ordinary atomic.Pointer[Ordinary]
 	// own are this replica's dispatchers by function; down is until when members are
 	// left out, by ID.
 	own, down sync.Map
@@ -88,6 +90,46 @@ func New(o Options) *Group {
 
 // Attach names whose loads are told and who is woken. It is called once, before Run.
 func (g *Group) Attach(l Local) { g.local.Store(&l) }
+
+// AttachOrdinary names a controller of ordinary functions, whose loads are told, too,
+// and which is woken. It is called at most once, before Run.
+func (g *Group) AttachOrdinary(o Ordinary) { g.ordinary.Store(&o) }
+
+// seen is what this replica has seen.
+func (g *Group) seen(l Local, since uint64) Load {
+	load := l.Load(since)
+	load.Boot = g.boot
+	if o := g.ordinary.Load(); o != nil {
+		if load.Functions == nil {
+			load.Functions = map[string]FunctionLoad{}
+		}
+		for name, f := range (*o).Loads() {
+			load.Functions[name] = f
+		}
+	}
+	return load
+}
+
+// wake has this replica look at the load.
+func (g *Group) wake(l Local) {
+	l.Wake()
+	if o := g.ordinary.Load(); o != nil {
+		(*o).Wake()
+	}
+}
+
+// Listener hears what the others have seen, and leaves what was executed to whom
+// learns from it.
+type Listener struct{ group *Group }
+
+// Listener is for controllers that want the loads only.
+func (g *Group) Listener() Listener { return Listener{g} }
+
+// Loads returns what each of the others last told, without what was executed.
+func (l Listener) Loads() []Load { return l.group.loads(false) }
+
+// Wake is the group's.
+func (l Listener) Wake() { l.group.Wake() }
 
 // attached is what Attach was given, nil before.
 func (g *Group) attached() Local {

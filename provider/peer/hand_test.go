@@ -78,7 +78,7 @@ func TestWhatAClosingReplicaRefusesTheNextOneTakes(t *testing.T) {
 	for why, prepare := range map[string]func(*one){
 		"closing":           func(o *one) { o.own.fails = dispatch.ErrClosed },
 		"not deployed yet":  func(o *one) { o.Unshare(name) },
-		"other credentials": func(o *one) { o.options.Credentials.Password = "other"; o.handler = o.routes() },
+		"other credentials": func(o *one) { o.strange.Store(true) },
 	} {
 		t.Run(why, func(t *testing.T) {
 			where, all := several(t, 2)
@@ -88,7 +88,6 @@ func TestWhatAClosingReplicaRefusesTheNextOneTakes(t *testing.T) {
 				other = all[1]
 			}
 			prepare(owner)
-			owner.server.Config.Handler = owner.handler
 			got, err := other.ask(t.Context(), 0)
 			if err != nil || got.Header.Get("X-By") != other.own.id {
 				t.Errorf("%v, %v; want the answer of %s itself", got, err, other.own.id)

@@ -186,7 +186,9 @@ func (g *Group) pushed(id string, load Load) {
 
 // Loads returns what each of the others last told, if that is not long ago; what was
 // executed is told once.
-func (g *Group) Loads() []Load {
+func (g *Group) Loads() []Load { return g.loads(true) }
+
+func (g *Group) loads(take bool) []Load {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []Load
@@ -195,7 +197,9 @@ func (g *Group) Loads() []Load {
 			continue
 		}
 		load := r.load
-		load.Executed, r.executed = r.executed, nil
+		if take {
+			load.Executed, r.executed = r.executed, nil
+		}
 		out = append(out, load)
 	}
 	return out

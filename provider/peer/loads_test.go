@@ -48,9 +48,36 @@ func TestLoadsAreKnownToAll(t *testing.T) {
 	if !slices.Equal(executed, ran(5)) {
 		t.Errorf("executed %v, want each once", executed)
 	}
-	if got := all[0].Loads(); len(got) != 2 {
-		t.Errorf("%d loads, want the two others'", len(got))
+	if all[0].Listener().Loads(); len(all[0].Loads()) != 2 {
+		t.Errorf("%d loads, want the two others'", len(all[0].Loads()))
 	}
+}
+
+// processes are ordinary functions.
+type processes struct{ woken chan struct{} }
+
+func (processes) Loads() map[string]FunctionLoad {
+	return map[string]FunctionLoad{"g.openfaas-fn": {Arrivals: 3, InFlight: 1}}
+}
+
+func (p processes) Wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
+}
+
+func TestOrdinaryFunctionsAreTold(t *testing.T) {
+	_, all := several(t, 2)
+	p := processes{make(chan struct{}, 1)}
+	all[0].AttachOrdinary(p)
+	all[1].AttachOrdinary(p)
+	until(t, "told", func() bool {
+		loads := all[0].Listener().Loads()
+		return len(loads) == 1 && loads[0].Functions["g.openfaas-fn"].InFlight == 1
+	})
+	all[1].Wake()
+	<-p.woken
 }
 
 func TestAReplicaThatIsGoneIsForgotten(t *testing.T) {

@@ -6,6 +6,14 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
+// Ordinary is a controller of ordinary functions.
+type Ordinary interface {
+	// Loads is what it has seen, by functions' full names.
+	Loads() map[string]FunctionLoad
+	// Wake has it look at the load now.
+	Wake()
+}
+
 // Local is what a replica tells the others and does at the leader's word. Its methods
 // are safe for concurrent use.
 type Local interface {

@@ -154,6 +154,8 @@ type one struct {
 	// shared is what its routes ask.
 	shared provider.PatientDispatcher
 	leads  atomic.Bool
+	// strange: it has other credentials.
+	strange atomic.Bool
 }
 
 const name = "f.openfaas-fn"
@@ -170,7 +172,12 @@ func several(t *testing.T, n int) (*place, []*one) {
 			Membership: seat{where, id}, Leading: o.leads.Load, Credentials: &auth.BasicAuthCredentials{User: "admin", Password: "secret"},
 			Tick: 10 * time.Millisecond, Wait: time.Second, Logger: zerolog.Nop(),
 		})
-		o.server = httptest.NewServer(o.Handler())
+		o.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if o.strange.Load() {
+				r.SetBasicAuth("admin", "other")
+			}
+			o.Handler().ServeHTTP(w, r)
+		}))
 		o.shared = o.Share(function(), o.own).(provider.PatientDispatcher)
 		o.Attach(o.worker)
 		ctx, cancel := context.WithCancel(context.Background())

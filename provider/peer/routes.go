@@ -130,8 +130,7 @@ func (g *Group) serveLoads(l Local, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "since must be a number: the next of the last answer, 0 at first", http.StatusBadRequest)
 		return
 	}
-	load := l.Load(since)
-	load.Boot = g.boot
+	load := g.seen(l, since)
 	w.Header().Set("Content-Type", "application/json")
 	// A reader that is gone cannot be told.
 	_ = json.NewEncoder(w).Encode(load)
@@ -147,7 +146,7 @@ func (g *Group) serveWake(l Local, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.pushed(r.Header.Get(peerHeader), load)
-	l.Wake()
+	g.wake(l)
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -34,8 +34,7 @@ func (g *Group) waking(ctx context.Context) {
 		if l == nil {
 			continue
 		}
-		load := l.Load(noneExecuted)
-		load.Boot = g.boot
+		load := g.seen(l, noneExecuted)
 		body, err := json.Marshal(load)
 		if err != nil {
 			g.options.Logger.Error().Err(err).Msg("the load cannot be told")

@@ -10,20 +10,26 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-var _ provider.Controller = (*Controller)(nil)
+// Provider is a controller with its life, as kinds.Controller is.
+type Provider interface {
+	provider.Controller
+	Describe(name string) (kinds.Description, bool)
+	Run(ctx context.Context)
+	Close(ctx context.Context) error
+}
 
 // Controller is a controller whose functions are dispatched by one replica each.
 type Controller struct {
-	*kinds.Controller
+	Provider
 	group *peer.Group
 }
 
-// New puts a controller into a group.
-func New(c *kinds.Controller, group *peer.Group) *Controller { return &Controller{c, group} }
+// New puts a controller into a group, which the caller runs.
+func New(c Provider, group *peer.Group) *Controller { return &Controller{c, group} }
 
 // Deploy implements [provider.Controller].
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
-	d, err := c.Controller.Deploy(ctx, f)
+	d, err := c.Provider.Deploy(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -32,20 +38,9 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
-	err := c.Controller.Remove(ctx, name)
+	err := c.Provider.Remove(ctx, name)
 	if err == nil {
 		c.group.Unshare(name)
 	}
 	return err
-}
-
-// Run runs the controller and the group until ctx ends.
-func (c *Controller) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.group.Run(ctx)
-	}()
-	c.Controller.Run(ctx)
-	<-done
 }
