@@ -68,6 +68,10 @@ const (
 	// ScaleTargetProportion is the part of ScaleTarget at which another
 	// instance is started: above 0, at most 1; 1 if absent.
 	ScaleTargetProportion = "com.openfaas.scale.target-proportion"
+	// ScaleFactor is by how many percent of ScaleMax OpenFaaS' own autoscaler goes
+	// up at a time, 0 to 100. Here load decides by how much; but with 0 it changes
+	// nothing of an ordinary function, as it does there.
+	ScaleFactor = "com.openfaas.scale.factor"
 )
 
 // The values of ScaleType.
@@ -108,7 +112,7 @@ var known = map[string][]string{
 
 // scale are the keys of scaling. Others below com.openfaas.scale. belong to
 // other providers and are left to them.
-var scale = []string{ScaleMax, ScaleMin, ScaleTarget, ScaleTargetProportion, ScaleType, ScaleZero, ScaleZeroDuration}
+var scale = []string{ScaleFactor, ScaleMax, ScaleMin, ScaleTarget, ScaleTargetProportion, ScaleType, ScaleZero, ScaleZeroDuration}
 
 // Inference is what a deployment asks for, checked.
 type Inference struct {

@@ -119,6 +119,7 @@ func TestParseRefusesFields(t *testing.T) {
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128m"} }},
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128"} }}, // no unit
 		{"limits.nvidia.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{NvidiaGPU: "1"} }},
+		{ScaleFactor, func(d *types.FunctionDeployment) { d.Labels = &map[string]string{ScaleFactor: "20%"} }},
 		{"limits.amd.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{AmdGPU: "half"} }},
 		{"requests.memory", func(d *types.FunctionDeployment) {
 			d.Limits = &types.FunctionResources{Memory: "64Mi"}

@@ -27,6 +27,8 @@ func (in *Inference) setScale(key, value string) (err error) {
 		}
 	case ScaleTarget:
 		in.ScaleTarget, err = positive(key, value, math.MaxInt32, "50")
+	case ScaleFactor:
+		_, err = integer(key, value, 0, 100, "20")
 	case ScaleTargetProportion:
 		_, err = positive(key, value, 1, "0.9")
 	}
@@ -87,6 +89,11 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if value, ok := values[ScaleTargetProportion]; ok {
 		part, _ := decimal(value)
 		in.ScaleTarget *= part
+	}
+	if factor, ok := values[ScaleFactor]; ok && !in.IsInference {
+		if n, _ := decimal(factor); n == 0 {
+			in.ScaleTarget = 0
+		}
 	}
 	return nil
 }

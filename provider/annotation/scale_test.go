@@ -28,7 +28,9 @@ func TestParseScale(t *testing.T) {
 		{"by requests in flight", map[string]string{ScaleType: "capacity", ScaleTarget: "10", ScaleTargetProportion: "0.5"}, bounds{1, 20, false, 15 * time.Minute, "capacity", 5}},
 		{"an inference function has none", map[string]string{SLOLatency: "1s"}, bounds{0, 0, false, 15 * time.Minute, "rps", 5}},
 		{"unless it may not go to zero", map[string]string{SLOLatency: "1s", ScaleZero: "false"}, bounds{1, 0, false, 15 * time.Minute, "rps", 5}},
-		{"keys of other providers are left to them", map[string]string{"com.openfaas.scale.factor": "20", "com.openfaas.scale.down.window": "1m"}, bounds{1, 20, false, 15 * time.Minute, "rps", 5}},
+		{"how much at a time is not asked", map[string]string{ScaleFactor: "20"}, bounds{1, 20, false, 15 * time.Minute, "rps", 5}},
+		{"but with 0, load changes nothing", map[string]string{ScaleFactor: "0"}, bounds{1, 20, false, 15 * time.Minute, "rps", 0}},
+		{"keys of other providers are left to them", map[string]string{"com.openfaas.scale.down.window": "1m"}, bounds{1, 20, false, 15 * time.Minute, "rps", 5}},
 	} {
 		in, err := Parse(types.FunctionDeployment{Service: "f", Image: "functions/alpine", Labels: &c.labels})
 		got := bounds{in.MinReplicas, in.MaxReplicas, in.ScaleZero, in.ZeroDuration, in.ScaleType, in.ScaleTarget}
