@@ -11,6 +11,7 @@
 package deployments
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -92,6 +93,8 @@ type Controller struct {
 	deployed map[string]deployed
 	usage    map[string]cluster.Resources
 	sampling bool
+	// unwatched is why the last watch failed.
+	unwatched error
 	// said is what was last said of the metrics that cannot be had.
 	said string
 }
@@ -123,7 +126,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		c.shut()
-		return nil, fmt.Errorf("list the pods and Deployments of functions: the API server did not answer in time: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("list the pods and Deployments of functions: %w", cmp.Or(c.unwatched, context.Cause(ctx)))
 	}
 	return c, nil
 }

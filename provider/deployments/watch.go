@@ -43,6 +43,9 @@ func (c *Controller) watch() ([]cache.InformerSynced, error) {
 
 // watchFailed says that the API server cannot be watched; it is tried again.
 func (c *Controller) watchFailed(_ *cache.Reflector, err error) {
+	c.mu.Lock()
+	c.unwatched = err
+	c.mu.Unlock()
 	c.options.Logger.Warn().Err(err).Msg("watch pods or Deployments; what is known of them holds meanwhile")
 }
 

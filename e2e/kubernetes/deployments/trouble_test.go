@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/deployments"
@@ -252,3 +253,64 @@ func TestObjectsGoWithTheFunction(t *testing.T) {
 		return "the Deployment is there"
 	})
 }
+
+// A right that is missing is named when the provider starts.
+func TestRightsTooNarrow(t *testing.T) {
+	r := newRig(t)
+	config := r.cluster.Config()
+	config.Impersonate.UserName = "nobody"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = deployments.New(ctx, deployments.Options{Client: client, Metrics: newMetrics(), Functions: r.object})
+	if err == nil || !strings.Contains(err.Error(), "cannot list resource") {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// OpenFaaS' own Profile objects are found where the cluster knows of them.
+func TestProfileObjects(t *testing.T) {
+	r := newRig(t)
+	for _, manifest := range []string{profileDefinition, profileObject} {
+		r.await("profile", func() string {
+			out, err := r.cluster.Kubectl(t.Context(), manifest, "apply", "-f", "-")
+			if err != nil {
+				return out + err.Error()
+			}
+			return ""
+		})
+	}
+	p := r.replica()
+	f, _ := p.deploy(types.FunctionDeployment{Service: "spread", Image: "x", Annotations: pairs("com.openfaas.profile", "tsc")})
+	p.ready(f, 1)
+	if spread := r.deployment(f).Spec.Template.Spec.TopologySpreadConstraints; len(spread) != 1 || spread[0].TopologyKey != "kubernetes.io/hostname" {
+		t.Errorf("%+v", spread)
+	}
+}
+
+const profileDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: profiles.openfaas.com}
+spec:
+  group: openfaas.com
+  names: {kind: Profile, plural: profiles, singular: profile}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+const profileObject = `
+apiVersion: openfaas.com/v1
+kind: Profile
+metadata: {name: tsc, namespace: openfaas}
+spec:
+  topologySpreadConstraints:
+  - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {faas_function: spread}}}
+`

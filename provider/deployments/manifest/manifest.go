@@ -136,5 +136,5 @@ func owners(f *v1alpha1.Function) []metav1.OwnerReference {
 		return nil
 	}
 	yes := true
-	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: f.Name, UID: f.UID, Controller: &yes, BlockOwnerDeletion: &yes}}
+	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: f.Name, UID: f.UID, Controller: &yes}}
 }
