@@ -89,6 +89,7 @@ func (b *Backend) tolerate(tolerations []corev1.Toleration) {
 	}
 	b.fleet.tolerated[string(text)] = tolerations
 	b.fleet.generation++
+	b.fleet.offers = nil
 }
 
 // tainted reports whether there are nodes on offer that not every instance may be on.

@@ -21,8 +21,14 @@ type fleet struct {
 	sorted []*nodes.Node
 	// generation counts changes of what nodes are.
 	generation uint64
-	// ledger is what others take of them.
-	ledger nodes.Ledger
+	// ledger is what others take of them, instances ours on each.
+	ledger    nodes.Ledger
+	instances map[string]map[*entry]bool
+	// offers is what Nodes returned, at where each node's is; both are nil when they
+	// have to be made anew. Of nodes in dirty something has changed since.
+	offers []cluster.Node
+	at     map[string]int
+	dirty  map[string]bool
 	// doubted are nodes whose instances are being asked whether they still live.
 	doubted map[string]bool
 	// refusals are of nodes that cannot resize pods.
@@ -48,7 +54,50 @@ func (f *fleet) set(name string, n *nodes.Node) {
 	} else {
 		f.nodes[name] = n
 	}
-	f.sorted, f.generation = nil, f.generation+1
+	f.sorted, f.offers, f.generation = nil, nil, f.generation+1
+}
+
+// put takes in a pod of another's, or one that is not an instance any more.
+func (f *fleet) put(pod *corev1.Pod) {
+	f.ledger.Put(podKey(pod), pod)
+	f.touch(pod.Spec.NodeName)
+}
+
+// remove takes out a pod.
+func (f *fleet) remove(pod *corev1.Pod) {
+	f.ledger.Delete(podKey(pod))
+	f.touch(pod.Spec.NodeName)
+}
+
+func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// touch notes that what a node has left may have changed.
+func (f *fleet) touch(node string) {
+	if f.dirty == nil {
+		f.dirty = map[string]bool{}
+	}
+	f.dirty[node] = true
+}
+
+// enter adds an instance. The lock is held.
+func (b *Backend) enter(e *entry) {
+	b.entries[e.instance.ID] = e
+	node := e.instance.Node
+	if b.fleet.instances[node] == nil {
+		b.fleet.instances[node] = map[*entry]bool{}
+	}
+	b.fleet.instances[node][e] = true
+	b.fleet.touch(node)
+}
+
+// drop takes an instance out. The lock is held.
+func (b *Backend) drop(e *entry) {
+	delete(b.entries, e.instance.ID)
+	node := e.instance.Node
+	if delete(b.fleet.instances[node], e); len(b.fleet.instances[node]) == 0 {
+		delete(b.fleet.instances, node)
+	}
+	b.fleet.touch(node)
 }
 
 // bears reports whether a node's taints are tolerated by anybody's instances.
@@ -73,50 +122,50 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	if b.closed {
 		return nil, ErrClosed
 	}
-	held := b.held()
-	list := make([]cluster.Node, 0, len(b.fleet.nodes))
-	for _, n := range b.fleet.all() {
-		if n.Ready && !n.Cordoned && b.selector.Matches(labels.Set(n.Labels)) && b.fleet.bears(n) {
-			list = append(list, b.offer(n, held[n.Name]))
+	if b.fleet.offers == nil {
+		b.offerAll()
+	}
+	for name := range b.fleet.dirty {
+		if i, ok := b.fleet.at[name]; ok {
+			b.fleet.offers[i] = b.offer(b.fleet.nodes[name])
 		}
 	}
-	return list, nil
+	clear(b.fleet.dirty)
+	return slices.Clone(b.fleet.offers), nil
 }
 
-// holding is what our instances have of a node.
-type holding struct {
-	cluster.Resources
-	instances int
-	// beside is what Kubernetes counts for them and we do not: a parked instance
-	// still has a little of the CPU.
-	beside int
-}
-
-// held is what our instances have of each node. The lock is held.
-func (b *Backend) held() map[string]holding {
-	all := make(map[string]holding, len(b.fleet.nodes))
-	for _, e := range b.entries {
-		h := all[e.instance.Node]
-		h.Resources, h.instances = h.Add(e.instance.Holds()), h.instances+1
-		if e.instance.Parked {
-			h.beside += instancepod.ParkedCPU
+// offerAll makes what Nodes returns anew. The lock is held.
+func (b *Backend) offerAll() {
+	f := &b.fleet
+	f.offers, f.at = make([]cluster.Node, 0, len(f.nodes)), make(map[string]int, len(f.nodes))
+	for _, n := range f.all() {
+		if n.Ready && !n.Cordoned && b.selector.Matches(labels.Set(n.Labels)) && f.bears(n) {
+			f.at[n.Name] = len(f.offers)
+			f.offers = append(f.offers, b.offer(n))
 		}
-		all[e.instance.Node] = h
 	}
-	return all
+	clear(f.dirty)
 }
 
 // offer is what a node has for instances. The lock is held.
-func (b *Backend) offer(n *nodes.Node, held holding) cluster.Node {
+func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	others, pods := b.fleet.ledger.Taken(n.Name)
 	total := n.Allocatable.Sub(others)
-	total.CPU -= held.beside
+	var held cluster.Resources
+	ours := b.fleet.instances[n.Name]
+	for e := range ours {
+		held = held.Add(e.instance.Holds())
+		if e.instance.Parked {
+			// Kubernetes counts it, and we do not.
+			total.CPU -= instancepod.ParkedCPU
+		}
+	}
 	total.CPU, total.Memory = max(0, total.CPU), max(0, total.Memory)
-	if n.MaxPods > 0 && pods+held.instances >= n.MaxPods {
+	if n.MaxPods > 0 && pods+len(ours) >= n.MaxPods {
 		// There is no place for one more pod, however small.
 		total.CPU, total.Memory = min(total.CPU, held.CPU), min(total.Memory, held.Memory)
 	}
-	free := total.Sub(held.Resources)
+	free := total.Sub(held)
 	if n.Allocatable.GPU > 0 {
 		free.GPU, free.GPUMemory = n.GPUs.Free(b.heldGPUs(n.Name))
 	}

@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,15 +87,10 @@ func (b *Backend) checkNodes() {
 }
 
 // on are the instances on a node.
-func (b *Backend) on(node string) (all []*entry) {
+func (b *Backend) on(node string) []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.entries {
-		if e.instance.Node == node {
-			all = append(all, e)
-		}
-	}
-	return all
+	return slices.Collect(maps.Keys(b.fleet.instances[node]))
 }
 
 // doubt asks the instances on a node that is not ready, as long as it is not. A node

@@ -21,7 +21,7 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 	defer b.mu.Unlock()
 	in, ours := b.ours(pod)
 	if !ours {
-		b.fleet.ledger.Put(podKey(pod), pod)
+		b.fleet.put(pod)
 		return
 	}
 	if _, over := b.over[in.ID]; over {
@@ -79,7 +79,7 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 	e := newEntry(in, pod.Namespace)
 	e.uid, e.version, e.pod, e.device = pod.UID, parse(pod.ResourceVersion), pod, pod.Annotations[gpu.DeviceAnnotation]
 	close(e.begun)
-	b.entries[in.ID] = e
+	b.enter(e)
 	if seen.State != cluster.Starting {
 		e.instance.State, e.instance.Reason = seen.State, seen.Reason
 		e.instance.ReadyAt = seen.ReadyAt
@@ -93,7 +93,7 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 // leftOver sees to a pod whose instance has exited: until it is gone it takes of its
 // node, and if nobody has deleted it yet, we do. The lock is held.
 func (b *Backend) leftOver(pod *corev1.Pod) {
-	b.fleet.ledger.Put(podKey(pod), pod)
+	b.fleet.put(pod)
 	if pod.DeletionTimestamp == nil {
 		b.begin(func() { b.remove(pod.Namespace, pod.Name, pod.UID, 0) })
 	}
@@ -106,6 +106,7 @@ var ranks = map[cluster.State]int{cluster.Starting: 0, cluster.Ready: 1, cluster
 func (b *Backend) advance(e *entry, in cluster.Instance) {
 	before := e.instance
 	now := &e.instance
+	b.fleet.touch(now.Node)
 	if !e.resizing {
 		if now.Parked = in.Parked; !in.Parked {
 			now.Config.CPU = in.Config.CPU
@@ -151,7 +152,7 @@ func (b *Backend) exit(e *entry, why string) {
 	if b.entries[id] != e {
 		return
 	}
-	delete(b.entries, id)
+	b.drop(e)
 	b.forget(id)
 	e.instance.State, e.instance.Reason = cluster.Exited, why
 	b.tell(e.instance)
@@ -180,7 +181,7 @@ func (b *Backend) fail(e *entry, why string, grace time.Duration) {
 	}
 	b.exit(e, why)
 	if e.pod != nil {
-		b.fleet.ledger.Put(podKey(e.pod), e.pod)
+		b.fleet.put(e.pod)
 	}
 	namespace, name, uid := e.namespace, string(e.instance.ID), e.uid
 	b.begin(func() { b.remove(namespace, name, uid, grace) })
@@ -190,7 +191,7 @@ func (b *Backend) fail(e *entry, why string, grace time.Duration) {
 func (b *Backend) podGone(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fleet.ledger.Delete(podKey(pod))
+	b.fleet.remove(pod)
 	delete(b.strange, pod.UID)
 	e := b.entries[cluster.InstanceID(pod.Name)]
 	if e == nil || e.namespace != pod.Namespace || e.uid != "" && e.uid != pod.UID || !instancepod.IsOurs(pod) {
@@ -211,8 +212,6 @@ func whyGone(e *entry, pod *corev1.Pod) string {
 	}
 	return "deleted"
 }
-
-func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 // parse reads a resource version. They are numbers wherever Kubernetes keeps them;
 // where they are not, what came last counts.

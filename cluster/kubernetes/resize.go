@@ -126,6 +126,7 @@ func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (be
 	e.resizing = true
 	if held := after.Holds(); held.CPU > before.Holds().CPU {
 		e.instance.Config, e.instance.Parked = after.Config, after.Parked
+		b.fleet.touch(e.instance.Node)
 	}
 	return before, after, nil
 }
@@ -150,6 +151,7 @@ func (b *Backend) endResize(e *entry, before, after cluster.Instance, done bool)
 		settled = after
 	}
 	e.instance.Config, e.instance.Parked = settled.Config, settled.Parked
+	b.fleet.touch(e.instance.Node)
 	if done && b.entries[e.instance.ID] == e && (before.Config != after.Config || before.Parked != after.Parked) {
 		b.tell(e.instance)
 	}

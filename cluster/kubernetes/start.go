@@ -114,14 +114,14 @@ func (b *Backend) reserve(p *instancepod.Plan, namespace string) (*entry, error)
 		}
 		p.Share, e.device = &share, share.Device
 	}
-	b.entries[spec.ID] = e
+	b.enter(e)
 	return e, nil
 }
 
 // heldGPUs are the shares of a node's GPUs that instances have. The lock is held.
 func (b *Backend) heldGPUs(node string) (held []gpu.Held) {
-	for _, e := range b.entries {
-		if e.device != "" && e.instance.Node == node {
+	for e := range b.fleet.instances[node] {
+		if e.device != "" {
 			held = append(held, gpu.Held{Device: e.device, Percent: e.instance.Config.GPU, Memory: e.instance.Config.GPUMemory})
 		}
 	}
@@ -181,7 +181,7 @@ func (b *Backend) abandon(e *entry, uncertain bool) {
 	if b.entries[id] != e {
 		return
 	}
-	delete(b.entries, id)
+	b.drop(e)
 	b.forget(id)
 	close(e.gone)
 	e.touch()
