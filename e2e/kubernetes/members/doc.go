@@ -1,0 +1,3 @@
+// Package members tests against a real API server that the provider finds its other
+// replicas.
+package members

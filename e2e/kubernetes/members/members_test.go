@@ -1,0 +1,146 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/members"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/provider/peer"
+)
+
+const (
+	namespace = "openfaas"
+	service   = "faas-infer"
+	patience  = 60 * time.Second
+)
+
+func options(client kubernetes.Interface) members.Options[peer.Member] {
+	return members.Options[peer.Member]{
+		Client: client, Namespace: namespace, Service: service, Port: "http", Self: "provider-0",
+		Make: func(id, url string) peer.Member { return peer.Member{ID: id, URL: url} },
+	}
+}
+
+func TestMembersFollowTheService(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.AddNodes(ctx, 1, "8", "32Gi", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Namespaces(ctx, nil, namespace); err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(c.Config())
+	makeService(t, ctx, client)
+	for i := range 2 {
+		makePod(t, ctx, client, i)
+	}
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	m, err := members.New(following, ctx, options(client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group peer.Membership = m
+	if group.Self() != "provider-0" {
+		t.Errorf("this replica is called %q", group.Self())
+	}
+	awaitMembers(t, group, "provider-0", "provider-1")
+	for _, one := range group.Members() {
+		if !strings.HasPrefix(one.URL, "http://") || !strings.HasSuffix(one.URL, ":8081") {
+			t.Errorf("%s is at %q", one.ID, one.URL)
+		}
+	}
+	makePod(t, ctx, client, 2)
+	awaitMembers(t, group, "provider-0", "provider-1", "provider-2")
+	if err := client.CoreV1().Pods(namespace).Delete(ctx, "provider-1", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		t.Fatal(err)
+	}
+	awaitMembers(t, group, "provider-0", "provider-2")
+	// What is known stays while the API server is away.
+	if err := c.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	awaitMembers(t, group, "provider-0", "provider-2")
+	if err := c.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	notAllowed(t, ctx, c)
+	// And what happens later is seen again.
+	makePod(t, ctx, client, 3)
+	awaitMembers(t, group, "provider-0", "provider-2", "provider-3")
+}
+
+// notAllowed: whoever may not read slices is told so.
+func notAllowed(t *testing.T, ctx context.Context, c *testcluster.Cluster) {
+	t.Helper()
+	config := c.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:openfaas:narrow"}
+	opening, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_, err := members.New(opening, opening, options(kubernetes.NewForConfigOrDie(config)))
+	if err == nil || !strings.Contains(err.Error(), "list and watch endpointslices") {
+		t.Errorf("without the right to read EndpointSlices: %v", err)
+	}
+}
+
+func makeService(t *testing.T, ctx context.Context, client kubernetes.Interface) {
+	t.Helper()
+	_, err := client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: namespace},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": service},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 8081, TargetPort: intstr.FromInt32(8081)}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makePod(t *testing.T, ctx context.Context, client kubernetes.Interface, i int) {
+	t.Helper()
+	_, err := client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("provider-%d", i), Namespace: namespace, Labels: map[string]string{"app": service}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "provider", Image: "provider"}}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// awaitMembers waits until these are the members.
+func awaitMembers(t *testing.T, m peer.Membership, want ...string) {
+	t.Helper()
+	var got []string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		got = nil
+		for _, one := range m.Members() {
+			got = append(got, one.ID)
+		}
+		slices.Sort(got)
+		if slices.Equal(got, want) {
+			return
+		}
+	}
+	t.Fatalf("the members are %v, want %v", got, want)
+}
