@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -152,16 +153,16 @@ func backoff(n int) time.Duration {
 
 // delete deletes the objects of a function that is not deployed any more, and tries
 // again if the API server fails.
-func (c *Controller) delete(fn *function) {
+func (c *Controller) delete(name string) {
 	c.mu.Lock()
-	uid := c.deployed[fn.Name].uid
+	uid := c.deployed[name].uid
 	c.mu.Unlock()
 	for n := 1; uid != ""; n++ {
-		err := c.deleteOnce(fn, uid)
-		if err == nil {
+		err := c.deleteOnce(name, uid)
+		if err == nil || c.ctx.Err() != nil {
 			return
 		}
-		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("delete the function's objects; it is tried again")
+		c.options.Logger.Error().Str("function", name).Err(err).Msg("delete the function's objects; it is tried again")
 		select {
 		case <-c.ctx.Done():
 			return
@@ -170,10 +171,11 @@ func (c *Controller) delete(fn *function) {
 	}
 }
 
-func (c *Controller) deleteOnce(fn *function, uid types.UID) error {
+func (c *Controller) deleteOnce(full string, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(c.ctx, callPatience)
 	defer cancel()
-	namespace, name, background := fn.Deployment.Namespace, fn.Deployment.Service, metav1.DeletePropagationBackground
+	name, namespace, _ := strings.Cut(full, ".")
+	background := metav1.DeletePropagationBackground
 	deployment := c.options.Client.AppsV1().Deployments(namespace).Delete(ctx, name,
 		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	// A conflict: another has taken its place, which is not to go.
@@ -181,12 +183,21 @@ func (c *Controller) deleteOnce(fn *function, uid types.UID) error {
 		deployment = nil
 	}
 	var service error
-	if !c.has(fn.Name) {
+	if !c.has(full) {
 		if service = c.options.Client.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{}); apierrors.IsNotFound(service) {
 			service = nil
 		}
 	}
 	return errors.Join(deployment, service)
+}
+
+// deleteStrays deletes what an earlier leader has left of functions that are not
+// ordinary ones any more. The lock is held.
+func (c *Controller) deleteStrays() {
+	for name := range c.strays {
+		c.begin(func() { c.delete(name) })
+	}
+	clear(c.strays)
 }
 
 // has reports whether a function is deployed.

@@ -91,6 +91,9 @@ type Controller struct {
 	// of functions that are not deployed here yet.
 	pods     map[string]map[cluster.InstanceID]*instance
 	deployed map[string]deployed
+	// strays are functions that another controller has and whose Deployments are to
+	// go.
+	strays   map[string]bool
 	usage    map[string]cluster.Resources
 	sampling bool
 	// unwatched is why the last watch failed.
@@ -117,7 +120,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		options: o, kick: make(chan struct{}, 1), applies: make(chan struct{}, mostApplies), functions: map[string]*function{},
-		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, usage: map[string]cluster.Resources{},
+		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	synced, err := c.watch()
@@ -132,10 +135,12 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 }
 
 // idleTicks is how many ticks apart the looks are while nothing happens,
-// passPause the least time between two.
+// passPause the least time between two, and 1/passShare what they take of one core
+// at most.
 const (
 	idleTicks   = 10
 	passPause   = 5 * time.Millisecond
+	passShare   = 5
 	usagePeriod = 15 * time.Second
 )
 
@@ -162,7 +167,8 @@ func (c *Controller) Run(ctx context.Context) {
 			continue
 		}
 		next.Reset(c.pass(now))
-		rested = time.Now().Add(passPause)
+		took := time.Since(now)
+		rested = now.Add(took + max(passPause, min((passShare-1)*took, c.options.Tick)))
 	}
 }
 

@@ -68,6 +68,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	} else {
 		fn = c.newFunction(now, f)
 		c.functions[f.Name] = fn
+		delete(c.strays, f.Name)
 	}
 	if fn.manifest, fn.hash = m, found.hash; err == nil {
 		fn.hash = m.Hash
@@ -154,6 +155,9 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
+		if _, exists := c.deployed[name]; exists {
+			c.strays[name] = true
+		}
 		return nil
 	}
 	delete(c.functions, name)
@@ -164,7 +168,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	fn.forwarder.Close()
 	fn.metrics.SetInstances(fn.config().String(), 0)
 	if c.leading() {
-		c.begin(func() { c.delete(fn) })
+		c.begin(func() { c.delete(fn.Name) })
 	}
 	return nil
 }

@@ -14,6 +14,9 @@ func (c *Controller) pass(now time.Time) time.Duration {
 	peers := c.peers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.leading() {
+		c.deleteStrays()
+	}
 	busy := false
 	for _, fn := range c.functions {
 		load := fn.load(peers)

@@ -2,7 +2,6 @@ package deployments
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -59,18 +58,19 @@ type description struct {
 func (c *Controller) describe(fn *function) description {
 	var d description
 	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(c.wanted(fn))
-	pods := c.pods[fn.Name]
-	// In order, so that it is the same problem each time.
-	for _, id := range slices.Sorted(maps.Keys(pods)) {
-		in := pods[id]
-		switch {
+	var crashed, unplaced cluster.InstanceID
+	for id, in := range c.pods[fn.Name] {
+		switch p := in.Problem; {
 		case in.up:
 			d.Ready++
-		case in.Leaving || in.Problem.Text == "":
-		case in.Problem.Unplaced:
-			d.Unplaced = in.Problem.Text
-		case d.Crash == "" || in.Problem.Hopeless && !d.hopeless:
-			d.Crash, d.hopeless = in.Problem.Text, in.Problem.Hopeless
+		case in.Leaving || p.Text == "":
+		case p.Unplaced:
+			// Of several the first by name, so that it is the same each time.
+			if unplaced == "" || id < unplaced {
+				unplaced, d.Unplaced = id, p.Text
+			}
+		case crashed == "" || p.Hopeless && !d.hopeless || p.Hopeless == d.hopeless && id < crashed:
+			crashed, d.Crash, d.hopeless = id, p.Text, p.Hopeless
 		}
 	}
 	if is := c.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {

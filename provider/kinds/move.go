@@ -37,12 +37,25 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	}
 	if fn == nil {
 		fn = &function{kind: kind}
+		// A provider that died while the function was on its way to another kind
+		// may have left something of it.
+		if err := c.parts[other(kind)].Release(ctx, f.Name); err != nil {
+			c.log.Error().Str("function", f.Name).Err(err).Msg("what is left of the function's other kind")
+		}
 	}
 	if fn.target == nil || fn.target.Dispatcher != d {
 		fn = &function{kind: kind, target: &target{Dispatcher: d}, leaving: fn.leaving}
 	}
 	c.put(f.Name, fn)
 	return fn.target.dispatcher(), nil
+}
+
+// other is the other kind.
+func other(kind cluster.Kind) cluster.Kind {
+	if kind == cluster.Model {
+		return cluster.Process
+	}
+	return cluster.Model
 }
 
 func (c *Controller) put(name string, fn *function) {

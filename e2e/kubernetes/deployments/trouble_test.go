@@ -254,6 +254,26 @@ func TestObjectsGoWithTheFunction(t *testing.T) {
 	})
 }
 
+// What is left of a function that has become a model's goes.
+func TestStray(t *testing.T) {
+	r := newRig(t)
+	p := r.replica()
+	f, _ := p.deploy(types.FunctionDeployment{Service: "stray", Image: "x"})
+	p.ready(f, 1)
+	p.stop()
+	next := r.replica()
+	if err := next.Release(t.Context(), f.Name); err != nil {
+		t.Fatal(err)
+	}
+	next.Wake()
+	r.await("the stray's end", func() string {
+		if _, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "stray", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return ""
+		}
+		return "it is there"
+	})
+}
+
 // A right that is missing is named when the provider starts.
 func TestRightsTooNarrow(t *testing.T) {
 	r := newRig(t)
