@@ -202,3 +202,9 @@ func (f *ProviderFlags) State() string { return f.state }
 
 // BodyTimeout is --body-timeout.
 func (f *ProviderFlags) BodyTimeout() time.Duration { return f.bodyTimeout }
+
+// ColdWait is --cold-wait.
+func (f *ProviderFlags) ColdWait() time.Duration { return f.coldWait }
+
+// MaxBody is --max-body in bytes.
+func (f *ProviderFlags) MaxBody() int64 { return f.maxBody }

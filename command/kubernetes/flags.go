@@ -21,7 +21,7 @@ import (
 type providerFlags struct {
 	command.ProviderFlags
 	kubeconfig, namespace, service, lease string
-	pod, address                          string
+	pod                                   string
 	nodeSelector, pullPolicy, images      string
 	plain                                 []string
 	user                                  int64
@@ -61,7 +61,6 @@ Functions and their pods stay when it ends.`,
 	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, by which its replicas find each other; \"\" if there is only one")
 	flags.StringVar(&f.lease, "lease", "faas-infer", "the Lease by which one replica is elected to scale")
 	flags.StringVar(&f.pod, "pod", "", "this replica's name among the others (default $POD_NAME, or the host's)")
-	flags.StringVar(&f.address, "pod-ip", "", "the address at which the other replicas reach this one (default $POD_IP)")
 	flags.StringVar(&f.nodeSelector, "node-selector", "", "labels of the nodes on which models' instances may be, as pool=models")
 	flags.StringVar(&f.pullPolicy, "pull-policy", "Always", "when nodes pull ordinary functions' images: Always, IfNotPresent or Never; models' images are pulled by digest")
 	flags.StringVar(&f.images, "images", "", "directory that keeps the bundles of models' images (default STATE/images)")
@@ -78,7 +77,6 @@ func (f *providerFlags) complete() error {
 		return fmt.Errorf("name of this replica: %w; give --pod", err)
 	}
 	f.pod = cmp.Or(f.pod, os.Getenv("POD_NAME"), host)
-	f.address = cmp.Or(f.address, os.Getenv("POD_IP"))
 	switch f.pullPolicy {
 	case "Always", "IfNotPresent", "Never":
 		return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/objects/leader"
 	"github.com/faas-infer/faas-infer/provider/objects/learned"
 	"github.com/faas-infer/faas-infer/provider/objects/secrets"
+	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
 // How long the cluster may take to tell what there is, and how often the load is
@@ -51,7 +52,8 @@ type platform struct {
 	backend  *kubernetes.Backend
 	control  *control.Controller
 	ordinary *deployments.Controller
-	replicas *replicas
+	// group are the replicas of the provider, nil if there is only this one.
+	group *peer.Group
 	// types are those of secrets, which never change.
 	types cache[corev1.SecretType]
 }
@@ -87,7 +89,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	parts.Store, parts.Secrets, parts.Controller, parts.Nodes = p.objects, p.secrets, controller, p.backend.Nodes
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
-	parts.Wrap = func(h http.Handler) http.Handler { return p.replicas.handler(h) }
+	parts.Wrap = p.routes
 	return parts, nil
 }
 
@@ -154,7 +156,9 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	p.replicas = newReplicas(p)
+	if err := p.openGroup(opening); err != nil {
+		return nil, err
+	}
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
@@ -162,19 +166,19 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	models := &imageModels{Models: f.Models(), root: f.imageDir()}
 	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, &images{platform: p, models: models}, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned
-	o.Leading, o.Peers, o.Eligible = p.election.Leading, p.replicas.peers(), p.eligible
+	o.Leading, o.Peers, o.Eligible = p.election.Leading, p.peers(), p.eligible
 	if p.control, err = control.New(opening, o); err != nil {
 		return nil, err
 	}
 	p.ordinary, err = deployments.New(opening, deployments.Options{
 		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user,
-		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.replicas.peers(),
+		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.listeners(),
 		Metrics: b.Metrics, Logger: b.Log, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
-	return p.replicas.controller(kinds.New(p.control, p.ordinary, b.Log)), nil
+	return p.shared(kinds.New(p.control, p.ordinary, b.Log)), nil
 }
 
 // secretType is the type of a secret; what cannot be read has none.
@@ -216,7 +220,9 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 			p.base.Log.Error().Err(err).Msg("functions are not followed any more")
 		}
 	})
-	p.watching.Go(func() { p.replicas.run(ctx) })
+	if p.group != nil {
+		p.watching.Go(func() { p.group.Run(ctx) })
+	}
 }
 
 // close ends what Open has begun, as far as it came.

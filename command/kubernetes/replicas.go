@@ -3,24 +3,75 @@ package kubernetes
 import (
 	"context"
 	"net/http"
+	"strings"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/members"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/deployments"
+	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/provider/peer/share"
 )
 
-// replicas are the provider's replicas, this one among them.
-type replicas struct{ platform *platform }
+// openGroup makes this replica one of those that the provider's Service has; nil where
+// there is no such Service.
+func (p *platform) openGroup(opening context.Context) error {
+	f := p.flags
+	if f.service == "" {
+		return nil
+	}
+	found, err := members.New(p.ctx, opening, members.Options[peer.Member]{
+		Client: p.core, Namespace: f.namespace, Service: f.service, Self: f.pod,
+		Make: func(id, url string) peer.Member { return peer.Member{ID: id, URL: url} },
+	})
+	if err != nil {
+		return err
+	}
+	p.group = peer.New(peer.Options{
+		Membership: found, Leading: p.election.Leading, Credentials: p.base.Credentials, Tick: tick,
+		Wait: f.ColdWait(), MaxBody: f.MaxBody(), Logger: p.base.Log,
+	})
+	return nil
+}
 
-func newReplicas(p *platform) *replicas { return &replicas{p} }
+// peers are the other replicas, as the controller of models sees them.
+func (p *platform) peers() control.Peers {
+	if p.group == nil {
+		return nil
+	}
+	return p.group
+}
 
-// peers are the other replicas, as the controllers see them.
-func (r *replicas) peers() control.Peers { return nil }
+// listeners are the other replicas, as the controller of ordinary functions sees
+// them.
+func (p *platform) listeners() deployments.Peers {
+	if p.group == nil {
+		return nil
+	}
+	return p.group.Listener()
+}
 
-// controller hands on the requests of functions that other replicas own.
-func (r *replicas) controller(c command.Controller) command.Controller { return c }
+// shared has each function of a model dispatched by one replica.
+func (p *platform) shared(c command.Controller) command.Controller {
+	if p.group == nil {
+		return c
+	}
+	p.group.Attach(p.control)
+	p.group.AttachOrdinary(p.ordinary)
+	return share.New(c, p.group)
+}
 
-// handler puts the routes for the other replicas before the provider's.
-func (r *replicas) handler(h http.Handler) http.Handler { return h }
-
-// run follows who is there until ctx ends.
-func (r *replicas) run(context.Context) {}
+// routes puts what replicas ask each other before the provider's routes.
+func (p *platform) routes(provider http.Handler) http.Handler {
+	if p.group == nil {
+		return provider
+	}
+	replicas := p.group.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, peer.Prefix) {
+			replicas.ServeHTTP(w, r)
+			return
+		}
+		provider.ServeHTTP(w, r)
+	})
+}

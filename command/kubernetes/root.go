@@ -35,10 +35,13 @@ sizes and places, and ordinary functions Deployments with Services.`
 		}
 		c.Hidden = true
 	}
+	bench := NewBenchCommand()
+	bench.AddCommand(NewGPUBenchCommand(), NewGPUWorkerCommand())
 	root.AddCommand(
 		NewProviderCommand(),
 		NewNodeCommand(),
 		NewImageCommand(),
+		bench,
 	)
 	return root
 }
