@@ -58,7 +58,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 	defer cancel()
 	before, known := s.cached(namespace, name)
 	for range mostTries {
-		if known && revisionOf(before) > f.Revision {
+		if known && s.revisionOf(before) > f.Revision {
 			return problem.New(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
 		}
 		var written *v1alpha1.Function
@@ -71,7 +71,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 		if err == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.written[namespace+"/"+name] = version(written)
+			s.written[namespace+"/"+name] = v1alpha1.ObjectVersion(written)
 			return nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -105,7 +105,7 @@ func (s *Objects) create(ctx context.Context, f store.Function) (*v1alpha1.Funct
 	for key, value := range stamp(f.Revision, hash(f), f.UpdatedAt) {
 		object.Annotations[key] = fmt.Sprint(value)
 	}
-	if stated := stated(nil, f); stated != nil {
+	if stated := s.stated(nil, f); stated != nil {
 		object.Spec.Replicas = stated
 	}
 	return s.typed.Functions(d.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
@@ -117,7 +117,7 @@ func (s *Objects) replace(ctx context.Context, before *v1alpha1.Function, f stor
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
 		"metadata": map[string]any{"name": before.Name, "namespace": before.Namespace, "uid": before.UID,
 			"resourceVersion": before.ResourceVersion, "annotations": stamp(f.Revision, hash(f), f.UpdatedAt)},
-		"spec": whole(v1alpha1.SpecOf(f.Deployment), stated(before, f)),
+		"spec": whole(v1alpha1.SpecOf(f.Deployment), s.stated(before, f)),
 	})
 	if err != nil {
 		return nil, err
@@ -163,12 +163,12 @@ func hash(f store.Function) string {
 
 // stated is what the spec says of replicas: nothing for as long as the function has
 // its own least, so that a change of that by kubectl counts.
-func stated(before *v1alpha1.Function, f store.Function) *int64 {
+func (s *Objects) stated(before *v1alpha1.Function, f store.Function) *int64 {
 	n := int64(f.Replicas)
 	if before == nil || before.Spec.Replicas == nil {
 		bare := v1alpha1.Function{Spec: v1alpha1.SpecOf(f.Deployment)}
 		bare.Name, bare.Namespace = f.Deployment.Service, f.Deployment.Namespace
-		if r, err := record(&bare); err == nil && r.Replicas == f.Replicas {
+		if r, err := s.record(&bare); err == nil && r.Replicas == f.Replicas {
 			return nil
 		}
 	}
@@ -215,12 +215,12 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	case err != nil:
 		return store.Function{}, problem.Of(err, "function %s could not be read", name)
 	}
-	if allowed, err := s.allowedNow(namespace); err != nil {
+	if allowed, err := s.AllowedNow(namespace); err != nil {
 		return store.Function{}, err
 	} else if !allowed {
 		return store.Function{}, fmt.Errorf("function %s: namespace %s: %w", name, namespace, store.ErrAbsent)
 	}
-	r, err := record(f)
+	r, err := s.record(f)
 	if err == nil && !stamped(f, r) {
 		err = fmt.Errorf("function %s has just been changed: %w", name, store.ErrAbsent)
 	}
@@ -236,7 +236,7 @@ func (s *Objects) Functions(namespace string) ([]store.Function, error) {
 		if namespace != "" && f.Namespace != namespace || !s.served(f) {
 			continue
 		}
-		if r, err := record(f); err != nil || stamped(f, r) {
+		if r, err := s.record(f); err != nil || stamped(f, r) {
 			out = append(out, r)
 		}
 	}
@@ -248,5 +248,5 @@ func (s *Objects) Functions(namespace string) ([]store.Function, error) {
 
 // served reports whether an object is a function that is to run.
 func (s *Objects) served(f *v1alpha1.Function) bool {
-	return f.DeletionTimestamp == nil && s.allowed(f.Namespace)
+	return f.DeletionTimestamp == nil && s.Allowed(f.Namespace)
 }

@@ -12,23 +12,21 @@ package objects
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/objects/spaces"
 )
 
 // Options are what Objects work with.
@@ -47,12 +45,12 @@ const patience = 10 * time.Second
 // Objects are a cluster's functions and their namespaces: a [provider.Store]. They
 // are safe for concurrent use.
 type Objects struct {
+	*spaces.Store
 	client     kubernetes.Interface
 	typed      *v1alpha1.Client
 	log        zerolog.Logger
 	now        func() time.Time
 	functions  cache.SharedIndexInformer
-	spaces     cache.SharedIndexInformer
 	background sync.WaitGroup
 
 	// last is the highest revision that was seen or given.
@@ -81,12 +79,12 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 		return nil, err
 	}
 	s := &Objects{client: o.Client, typed: typed, log: o.Logger, now: o.Now, functions: typed.Informer(),
-		spaces:  informers.NewSharedInformerFactory(o.Client, 0).Core().V1().Namespaces().Informer(),
+		Store:   spaces.New(o.Client),
 		written: map[string]uint64{}, deleted: map[string]types.UID{}}
 	if err := s.readable(opening); err != nil {
 		return nil, err
 	}
-	for _, i := range []cache.SharedIndexInformer{s.functions, s.spaces} {
+	for _, i := range []cache.SharedIndexInformer{s.functions, s.Informer} {
 		// It can fail only where the informer runs already.
 		_ = i.SetWatchErrorHandlerWithContext(s.watchFailed)
 		// Nothing here asks who owns which field.
@@ -95,10 +93,10 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 	if _, err := s.functions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: s.see, UpdateFunc: func(_, f any) { s.see(f) }, DeleteFunc: s.unsee}); err != nil {
 		return nil, fmt.Errorf("following functions: %w", err)
 	}
-	for _, i := range []cache.SharedIndexInformer{s.functions, s.spaces} {
+	for _, i := range []cache.SharedIndexInformer{s.functions, s.Informer} {
 		s.background.Go(func() { i.RunWithContext(ctx) })
 	}
-	if !cache.WaitForCacheSync(opening.Done(), s.functions.HasSynced, s.spaces.HasSynced) {
+	if !cache.WaitForCacheSync(opening.Done(), s.functions.HasSynced, s.Informer.HasSynced) {
 		return nil, fmt.Errorf("the functions could not be read from the API server: %w", context.Cause(opening))
 	}
 	return s, nil
@@ -140,7 +138,7 @@ func withoutManagedFields(object any) (any, error) {
 // see notes a function that has come or changed.
 func (s *Objects) see(object any) {
 	if f, ok := object.(*v1alpha1.Function); ok {
-		s.seen(revisionOf(f))
+		s.seen(s.revisionOf(f))
 	}
 }
 
@@ -163,7 +161,7 @@ func (s *Objects) unsee(object any) {
 	if s.deleted[key] == f.UID {
 		delete(s.deleted, key)
 	}
-	if s.written[key] <= version(f) {
+	if s.written[key] <= v1alpha1.ObjectVersion(f) {
 		delete(s.written, key)
 	}
 }
@@ -195,31 +193,11 @@ func (s *Objects) all() []*v1alpha1.Function {
 	return list
 }
 
-// space finds a namespace in the cache.
-func (s *Objects) space(name string) (*corev1.Namespace, bool) {
-	found, ok, err := s.spaces.GetIndexer().GetByKey(name)
-	if err != nil || !ok {
-		return nil, false
-	}
-	n, ok := found.(*corev1.Namespace)
-	return n, ok
-}
-
 // old reports whether f, which the cache has, is from before this replica's own
 // latest write or deletion of it.
 func (s *Objects) old(f *v1alpha1.Function) bool {
 	key := f.Namespace + "/" + f.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deleted[key] == f.UID || version(f) < s.written[key]
-}
-
-// version is an object's resource version, which of one object is higher the later;
-// 0 if it is none.
-func version(o metav1.Object) uint64 {
-	v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
+	return s.deleted[key] == f.UID || v1alpha1.ObjectVersion(f) < s.written[key]
 }

@@ -16,10 +16,10 @@ import (
 // record is what a function's object says, as a store has it. Its hash is that of
 // the spec, its revision the one that was last given. The error is what is wrong
 // with the spec; the record is then good for showing it only.
-func record(f *v1alpha1.Function) (store.Function, error) {
+func (s *Objects) record(f *v1alpha1.Function) (store.Function, error) {
 	d := f.Spec.Deployment(f.Name, f.Namespace)
 	r := store.Function{Deployment: d, CreatedAt: f.CreationTimestamp.UTC(), UpdatedAt: f.CreationTimestamp.UTC(),
-		Revision: revisionOf(f), Hash: store.Hash(d)}
+		Revision: s.revisionOf(f), Hash: store.Hash(d)}
 	if at, err := time.Parse(time.RFC3339Nano, f.Annotations[v1alpha1.DeployedAnnotation]); err == nil {
 		r.UpdatedAt = at.UTC()
 	}
@@ -52,18 +52,18 @@ func stamped(f *v1alpha1.Function, r store.Function) bool {
 	return r.Revision > 0 && f.Annotations[v1alpha1.HashAnnotation] == r.Hash
 }
 
-// revisionOf is the revision in a function's annotations, 0 if there is none.
-func revisionOf(f *v1alpha1.Function) uint64 {
+// revisionOf is the revision in a function's annotations, 0 if there is none that can
+// be believed: one that somebody has written by hand could leave no room above.
+func (s *Objects) revisionOf(f *v1alpha1.Function) uint64 {
 	n, err := strconv.ParseUint(f.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
-	if err != nil || n > latest {
-		return 0 // Somebody has written it by hand.
+	if err != nil || n > uint64(s.now().Add(skew).UnixMicro()) {
+		return 0
 	}
 	return n
 }
 
-// latest is the highest revision that is believed: the year 2200, in microseconds.
-// A higher one would leave no room above.
-const latest = 7_258_118_400_000_000
+// skew is how far replicas' clocks may be apart.
+const skew = 48 * time.Hour
 
 // stamp is what a revision of a deployment writes into its object's annotations.
 func stamp(revision uint64, hash string, at time.Time) map[string]any {

@@ -3,18 +3,16 @@ package objects
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/objects/condition"
 )
 
 // reportPeriod is the time between two looks at what is to be told of functions, and
@@ -74,52 +72,7 @@ func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alp
 		return was, now, false
 	}
 	runs, _ := w.Status(provider.FullName(f.Name, f.Namespace))
-	return f.Status, status(f, came, runs, problem, metav1.NewTime(w.now())), true
-}
-
-// status is what an object is to say of its function. Conditions keep the time of
-// their last change.
-func status(f *v1alpha1.Function, came outcome, runs provider.Status, problem string, now metav1.Time) v1alpha1.FunctionStatus {
-	s := v1alpha1.FunctionStatus{ObservedGeneration: came.generation,
-		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Conditions: slices.Clone(f.Status.Conditions)}
-	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: came.reason,
-		Message: oneLine(came.why), ObservedGeneration: came.generation, LastTransitionTime: now}
-	if came.why != "" {
-		accepted.Status = metav1.ConditionFalse
-	}
-	ready := ready(runs, problem)
-	if came.why != "" && runs == (provider.Status{}) {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, came.reason, "nothing runs: "+oneLine(came.why)
-	}
-	ready.ObservedGeneration, ready.LastTransitionTime = came.generation, now
-	meta.SetStatusCondition(&s.Conditions, accepted)
-	meta.SetStatusCondition(&s.Conditions, ready)
-	return s
-}
-
-// ready is the condition of that name, less its times.
-func ready(runs provider.Status, problem string) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
-	switch {
-	case runs.AvailableReplicas < runs.Replicas:
-		c.Status, c.Reason = metav1.ConditionFalse, "InstancesMissing"
-		c.Message = fmt.Sprintf("%d of %d instances are ready", runs.AvailableReplicas, runs.Replicas)
-	case problem != "" && runs.AvailableReplicas == 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "NotServed", "no instance is ready"
-	case runs.Replicas == 0:
-		c.Reason, c.Message = "Idle", "no instance is kept without load; the next request starts one"
-	}
-	if problem != "" {
-		c.Message = oneLine(c.Message + separated(c.Message) + problem)
-	}
-	return c
-}
-
-func separated(before string) string {
-	if before == "" {
-		return ""
-	}
-	return ": "
+	return f.Status, condition.Of(f, came, runs, problem, metav1.NewTime(w.now())), true
 }
 
 // writeStatus writes one function's status, and says in an event what has become
@@ -138,5 +91,5 @@ func (w *watcher) writeStatus(ctx context.Context, f *v1alpha1.Function, now v1a
 		}
 		return
 	}
-	w.recorder.tell(f, now, problem)
+	w.recorder.Tell(f, now, problem)
 }

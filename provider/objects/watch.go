@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/objects/condition"
+	"github.com/faas-infer/faas-infer/provider/objects/spaces"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -59,24 +60,17 @@ type watcher struct {
 	*Objects
 	Watching
 	queue    workqueue.TypedRateLimitingInterface[string]
-	recorder recorder
+	recorder condition.Recorder
 
 	mu sync.Mutex
 	// outcomes are what came of each object's latest change, by key.
-	outcomes map[string]outcome
-}
-
-// outcome is what came of one generation of a spec: a reason of the condition
-// Accepted, and what is wrong, "" for nothing.
-type outcome struct {
-	generation  int64
-	reason, why string
+	outcomes map[string]condition.Outcome
 }
 
 // Watch carries changes of functions to a server until ctx ends. The functions that
 // the server has restored are heard once more.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]condition.Outcome{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -87,12 +81,12 @@ func (s *Objects) Watch(ctx context.Context, o Watching) error {
 		return fmt.Errorf("following functions: %w", err)
 	}
 	defer func() { _ = s.functions.RemoveEventHandler(functions) }() // It can fail only if there is none.
-	spaces, err := s.spaces.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: w.spaceChanged, DeleteFunc: w.spaceChanged, UpdateFunc: w.spaceUpdated})
+	namespaces, err := s.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: w.spaceChanged, DeleteFunc: w.spaceChanged, UpdateFunc: w.spaceUpdated})
 	if err != nil {
 		return fmt.Errorf("following namespaces: %w", err)
 	}
-	defer func() { _ = s.spaces.RemoveEventHandler(spaces) }() // As above.
-	defer w.recorder.start(s.client)()
+	defer func() { _ = s.Informer.RemoveEventHandler(namespaces) }() // As above.
+	defer w.recorder.Start(s.client)()
 	var work sync.WaitGroup
 	for range workers {
 		work.Go(func() { w.work(ctx) })
@@ -115,7 +109,7 @@ func (w *watcher) enqueue(object any) {
 func (w *watcher) spaceUpdated(before, now any) {
 	b, ok := before.(*corev1.Namespace)
 	n, okay := now.(*corev1.Namespace)
-	if ok && okay && forFunctions(b) != forFunctions(n) {
+	if ok && okay && spaces.ForFunctions(b) != spaces.ForFunctions(n) {
 		w.spaceChanged(now)
 	}
 }
@@ -166,15 +160,15 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	case w.old(f):
 		return false // What it has become is heard, too.
 	}
-	if allowed, err := w.allowedNow(namespace); err != nil {
+	if allowed, err := w.AllowedNow(namespace); err != nil {
 		return true
 	} else if !allowed {
-		w.came(key, outcome{f.Generation, "NamespaceNotAllowed", fmt.Sprintf("namespace %s is not one of functions; make it one with: kubectl annotate namespace %s %s=1", namespace, namespace, SpaceAnnotation)})
+		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not one of functions; make it one with: kubectl annotate namespace %s %s=1", namespace, namespace, spaces.Annotation)})
 		return w.forget(ctx, namespace, name)
 	}
-	r, err := record(f)
+	r, err := w.record(f)
 	if err != nil {
-		w.came(key, outcome{f.Generation, "Invalid", err.Error()})
+		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
 		return false
 	}
 	if !stamped(f, r) {
@@ -188,13 +182,13 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r store.Function) (again bool) {
 	err := w.Target.Adopt(ctx, r)
 	if err == nil {
-		w.came(key, outcome{f.Generation, "Deployed", ""})
+		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Deployed"})
 		return false
 	}
 	if ctx.Err() != nil {
 		return false
 	}
-	if w.came(key, outcome{f.Generation, "Refused", err.Error()}) {
+	if w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function that others have changed cannot be deployed")
 	}
 	// What is refused may be taken later: a secret may be made, an image pushed.
@@ -250,20 +244,10 @@ func (w *watcher) stamp(ctx context.Context, f *v1alpha1.Function, r store.Funct
 }
 
 // came keeps what came of a change, and reports whether that is news.
-func (w *watcher) came(key string, o outcome) (news bool) {
+func (w *watcher) came(key string, o condition.Outcome) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	news = w.outcomes[key] != o
 	w.outcomes[key] = o
 	return news
-}
-
-// oneLine keeps a message within what a condition may have.
-func oneLine(s string) string {
-	const most = 1024
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\n", " "), "")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,4 +55,14 @@ func (c *Client) Functions(namespace string) *Functions {
 func (c *Client) Informer() cache.SharedIndexInformer {
 	source := cache.NewFilteredListWatchFromClient(c.rest, Plural, metav1.NamespaceAll, func(*metav1.ListOptions) {})
 	return cache.NewSharedIndexInformer(source, &Function{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+}
+
+// ObjectVersion is an object's resource version, which of one object is higher the later;
+// 0 if it is none.
+func ObjectVersion(o metav1.Object) uint64 {
+	v, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
 }

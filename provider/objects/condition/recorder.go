@@ -1,4 +1,4 @@
-package objects
+package condition
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -11,30 +11,30 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// recorder says as Kubernetes events on functions what has become wrong with them:
+// Recorder says as Kubernetes events on functions what has become wrong with them:
 // kubectl describe shows them. The library keeps their number low.
-type recorder struct{ events.EventRecorder }
+type Recorder struct{ events events.EventRecorder }
 
-// start begins to write events; what it returns ends it.
-func (r *recorder) start(client kubernetes.Interface) (stop func()) {
+// Start begins to write events; what it returns ends it.
+func (r *Recorder) Start(client kubernetes.Interface) (stop func()) {
 	broadcaster := events.NewBroadcaster()
 	watching := broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
-	r.EventRecorder = broadcaster.NewRecorder(v1alpha1.Scheme, corev1.EventSource{Component: v1alpha1.ManagedBy})
+	r.events = broadcaster.NewRecorder(v1alpha1.Scheme, corev1.EventSource{Component: v1alpha1.ManagedBy})
 	return func() {
 		watching.Stop()
 		broadcaster.Shutdown()
 	}
 }
 
-// tell compares what an object has said with what it says now; problem is why the
+// Tell compares what an object has said with what it says now; problem is why the
 // function is not served as it should be, which instances that are on their way are
 // not.
-func (r *recorder) tell(f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) {
+func (r *Recorder) Tell(f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) {
 	for _, of := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
 		was, is := meta.FindStatusCondition(f.Status.Conditions, of), meta.FindStatusCondition(now.Conditions, of)
 		if is == nil || is.Message == "" || was != nil && was.Message == is.Message || of == v1alpha1.ConditionReady && problem == "" {
 			continue
 		}
-		r.Event(f, corev1.EventTypeWarning, is.Reason, is.Message)
+		r.events.Event(f, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
 }

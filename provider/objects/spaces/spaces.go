@@ -1,4 +1,6 @@
-package objects
+// Package spaces keeps the namespaces of functions: those of the cluster that have an
+// annotation. They are read from an informer's cache.
+package spaces
 
 import (
 	"context"
@@ -12,8 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
@@ -21,28 +27,53 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// SpaceAnnotation, "1", makes a namespace one of functions, as the rest of OpenFaaS
+// Annotation, "1", makes a namespace one of functions, as the rest of OpenFaaS
 // has it.
-const SpaceAnnotation = "openfaas"
+const Annotation = "openfaas"
 
 // clusters are labels and annotations that are Kubernetes' or ours, and not shown as
 // the user's.
-var clusters = []string{SpaceAnnotation, corev1.LabelMetadataName, v1alpha1.ManagedByLabel, "kubectl.kubernetes.io/last-applied-configuration"}
+var clusters = []string{Annotation, corev1.LabelMetadataName, v1alpha1.ManagedByLabel, "kubectl.kubernetes.io/last-applied-configuration"}
 
 // catchUp is how long a change of a namespace waits for this replica's own cache to
 // have it.
 const catchUp = 5 * time.Second
 
-// allowed reports whether functions may be in a namespace.
-func (s *Objects) allowed(name string) bool {
-	n, ok := s.space(name)
-	return ok && forFunctions(n)
+// patience is how long the API server may take for one change.
+const patience = 10 * time.Second
+
+// Store is the namespaces of functions. It is safe for concurrent use.
+type Store struct {
+	client kubernetes.Interface
+	// Informer has all namespaces of the cluster; whoever made the store runs it.
+	Informer cache.SharedIndexInformer
 }
 
-// allowedNow is allowed that asks the API server where the cache says no: the cache may
+// New returns the namespaces of a cluster.
+func New(client kubernetes.Interface) *Store {
+	return &Store{client: client, Informer: informers.NewSharedInformerFactory(client, 0).Core().V1().Namespaces().Informer()}
+}
+
+// space finds a namespace in the cache.
+func (s *Store) space(name string) (*corev1.Namespace, bool) {
+	found, ok, err := s.Informer.GetIndexer().GetByKey(name)
+	if err != nil || !ok {
+		return nil, false
+	}
+	n, ok := found.(*corev1.Namespace)
+	return n, ok
+}
+
+// Allowed reports whether functions may be in a namespace.
+func (s *Store) Allowed(name string) bool {
+	n, ok := s.space(name)
+	return ok && ForFunctions(n)
+}
+
+// AllowedNow is Allowed that asks the API server where the cache says no: the cache may
 // not know yet of a namespace that another replica has made.
-func (s *Objects) allowedNow(name string) (bool, error) {
-	if s.allowed(name) {
+func (s *Store) AllowedNow(name string) (bool, error) {
+	if s.Allowed(name) {
 		return true, nil
 	}
 	_, err := s.Namespace(name)
@@ -52,15 +83,16 @@ func (s *Objects) allowedNow(name string) (bool, error) {
 	return err == nil, err
 }
 
-func forFunctions(n *corev1.Namespace) bool {
-	return n.DeletionTimestamp == nil && (n.Name == provider.DefaultNamespace || n.Annotations[SpaceAnnotation] == "1")
+// ForFunctions reports whether a namespace is one of functions.
+func ForFunctions(n *corev1.Namespace) bool {
+	return n.DeletionTimestamp == nil && (n.Name == provider.DefaultNamespace || n.Annotations[Annotation] == "1")
 }
 
 // Spaces are the names of the namespaces of functions, sorted.
-func (s *Objects) Spaces() []string {
+func (s *Store) Spaces() []string {
 	var names []string
-	for _, object := range s.spaces.GetIndexer().List() {
-		if n, ok := object.(*corev1.Namespace); ok && forFunctions(n) {
+	for _, object := range s.Informer.GetIndexer().List() {
+		if n, ok := object.(*corev1.Namespace); ok && ForFunctions(n) {
 			names = append(names, n.Name)
 		}
 	}
@@ -69,7 +101,7 @@ func (s *Objects) Spaces() []string {
 }
 
 // Namespaces lists those of functions by name.
-func (s *Objects) Namespaces() ([]store.Namespace, error) {
+func (s *Store) Namespaces() ([]store.Namespace, error) {
 	out := []store.Namespace{}
 	for _, name := range s.Spaces() {
 		if n, ok := s.space(name); ok {
@@ -82,9 +114,9 @@ func (s *Objects) Namespaces() ([]store.Namespace, error) {
 // Namespace returns one of functions; store.ErrAbsent if there is none. Where the
 // cache has none, it asks the API server, since another replica may just have made
 // it.
-func (s *Objects) Namespace(name string) (store.Namespace, error) {
+func (s *Store) Namespace(name string) (store.Namespace, error) {
 	n, ok := s.space(name)
-	if !ok || !forFunctions(n) {
+	if !ok || !ForFunctions(n) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		var err error
@@ -92,7 +124,7 @@ func (s *Objects) Namespace(name string) (store.Namespace, error) {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return store.Namespace{}, problem.Of(err, "namespace %s could not be read", name)
 		}
-		if err != nil || !forFunctions(n) {
+		if err != nil || !ForFunctions(n) {
 			return store.Namespace{}, fmt.Errorf("namespace %s: %w", name, store.ErrAbsent)
 		}
 	}
@@ -117,7 +149,7 @@ func users(all map[string]string) map[string]string {
 // annotations in place of those that were given here before; what others have given
 // it stays. 409 if there is one of the name that is not of functions, or is being
 // deleted.
-func (s *Objects) PutNamespace(n store.Namespace) error {
+func (s *Store) PutNamespace(n store.Namespace) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	found, err := s.client.CoreV1().Namespaces().Get(ctx, n.Name, metav1.GetOptions{})
@@ -127,11 +159,11 @@ func (s *Objects) PutNamespace(n store.Namespace) error {
 		return problem.Of(err, "namespace %s could not be read", n.Name)
 	case found.DeletionTimestamp != nil:
 		return problem.New(http.StatusConflict, "namespace %q is still being deleted; try again in a moment", n.Name)
-	case !forFunctions(found):
-		return problem.New(http.StatusConflict, "namespace %q is in the cluster already and is not one of functions; make it one with: kubectl annotate namespace %s %s=1", n.Name, n.Name, SpaceAnnotation)
+	case !ForFunctions(found):
+		return problem.New(http.StatusConflict, "namespace %q is in the cluster already and is not one of functions; make it one with: kubectl annotate namespace %s %s=1", n.Name, n.Name, Annotation)
 	}
 	object := applycorev1.Namespace(n.Name).WithLabels(users(n.Labels)).
-		WithAnnotations(users(n.Annotations)).WithAnnotations(map[string]string{SpaceAnnotation: "1"})
+		WithAnnotations(users(n.Annotations)).WithAnnotations(map[string]string{Annotation: "1"})
 	if found == nil || err != nil || found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
 		object.WithLabels(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy})
 	}
@@ -141,7 +173,7 @@ func (s *Objects) PutNamespace(n store.Namespace) error {
 	}
 	s.await(func() bool {
 		known, ok := s.space(n.Name)
-		return ok && version(known) >= version(written)
+		return ok && known.UID == written.UID && v1alpha1.ObjectVersion(known) >= v1alpha1.ObjectVersion(written)
 	})
 	return nil
 }
@@ -149,29 +181,29 @@ func (s *Objects) PutNamespace(n store.Namespace) error {
 // DeleteNamespace deletes a namespace that was made here, with all that is in it. One
 // that somebody else has made stays, and is not one of functions any more.
 // store.ErrAbsent if there is none.
-func (s *Objects) DeleteNamespace(name string) error {
+func (s *Store) DeleteNamespace(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	spaces := s.client.CoreV1().Namespaces()
 	found, err := spaces.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && !forFunctions(found) {
+	if apierrors.IsNotFound(err) || err == nil && !ForFunctions(found) {
 		return fmt.Errorf("namespace %s: %w", name, store.ErrAbsent)
 	}
 	if err == nil && found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
 		err = spaces.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
 	} else if err == nil {
-		_, err = spaces.Patch(ctx, name, mergePatch, []byte(`{"metadata":{"annotations":{"`+SpaceAnnotation+`":null}}}`), metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy})
+		_, err = spaces.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+Annotation+`":null}}}`), metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return problem.Of(err, "namespace %s was not deleted", name)
 	}
-	s.await(func() bool { return !s.allowed(name) })
+	s.await(func() bool { return !s.Allowed(name) })
 	return nil
 }
 
 // await waits until the cache has what was written, so that whoever asks this replica
 // next sees it. A cache that takes long is not waited for: it comes.
-func (s *Objects) await(there func() bool) {
+func (s *Store) await(there func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
 	defer cancel()
 	_ = wait.PollUntilContextCancel(ctx, 2*time.Millisecond, true, func(context.Context) (bool, error) { return there(), nil })
