@@ -119,7 +119,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		entries: map[cluster.InstanceID]*entry{},
 		over:    map[cluster.InstanceID]time.Time{},
 		strange: map[types.UID]bool{},
-		fleet:   fleet{nodes: map[string]*nodes.Node{}, doubted: map[string]bool{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]answer{}},
+		fleet:   fleet{generation: 1, nodes: map[string]*nodes.Node{}, doubted: map[string]bool{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}
 	b.meter = usage.New(options.Metrics, b.log, options.Now)
 	b.ctx, b.cancel = context.WithCancel(context.Background())

@@ -15,49 +15,73 @@ import (
 
 // answer is what was said of the nodes of functions that demand the same.
 type answer struct {
-	nodes      []string
-	why        string
+	nodes []string
+	why   string
+	// generation is that of the nodes it was said of; it is 0 when it has to be said
+	// anew.
 	generation uint64
-	at         time.Time
+	// profiles are those of the functions, problem why they cannot be used; they were
+	// read at the time, and are being read.
+	profiles []podspec.Profile
+	problem  error
+	read     time.Time
+	reading  bool
 }
 
 const (
-	// answerHolds is how long an answer holds while the nodes stay as they are:
-	// profiles change without our being told.
-	answerHolds = 2 * time.Second
+	// profilesHold is how long profiles are not read again: they change without our
+	// being told.
+	profilesHold = 10 * time.Second
 	// mostAnswers is how many are kept.
 	mostAnswers = 1000
 )
 
 // Eligible lists the nodes on which a function's instances may start by its
 // constraints and profiles; nil for all. Where it may start on none, why says so, for
-// whoever deployed it. It answers at once.
+// whoever deployed it. It never waits: profiles are read in the background, and until
+// they first were there are no nodes.
 func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why string) {
-	demand := strings.Join(d.Constraints, "\n") + "\n\n" + strings.Join(podspec.ProfileNames(d), "\n")
+	named := podspec.ProfileNames(d)
+	demand := strings.Join(d.Constraints, "\n") + "\n\n" + strings.Join(named, "\n")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.options.Now()
-	a, ok := b.fleet.eligible[demand]
-	if !ok || a.generation != b.fleet.generation || now.Sub(a.at) >= answerHolds {
-		a = answer{}
-		a.nodes, a.why = b.eligible(d)
-		a.generation, a.at = b.fleet.generation, now
+	a := b.fleet.eligible[demand]
+	if a == nil {
 		if len(b.fleet.eligible) >= mostAnswers {
 			clear(b.fleet.eligible)
 		}
+		a = &answer{}
 		b.fleet.eligible[demand] = a
+	}
+	if len(named) > 0 && !a.reading && b.options.Now().Sub(a.read) >= profilesHold {
+		a.reading = true
+		b.begin(func() { b.readProfiles(a, d) })
+	}
+	if len(named) > 0 && a.read.IsZero() {
+		return []string{}, "its profile has not been read yet"
+	}
+	if a.generation != b.fleet.generation {
+		a.nodes, a.why = b.eligible(d, a)
+		a.generation = b.fleet.generation
 	}
 	return a.nodes, a.why
 }
 
-// eligible is called with the lock held.
-func (b *Backend) eligible(d types.FunctionDeployment) ([]string, string) {
+// readProfiles reads what functions with a demand name.
+func (b *Backend) readProfiles(a *answer, d types.FunctionDeployment) {
 	profiles, err := podspec.Named(b.options.Profiles, d)
-	var spec corev1.PodSpec
-	if err == nil {
-		d = types.FunctionDeployment{Service: d.Service, Constraints: d.Constraints}
-		err = podspec.Apply(&spec, d, podspec.Settings{Profiles: profiles})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.profiles, a.problem, a.read, a.reading, a.generation = profiles, err, b.options.Now(), false, 0
+}
+
+// eligible is called with the lock held.
+func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, string) {
+	if a.problem != nil {
+		return []string{}, a.problem.Error()
 	}
+	var spec corev1.PodSpec
+	err := podspec.Apply(&spec, types.FunctionDeployment{Service: d.Service, Constraints: d.Constraints}, podspec.Settings{Profiles: a.profiles})
 	var s nodes.Selector
 	if err == nil {
 		s, err = nodes.NewSelector(&spec)
@@ -77,7 +101,7 @@ func (b *Backend) eligible(d types.FunctionDeployment) ([]string, string) {
 			ours = append(ours, n)
 		}
 	}
-	return s.Eligible(ours, demanded(d.Constraints, profiles))
+	return s.Eligible(ours, demanded(d.Constraints, a.profiles))
 }
 
 // tolerate notes that there are instances which may be on tainted nodes, so that

@@ -36,7 +36,7 @@ type fleet struct {
 	// tolerated are the tolerations that functions have, eligible what was answered
 	// of functions' nodes.
 	tolerated map[string][]corev1.Toleration
-	eligible  map[string]answer
+	eligible  map[string]*answer
 }
 
 // all are the nodes by name.

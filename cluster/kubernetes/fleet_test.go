@@ -21,7 +21,7 @@ func still(nodeCount, perNode int) *Backend {
 	b := &Backend{
 		options: Options{Now: time.Now}, selector: labels.Everything(), events: newQueue(),
 		entries: map[cluster.InstanceID]*entry{}, over: map[cluster.InstanceID]time.Time{},
-		fleet: fleet{nodes: map[string]*nodes.Node{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]answer{}},
+		fleet: fleet{generation: 1, nodes: map[string]*nodes.Node{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}
 	for n := range nodeCount {
 		name := fmt.Sprintf("n%04d", n)

@@ -137,6 +137,12 @@ func TestEligible(t *testing.T) {
 	}
 	check := func(d types.FunctionDeployment, want []string, why string) {
 		t.Helper()
+		r.until("its profile is read", func() string {
+			if _, said := b.Eligible(d); strings.Contains(said, "not been read yet") {
+				return said
+			}
+			return ""
+		})
 		if got, said := b.Eligible(d); !slices.Equal(got, want) || (got == nil) != (want == nil) || said != why {
 			t.Errorf("%v: %v %q, want %v %q", d.Constraints, got, said, want, why)
 		}
@@ -152,9 +158,12 @@ func TestEligible(t *testing.T) {
 	if err != nil || len(list) != 2 || list[1].Total.GPU != 100 || list[1].Total.GPUMemory != 16<<30 {
 		t.Errorf("nodes %+v, %v", list, err)
 	}
-	if _, why := b.Eligible(deployment("missing")); !strings.Contains(why, "no such profile") {
-		t.Errorf("a profile that is missing: %q", why)
-	}
+	r.until("a profile that is missing is told", func() string {
+		if _, why := b.Eligible(deployment("missing")); !strings.Contains(why, "no such profile") {
+			return why
+		}
+		return ""
+	})
 	if _, why := b.Eligible(deployment("", "ssd")); !strings.Contains(why, "constraints") {
 		t.Errorf("a bad constraint: %q", why)
 	}
