@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds the container images that faas-infer itself has. See --help.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+	cat <<-EOF
+		Usage: scripts/image.sh [--push PREFIX] [--tag TAG] [--out DIR]
+
+		Builds the images that faas-infer itself has, with no container engine, out of
+		Debian's packages, which apt-get downloads, and of what is built here:
+		  base        what functions' images are built on
+		  base-shell  the same with a shell and the usual commands, for scripts
+		  provider    the provider on Kubernetes, and the agent of nodes with GPUs
+		They become files in DIR, OCI image layouts in a tar, for ctr, podman and docker
+		to load. The same sources and packages make the same files.
+
+		  --push PREFIX  send them to a registry, too, as PREFIX/base:TAG,
+		                 PREFIX/base:TAG-shell and PREFIX/provider:TAG, with the credentials
+		                 of docker's or podman's login
+		  --tag TAG      their tag, default latest
+		  --out DIR      where the files go, default dist
+
+		Example:
+		  scripts/image.sh --push registry.example.com/faas-infer --tag v1
+	EOF
+}
+
+prefix='' tag=latest out=dist
+while (($#)); do
+	case "$1" in
+	-h | --help)
+		usage
+		exit
+		;;
+	--push | --tag | --out)
+		[[ -n ${2-} ]] || {
+			echo "image.sh: $1 needs a value" >&2
+			exit 2
+		}
+		case "$1" in
+		--push) prefix=${2%/} ;;
+		--tag) tag=$2 ;;
+		--out) out=$2 ;;
+		esac
+		shift 2
+		;;
+	*)
+		usage >&2
+		exit 2
+		;;
+	esac
+done
+
+library=$(scripts/onnxruntime.sh)
+make --no-print-directory build
+commit=$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+echo "Building bin/faas-infer-kubernetes" >&2
+CGO_ENABLED=1 go build -buildvcs=false -trimpath -ldflags "-s -w -X github.com/faas-infer/faas-infer/report.Commit=$commit" \
+	-o bin/faas-infer-kubernetes ./kubernetes
+
+image() { bin/faas-infer-kubernetes image "$@"; }
+mkdir -p "$out"
+image base --onnxruntime "$library" --name "faas-infer/base:$tag" --tar "$out/base.tar"
+image base --onnxruntime "$library" --name "faas-infer/base:$tag-shell" --shell --tar "$out/base-shell.tar"
+image provider --base "$out/base.tar" --name "faas-infer/provider:$tag" --tar "$out/provider.tar"
+[[ -n $prefix ]] || exit 0
+image push "$out/base.tar" "$prefix/base:$tag"
+image push "$out/base-shell.tar" "$prefix/base:$tag-shell"
+image push "$out/provider.tar" "$prefix/provider:$tag"
