@@ -77,6 +77,10 @@ onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
 gateway: ## Build the stock OpenFaaS gateway into the user's cache
 	@scripts/gateway.sh >/dev/null
 
+.PHONY: images
+images: ## Build the container images of faas-infer, into dist/; scripts/image.sh pushes them, too
+	@scripts/image.sh
+
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the first time)
 	@scripts/kubernetes.sh >/dev/null
