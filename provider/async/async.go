@@ -71,6 +71,10 @@ type Options struct {
 	Sync               time.Duration
 	SyncAlways         bool
 	MaxQueued, MaxDead int64
+	// Several: other providers work on the same external NATS, and the same
+	// functions. What one leaves the others go on with, and a function that one does
+	// not know may have been deployed at another a moment ago.
+	Several bool
 	// Cluster and Channel are the gateway's, stan's defaults if empty.
 	Cluster, Channel string
 	// Invoker and Functions are required.
@@ -148,7 +152,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), longestPostWait
 	q.executor = &execute.Executor{
 		Invoker: o.Invoker, Functions: o.Functions, Poster: callback.New(o.Callback), Posting: posting, Dead: letters,
-		Metrics: q.metrics, Draining: q.draining,
+		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
 		// What can happen to every request makes a few lines a second.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 	}
@@ -190,10 +194,14 @@ func (q *Queue) Start() (err error) {
 // ctx ends for those that are being executed, gives the others back to the queue,
 // and ends the embedded server. Call it while the Invoker still works.
 func (q *Queue) Close(ctx context.Context) {
-	q.begin.Do(func() { close(q.draining) })
 	q.mu.Lock()
 	pool, gateway := q.pool, q.gateway
 	q.mu.Unlock()
+	if q.options.Several && gateway != nil {
+		// The gateway's next requests go to the others, not to one that refuses.
+		gateway.Leave(ctx)
+	}
+	q.begin.Do(func() { close(q.draining) })
 	if pool != nil {
 		pool.Close(ctx)
 	}
@@ -207,6 +215,18 @@ func (q *Queue) Close(ctx context.Context) {
 		q.metrics.Unregister(q.options.Registerer)
 		q.broker.Close()
 	})
+}
+
+// knownWithin is how long a provider may take to hear of a function that was deployed
+// at another.
+const knownWithin = 10 * time.Second
+
+// patience is how long a request is kept whose function is not known.
+func (q *Queue) patience() time.Duration {
+	if q.options.Several {
+		return knownWithin
+	}
+	return 0
 }
 
 // Address is the NATS server's "host:port", for the gateway; "" if the embedded

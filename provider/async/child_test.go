@@ -32,7 +32,7 @@ func childProvider() {
 		panic(err)
 	}
 	q, err := Open(context.Background(), Options{
-		Dir: os.Getenv("CHILD_DIR"), Listen: os.Getenv("CHILD_LISTEN"), AckWait: time.Second, Concurrency: 16,
+		Dir: os.Getenv("CHILD_DIR"), Listen: os.Getenv("CHILD_LISTEN"), URL: os.Getenv("CHILD_URL"), Several: os.Getenv("CHILD_URL") != "", AckWait: time.Second, Concurrency: 16,
 		Functions: &deployed{by: map[string]map[string]string{"echo.openfaas-fn": nil}},
 		Invoker: invokerFunc(func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 			time.Sleep(time.Millisecond)

@@ -24,6 +24,9 @@ import (
 // keepTrying is how long to wait where the dead letters cannot be written.
 const keepTrying = 30 * time.Second
 
+// absentPause is how long to wait before a function is looked for again.
+const absentPause = 2 * time.Second
+
 // Invoker executes requests. name is a function's full name. An error may tell
 // its HTTP status by a method HTTPStatus() int; 404 means that there is no such
 // function. It is called by many goroutines at once.
@@ -49,6 +52,9 @@ type Executor struct {
 	Metrics *measure.Metrics
 	// Draining is closed when no callback is to be waited for any more.
 	Draining <-chan struct{}
+	// Patience is for how long after it was stored a request is kept whose function
+	// is not known here; 0 where only this provider has functions.
+	Patience time.Duration
 	// Logger is told of each request that is given up.
 	Logger zerolog.Logger
 }
@@ -82,6 +88,9 @@ func (e *Executor) Handle(ctx context.Context, m *consume.Message) consume.Verdi
 	o := j.execute(ctx)
 	if ctx.Err() != nil {
 		return consume.Verdict{Keep: true}
+	}
+	if o.try.Absent && time.Since(m.Stored) < e.Patience {
+		return consume.Verdict{Keep: true, Delay: absentPause}
 	}
 	action := j.settings().After(time.Now(), o.try)
 	if action.Kind == retry.Again {

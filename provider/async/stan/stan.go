@@ -21,10 +21,13 @@
 package stan
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/stan.go/pb"
@@ -125,6 +128,27 @@ func (s *Service) Close() {
 		}
 	})
 }
+
+// Leave lets other services of the group have what is published from now on, deals
+// with what has come, and returns when it has, or with ctx. It goes before Close.
+func (s *Service) Leave(ctx context.Context) {
+	for _, sub := range s.subscriptions {
+		// It fails if the connection is closed, and then nothing comes any more.
+		_ = sub.Drain()
+	}
+	looks := time.NewTicker(leavePause)
+	defer looks.Stop()
+	for slices.ContainsFunc(s.subscriptions, (*nats.Subscription).IsValid) && s.conn.IsConnected() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-looks.C:
+		}
+	}
+}
+
+// leavePause is how often Leave looks whether it is over.
+const leavePause = 10 * time.Millisecond
 
 // connect answers a client that looks for the cluster.
 func (s *Service) connect(m *nats.Msg) {
