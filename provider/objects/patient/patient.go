@@ -1,0 +1,55 @@
+// Package patient shortens the time after which informers see again when the API
+// server was away. They ask less and less often, in the end once in up to a minute;
+// here what they ask waits instead until the API server can be connected to.
+package patient
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// pause is the time between two tries to connect.
+const pause = 500 * time.Millisecond
+
+// Transport is next, but lists and watches of informers that find no API server wait
+// for it until their context ends. Everything else fails at once, as before. It is
+// for [rest.Config.Wrap].
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !informers(r) {
+		return t.next.RoundTrip(r)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		answer, err := t.next.RoundTrip(r)
+		if err == nil || !unconnected(err) {
+			return answer, err
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			return nil, err
+		}
+	}
+}
+
+// informers reports whether a request is one of an informer: it watches, or lists from
+// a version on.
+func informers(r *http.Request) bool {
+	query := r.URL.Query()
+	return r.Method == http.MethodGet && (query.Has("watch") || query.Has("resourceVersion"))
+}
+
+// unconnected reports whether there was not even a connection.
+func unconnected(err error) bool {
+	var operation *net.OpError
+	return errors.As(err, &operation) && operation.Op == "dial"
+}
