@@ -166,7 +166,7 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 // to Min and Max, and does not depend on the order of the arguments. Under a
 // constant load it comes to rest.
 func FuzzEngine(f *testing.F) {
-	for seed := range uint64(24) {
+	for seed := range uint64(18) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
