@@ -163,6 +163,10 @@ func TestReadRefusesWhatIsNotOurs(t *testing.T) {
 		"namespace":      func(p *corev1.Pod) { p.Namespace = "other" },
 		"pod's name":     func(p *corev1.Pod) { p.Name = "other" },
 		"no container":   func(p *corev1.Pod) { p.Spec.Containers = nil },
+		"batch":          func(p *corev1.Pod) { edit(p, `"batch":8`, `"batch":0`) },
+		"below 0":        func(p *corev1.Pod) { edit(p, `"memory":268435456`, `"memory":-1`) },
+		"of one GPU":     func(p *corev1.Pod) { edit(p, `"gpu":0`, `"gpu":101`) },
+		"kind":           func(p *corev1.Pod) { edit(p, `{"id"`, `{"kind":"process","id"`) },
 	} {
 		pod, err := Build(plan())
 		if err != nil {
@@ -173,4 +177,32 @@ func TestReadRefusesWhatIsNotOurs(t *testing.T) {
 			t.Errorf("%v, want a word of %q", err, name)
 		}
 	}
+}
+
+func edit(pod *corev1.Pod, from, to string) {
+	text := pod.Annotations[v1alpha1.SpecAnnotation]
+	pod.Annotations[v1alpha1.SpecAnnotation] = strings.Replace(text, from, to, 1)
+}
+
+// However an annotation is edited, an instance that is read from it holds no less
+// than nothing.
+func FuzzRead(f *testing.F) {
+	pod, err := Build(plan())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(pod.Annotations[v1alpha1.SpecAnnotation], int64(2000), "10.0.0.1")
+	f.Fuzz(func(t *testing.T, spec string, cpu int64, ip string) {
+		pod := pod.DeepCopy()
+		pod.Annotations[v1alpha1.SpecAnnotation] = spec
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = CPU(int(max(0, cpu)))
+		pod.Status.PodIP = ip
+		in, err := Read(Trim(pod))
+		if err != nil {
+			return
+		}
+		if h := in.Holds(); h.CPU < 0 || h.Memory < 0 || h.GPU < 0 || h.GPUMemory < 0 || in.ID != "mnist-0011223344ff" {
+			t.Errorf("%q holds %+v", spec, h)
+		}
+	})
 }

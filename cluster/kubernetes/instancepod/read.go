@@ -5,6 +5,7 @@ package instancepod
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -66,16 +67,39 @@ func recorded(pod *corev1.Pod) (in cluster.Instance, err error) {
 	case string(in.ID) != pod.Name:
 		return in, fmt.Errorf("id is %q, it must be the pod's name", in.ID)
 	case len(pod.Spec.Containers) == 0:
-		return in, fmt.Errorf("the pod has no container")
+		return in, errors.New("the pod has no container")
 	}
-	return in, nil
+	return in, sensible(in.Config, in.Kind)
 }
 
-// share has the spec follow the pod's resources, which are what the instance may
-// use: a resize changes them and nothing else, so that there is no second place to
-// be out of step.
+// sensible says what of a spec cannot be: annotations can be edited by hand, and
+// what an instance is said to hold is counted.
+func sensible(c cluster.Config, kind cluster.Kind) error {
+	switch {
+	case kind != cluster.Model:
+		return fmt.Errorf("kind is %q, and only models' instances are pods of their own", kind)
+	case c.Batch < 1:
+		return fmt.Errorf("config.batch is %d: it must be at least 1", c.Batch)
+	case c.CPU < 0 || c.Memory < 0 || c.GPUMemory < 0:
+		return fmt.Errorf("config is %+v: no amount can be below 0", c)
+	case c.GPU < 0 || c.GPU > 100:
+		return fmt.Errorf("config.gpu is %d: it must be a share of one GPU, 0 to 100", c.GPU)
+	}
+	return nil
+}
+
+// share has the spec follow the pod's resources and node, which are what the
+// instance may use: a resize changes them and nothing else, so that there is no
+// second place to be out of step.
 func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
-	cpu := int(pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue())
+	requests := pod.Spec.Containers[0].Resources.Requests
+	if memory := requests.Memory().Value(); memory > 0 {
+		spec.Config.Memory = memory
+	}
+	if pod.Spec.NodeName != "" {
+		spec.Node = pod.Spec.NodeName
+	}
+	cpu := int(requests.Cpu().MilliValue())
 	switch {
 	case cpu == 0 || cpu == spec.Config.CPU:
 		spec.Parked = false
