@@ -223,8 +223,17 @@ func (c *Controller) Run(ctx context.Context) {
 		}
 		next.Reset(c.scale(began))
 		now := time.Now()
-		rested = now.Add(max(passPause, min((passShare-1)*now.Sub(began), c.options.Tick)))
+		rested = now.Add(c.rest(now.Sub(began)))
 	}
+}
+
+// rest is the pause after a look that took so long. Nobody waits for that of a replica
+// which does not lead.
+func (c *Controller) rest(took time.Duration) time.Duration {
+	if c.several() && !c.led {
+		return c.options.Tick
+	}
+	return max(passPause, min((passShare-1)*took, c.options.Tick))
 }
 
 // Wake makes Run look at the load now.
@@ -273,25 +282,4 @@ func (c *Controller) Close(ctx context.Context) error {
 		c.writeHistories(histories)
 	}
 	return err
-}
-
-// stopsOfAll is what stops every instance; nothing, if others go on with them. The
-// lock is held.
-func (c *Controller) stopsOfAll(ctx context.Context) (stops []func() error) {
-	if c.several() {
-		return nil
-	}
-	for id, in := range c.instances {
-		stops = append(stops, func() error {
-			select {
-			case <-in.begun: // What is being started now is found only after that.
-			case <-ctx.Done():
-			}
-			return c.options.Backend.Stop(ctx, id)
-		})
-	}
-	for id := range c.known {
-		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
-	}
-	return stops
 }

@@ -42,6 +42,8 @@ type function struct {
 	secrets map[string]string
 	values  string
 	profile *profiler.Profile
+	// fingerprint is that of its instances, "" without other replicas.
+	fingerprint string
 	// times are the profile's, corrected by what instances take; candidates
 	// have them, promised the profile's own.
 	times                *correction.Correction

@@ -80,9 +80,10 @@ func (c *Controller) discover(seen cluster.Instance) {
 	if seen.State == cluster.Exited || seen.State == cluster.Stopping {
 		return
 	}
-	c.known[seen.ID] = &orphan{Instance: seen, since: time.Now()}
+	known := &orphan{Instance: seen, since: time.Now()}
+	c.known[seen.ID] = known
 	if fn, ok := c.functions[seen.Function]; ok && fn.profile != nil {
-		c.claim(fn)
+		c.claimOne(fn, seen.ID, known)
 	}
 	c.Wake()
 }
@@ -92,10 +93,10 @@ func (c *Controller) discover(seen cluster.Instance) {
 // quicker to know of it. The lock is held.
 func (c *Controller) recognise(in *instance) {
 	fn := in.function
-	if !c.several() || in.origin != fn.Revision || in.Model != fn.prepared || !sameContent(in.Bundle, fn.bundle) {
+	if !c.several() || in.origin != fn.Revision && !fn.knows(&in.Instance) || in.Model != fn.prepared || !sameContent(in.Bundle, fn.bundle) {
 		return
 	}
-	if in.times == fn.times || len(c.table(fn, in.Config.Batch, in.Config.CPU)) == 0 {
+	if len(c.table(fn, in.Config.Batch, in.Config.CPU)) == 0 {
 		return
 	}
 	in.Revision, in.times = fn.Revision, fn.times

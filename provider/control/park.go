@@ -19,7 +19,7 @@ func (c *Controller) park(in *instance) {
 	}
 	in.away, in.idleSince = true, since
 	c.begin(func() {
-		if !c.rest(in) {
+		if !c.spare(in) {
 			return
 		}
 		err := c.options.Backend.Park(c.ctx, in.ID)

@@ -100,12 +100,13 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		fn.tuned, _ = r.policy.(*tuned)
 	}
 	promised := c.promised(r.Function, profile)
-	if fn.profile != nil && fn.prepared == prepared && sameContent(fn.bundle, r.bundle) && slices.Equal(fn.promised, promised) &&
+	fingerprint := c.fingerprint(r, prepared)
+	if fn.profile != nil && fn.prepared == prepared && fn.fingerprint == fingerprint && slices.Equal(fn.promised, promised) &&
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values {
 		fn.renew(r.Revision)
 	}
 	fn.Function, fn.bundle, fn.secrets, fn.values = r.Function, r.bundle, r.secrets, r.values
-	fn.prepared, fn.profile, fn.promised = prepared, profile, promised
+	fn.prepared, fn.profile, fn.promised, fn.fingerprint = prepared, profile, promised, fingerprint
 	fn.times, fn.candidates, fn.slow, fn.lastResort = times, next.candidates, next.slow, next.lastResort
 	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
 	times.SetQuantile(quantile(r.Function))

@@ -105,9 +105,9 @@ func (c *Controller) drain(ctx context.Context, in *instance) {
 	<-others
 }
 
-// rest has the other replicas leave an instance alone that is to be parked; false if
+// spare has the other replicas leave an instance alone that is to be parked; false if
 // one of them needs it, and then it serves on.
-func (c *Controller) rest(in *instance) bool {
+func (c *Controller) spare(in *instance) bool {
 	if c.options.Peers == nil || c.options.Peers.Park(c.ctx, in.ID) {
 		return true
 	}

@@ -330,3 +330,36 @@ func (r *replica) locked(f func()) {
 	defer r.Controller.mu.Unlock()
 	f()
 }
+
+// Another replica, or one that starts later, knows instances by what they were started
+// with, though an update that restarts nothing has come in between.
+func TestInstancesAreKnownByTheirFingerprint(t *testing.T) {
+	together(t, func(*Options) {}, func(leader, follower *replica) {
+		both(leader, follower, "f", "m")
+		leader.answered("f", "m")
+		in := leader.only()
+		slo := func(f *provider.Function) { f.Inference.SLO = 300 * time.Millisecond }
+		leader.deploy("f", "m", slo)
+		follower.end()
+		leader.mu.Lock()
+		follower.open() // It forgets what it knows.
+		leader.mu.Unlock()
+		follower.run()
+		follower.revision = leader.revision - 1
+		follower.deploy("f", "m", slo)
+		follower.until("known", func() bool { return follower.describe("f").Ready == 1 })
+		if got := follower.describe("f").Instances[0]; got.ID != in.ID || got.Revision != leader.revision {
+			t.Errorf("the instance of revision %d is of revision %d to the other replica, want %d", in.Revision, got.Revision, leader.revision)
+		}
+		leader.leads.Store(false)
+		follower.leads.Store(true)
+		time.Sleep(10 * time.Second)
+		if !follower.lives(in.ID) {
+			t.Error("the instance was replaced")
+		}
+		// A constraint says where instances may be: they are replaced.
+		constrained := func(f *provider.Function) { slo(f); f.Deployment.Constraints = []string{"zone=a"} }
+		follower.deploy("f", "m", constrained)
+		follower.until("replaced", func() bool { follower.answered("f", "m"); return !follower.lives(in.ID) })
+	})
+}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -22,23 +23,35 @@ func (c *Controller) claim(fn *function) {
 		if known.Function != fn.Name || known.leaving {
 			continue
 		}
-		kept, ok := c.adopt(fn, known.Instance)
-		if !ok {
-			c.leave(id, known, "its config is not among those that were measured")
-			continue
-		}
-		close(kept.begun)
-		delete(c.known, id)
-		if kept.Model != fn.prepared || !sameContent(kept.Bundle, fn.bundle) {
-			// What the image names has changed while no provider ran.
-			kept.Revision, kept.times = 0, nil
-		}
-		c.options.Logger.Info().Str("function", fn.Name).Str("instance", string(id)).Msg("took over a running instance")
-		if kept.away = kept.Parked; kept.away {
-			kept.idleSince = time.Now()
-		} else if kept.State == cluster.Ready {
-			kept.up(c.queue(fn.Function))
-		}
+		c.claimOne(fn, id, known)
+	}
+}
+
+// claimOne takes over one instance. The lock is held.
+func (c *Controller) claimOne(fn *function, id cluster.InstanceID, known *orphan) {
+	kept, ok := c.adopt(fn, known.Instance)
+	if !ok {
+		c.leave(id, known, "its config is not among those that were measured")
+		return
+	}
+	close(kept.begun)
+	delete(c.known, id)
+	switch {
+	case kept.Model != fn.prepared || !sameContent(kept.Bundle, fn.bundle):
+		// What the image names has changed while no provider ran.
+		kept.Revision, kept.times = 0, nil
+	case fn.knows(&kept.Instance):
+		kept.Revision = fn.Revision
+	}
+	event := c.options.Logger.Info()
+	if c.several() {
+		event = c.options.Logger.Debug() // All that others start come here.
+	}
+	event.Str("function", fn.Name).Str("instance", string(id)).Msg("took over a running instance")
+	if kept.away = kept.Parked; kept.away {
+		kept.idleSince = time.Now()
+	} else if kept.State == cluster.Ready {
+		kept.up(c.queue(fn.Function))
 	}
 }
 
@@ -90,4 +103,25 @@ func (c *Controller) observeKnown(seen cluster.Instance) {
 	default:
 		known.State, known.Network, known.Address, known.ReadyAt = seen.State, seen.Network, seen.Address, seen.ReadyAt
 	}
+}
+
+// stopsOfAll is what stops every instance; nothing, if others go on with them. The
+// lock is held.
+func (c *Controller) stopsOfAll(ctx context.Context) (stops []func() error) {
+	if c.several() {
+		return nil
+	}
+	for id, in := range c.instances {
+		stops = append(stops, func() error {
+			select {
+			case <-in.begun: // What is being started now is found only after that.
+			case <-ctx.Done():
+			}
+			return c.options.Backend.Stop(ctx, id)
+		})
+	}
+	for id := range c.known {
+		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
+	}
+	return stops
 }
