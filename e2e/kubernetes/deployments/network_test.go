@@ -21,8 +21,9 @@ import (
 )
 
 // network answers for pods: each has a server from when the API server says where
-// it is until it says that the pod is gone. Then nothing takes connections, and what
-// had begun is finished, as a watchdog does.
+// it is until it says that the pod is gone. Then nothing takes connections, as the
+// address may be another pod's, and those that there are serve for as long as the
+// kubelet would let them; what has begun is finished, as a watchdog does.
 type network struct {
 	mu sync.Mutex
 	// servers are the pods', of is whose an address is now: a pod may get that of
@@ -51,7 +52,8 @@ func newNetwork(t *testing.T, client kubernetes.Interface) *network {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
-			n.lose(o.(*corev1.Pod))
+			pod := o.(*corev1.Pod)
+			n.lose(pod, leaves(pod))
 		},
 	}); err != nil {
 		t.Fatal(err)
@@ -102,12 +104,23 @@ func (n *network) see(t *testing.T, p *corev1.Pod) {
 	go func() { _ = s.Serve(listener) }()
 }
 
-func (n *network) lose(p *corev1.Pod) {
+// leaves is how long the kubelet would let a pod serve that is to go.
+func leaves(p *corev1.Pod) time.Duration {
+	for _, c := range p.Spec.Containers {
+		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.Sleep != nil {
+			return time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		}
+	}
+	return 0
+}
+
+// lose ends a pod's server after so long.
+func (n *network) lose(p *corev1.Pod, after time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s := n.servers[p.UID]; s != nil {
 		delete(n.servers, p.UID)
-		go func() { _ = s.Shutdown(context.Background()) }()
+		time.AfterFunc(after, func() { _ = s.Shutdown(context.Background()) })
 	}
 }
 

@@ -287,7 +287,11 @@ func (r *rig) pods(f *provider.Function) []corev1.Pod {
 
 // invoke sends one request.
 func invoke(ctx context.Context, d provider.Dispatcher, path string) (*frame.Response, error) {
-	return d.Invoke(ctx, &frame.Request{Method: http.MethodPost, Path: path, Header: http.Header{}, Body: []byte("x")})
+	return send(ctx, d, http.MethodPost, path)
+}
+
+func send(ctx context.Context, d provider.Dispatcher, method, path string) (*frame.Response, error) {
+	return d.Invoke(ctx, &frame.Request{Method: method, Path: path, Header: http.Header{}, Body: []byte("x")})
 }
 
 // load sends requests from so many clients until stopped, and tells of those that
@@ -300,13 +304,17 @@ type load struct {
 }
 
 func (r *rig) load(d provider.Dispatcher, clients int, path string) *load {
+	return r.loadOf(d, clients, http.MethodPost, path)
+}
+
+func (r *rig) loadOf(d provider.Dispatcher, clients int, method, path string) *load {
 	l := &load{failures: make(chan string, 100)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
 	for range clients {
 		wait.Go(func() {
 			for ctx.Err() == nil {
-				answer, err := invoke(context.Background(), d, path)
+				answer, err := send(context.Background(), d, method, path)
 				switch {
 				case err != nil:
 					l.fail(err.Error())

@@ -3,6 +3,7 @@ package deployments
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -112,8 +113,9 @@ func TestInstanceThatTakesNoConnection(t *testing.T) {
 	f, d := p.deploy(types.FunctionDeployment{Service: "shaky", Image: "x", Labels: pairs("com.openfaas.scale.min", "2")})
 	p.ready(f, 2)
 	pod := r.pods(f)[0]
-	l := r.load(d, 4, "/")
-	r.network.lose(&pod)
+	// What may be sent twice is, where a connection turns out to be closed.
+	l := r.loadOf(d, 4, http.MethodGet, "/")
+	r.network.lose(&pod, 0)
 	p.serving(f, 1)
 	r.network.see(t, &pod)
 	p.ready(f, 2)
