@@ -24,15 +24,7 @@ func (f *publishFlags) publisher(plain []string) (func(ctx context.Context, to s
 		return nil, errors.New("--payload-secret turns the builder on, and --builder-base is missing: the image on which functions' images are built")
 	}
 	return func(ctx context.Context, to string, b *bundle.Bundle, say func(string, ...any)) error {
-		base, err := image.Fetch(ctx, f.base, nil, image.WithPlain(plain...))
-		if err != nil {
-			return err
-		}
-		made, err := image.Append(base, b)
-		if err != nil {
-			return err
-		}
-		reference, err := image.Push(ctx, to, made, nil, image.WithPlain(plain...))
+		reference, err := image.Publish(ctx, f.base, to, b, nil, image.WithPlain(plain...))
 		if err != nil {
 			return err
 		}

@@ -169,5 +169,15 @@ func (x *extraction) makeLinks() error {
 			}
 		}
 	}
+	return x.checkLinks()
+}
+
+// checkLinks refuses what leads out of the bundle by way of several links.
+func (x *extraction) checkLinks() error {
+	for _, l := range x.links {
+		if _, err := x.root.Stat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the link %s leads to %q, out of the bundle: %w", l.name, l.target, err)
+		}
+	}
 	return nil
 }

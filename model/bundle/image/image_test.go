@@ -363,6 +363,8 @@ func TestPullRefuses(t *testing.T) {
 		{"too large", foreign(t, "/bundle", whole), 20, "too large"},
 		{"symbolic link", foreign(t, "/bundle", with(tar.Header{Typeflag: tar.TypeSymlink, Name: "bundle/l", Linkname: "/etc/passwd"})), 0, "out of the bundle"},
 		{"hard link", foreign(t, "/bundle", with(tar.Header{Typeflag: tar.TypeLink, Name: "bundle/l", Linkname: "etc/passwd"})), 0, "out of the bundle"},
+		{"two links", foreign(t, "/bundle", append(slices.Clone(whole), tar.Header{Typeflag: tar.TypeSymlink, Name: "bundle/a/b/up", Linkname: "../.."},
+			tar.Header{Typeflag: tar.TypeSymlink, Name: "bundle/l", Linkname: "a/b/up/../x"})), 0, "out of the bundle"},
 		{"device", foreign(t, "/bundle", with(tar.Header{Typeflag: tar.TypeChar, Name: "bundle/null"})), 0, "neither a file"},
 	} {
 		ref := host + "/" + strings.ReplaceAll(test.name, " ", "-")
@@ -415,4 +417,67 @@ func TestDenied(t *testing.T) {
 	if _, err := Resolve(t.Context(), host+"/a", k); !errors.Is(err, ErrNotFound) {
 		t.Errorf("with credentials: %v", err)
 	}
+}
+
+func TestPublish(t *testing.T) {
+	host, _ := serve(t)
+	push(t, host+"/base:v1", baseImage(t))
+	b := modelBundle(t)
+	reference, err := Publish(t.Context(), host+"/base:v1", host+"/team/one:v2", b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := Pull(t.Context(), host+"/team/one:v2", nil, t.TempDir())
+	if err != nil || pulled.Reference != reference {
+		t.Errorf("pulled %+v, %v, published %s", pulled, err, reference)
+	}
+	if _, err := Publish(t.Context(), host+"/absent", host+"/x", b, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "built on") {
+		t.Errorf("no base: %v", err)
+	}
+	if _, err := Publish(t.Context(), host+"/base:v1", "Not A Name", b, nil); !errors.Is(err, ErrReference) {
+		t.Errorf("no name: %v", err)
+	}
+}
+
+// Whatever a layer says, nothing comes outside the bundle's directory.
+func FuzzExtract(f *testing.F) {
+	for _, seed := range []struct{ a, b, link string }{
+		{"bundle/a", "bundle/a/b", "/etc"}, {"bundle/../x", "bundle/l/x", ".."}, {"/bundle/./l", "bundle/l/../../x", "../../outside"}, {"bundle//", "bundle/a\x00", ""},
+	} {
+		f.Add(seed.a, seed.b, seed.link, byte(tar.TypeSymlink))
+		f.Add(seed.a, seed.b, seed.link, byte(tar.TypeLink))
+	}
+	f.Fuzz(func(t *testing.T, first, second, target string, kind byte) {
+		outside := t.TempDir()
+		dir := filepath.Join(outside, "inside")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		x := &extraction{root: root, prefix: "bundle/", bytes: 100, files: 10}
+		// What goes wrong is the image's affair; where it goes is not.
+		_ = x.entry(&tar.Header{Name: first, Typeflag: kind, Linkname: target}, strings.NewReader(""))
+		_ = x.entry(&tar.Header{Name: second, Typeflag: tar.TypeReg, Size: 1}, strings.NewReader("x"))
+		_ = x.makeLinks()
+		left, err := os.ReadDir(outside)
+		if err != nil || len(left) != 1 {
+			t.Errorf("%q, %q to %q: outside is %v, %v", first, second, target, left, err)
+		}
+		err = filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
+			if err != nil || e.Type()&os.ModeSymlink == 0 {
+				return err
+			}
+			if to, err := os.Readlink(name); err != nil || filepath.IsAbs(to) {
+				t.Errorf("the link %s leads to %q, %v", name, to, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -2,10 +2,13 @@ package image
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // Push sends an image to its registry, less the layers that are there, and returns
@@ -38,4 +41,18 @@ func Fetch(ctx context.Context, ref string, keychain authn.Keychain, options ...
 		return nil, err
 	}
 	return r.image, nil
+}
+
+// Publish makes a function's image of a bundle on a base in a registry, and sends it to
+// the registry that its name says. It returns its name with its digest.
+func Publish(ctx context.Context, base, to string, b *bundle.Bundle, keychain authn.Keychain, options ...Option) (string, error) {
+	below, err := Fetch(ctx, base, keychain, options...)
+	if err != nil {
+		return "", fmt.Errorf("what images are built on: %w", err)
+	}
+	made, err := Append(below, b)
+	if err != nil {
+		return "", err
+	}
+	return Push(ctx, to, made, keychain, options...)
 }
