@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,7 +64,7 @@ read -r command
 func published(t *testing.T, client kubernetes.Interface, node string, is func(gpu.Inventory) bool) gpu.Inventory {
 	t.Helper()
 	var last string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -147,13 +148,16 @@ func TestAgent(t *testing.T) {
 	}
 	published(t, client, "gpu-1", shared)
 
-	// The daemon dies: that is said at once, and it comes again.
-	if err := os.Remove(filepath.Join(a.MPS.Pipes(), "pid")); err != nil {
+	// The daemon dies and cannot come again: that is said, until it can.
+	if err := errors.Join(os.Rename(program, program+".gone"), os.Remove(filepath.Join(a.MPS.Pipes(), "pid"))); err != nil {
 		t.Fatal(err)
 	}
 	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None })
-	if !strings.Contains(i.Reason, "MPS daemon ended") {
+	if len(i.Devices) != 8 || !strings.Contains(i.Reason, "MPS daemon") {
 		t.Errorf("%+v", i)
+	}
+	if err := os.Rename(program+".gone", program); err != nil {
+		t.Fatal(err)
 	}
 	published(t, client, "gpu-1", shared)
 
@@ -219,7 +223,7 @@ func TestRights(t *testing.T) {
 	}
 	ours := map[string]string{gpu.InventoryAnnotation: "{}"}
 	// A policy is in force a moment after it was written.
-	for deadline := time.Now().Add(20 * time.Second); write(applycorev1.Node("gpu-2").WithAnnotations(ours)) == nil; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); write(applycorev1.Node("gpu-2").WithAnnotations(ours)) == nil; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it may change another node")
 		}
