@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ const reportPeriod = time.Second
 func (w *watcher) report(ctx context.Context) {
 	ticker := time.NewTicker(reportPeriod)
 	defer ticker.Stop()
-	led := false
+	led, fails := false, false
 	for {
 		leads := w.Leading()
 		if leads && !led {
@@ -34,7 +35,11 @@ func (w *watcher) report(ctx context.Context) {
 			}
 		}
 		if led = leads; leads {
-			w.reportAll(ctx)
+			err := w.reportAll(ctx)
+			if err != nil && !fails && ctx.Err() == nil {
+				w.log.Warn().Err(err).Msg("functions' status cannot be written; it is tried again")
+			}
+			fails = err != nil
 		}
 		select {
 		case <-ctx.Done():
@@ -44,9 +49,10 @@ func (w *watcher) report(ctx context.Context) {
 	}
 }
 
-func (w *watcher) reportAll(ctx context.Context) {
+// reportAll writes what has changed, and returns the first error.
+func (w *watcher) reportAll(ctx context.Context) error {
 	var writes sync.WaitGroup
-	defer writes.Wait()
+	failures := make(chan error, 1)
 	tokens := make(chan struct{}, workers)
 	for _, f := range w.all() {
 		problem := w.Problem(provider.FullName(f.Name, f.Namespace))
@@ -57,8 +63,20 @@ func (w *watcher) reportAll(ctx context.Context) {
 		tokens <- struct{}{}
 		writes.Go(func() {
 			defer func() { <-tokens }()
-			w.writeStatus(ctx, f, now, problem)
+			if err := w.writeStatus(ctx, f, now, problem); err != nil {
+				select {
+				case failures <- err:
+				default: // One is enough.
+				}
+			}
 		})
+	}
+	writes.Wait()
+	select {
+	case err := <-failures:
+		return err
+	default:
+		return nil
 	}
 }
 
@@ -76,20 +94,21 @@ func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alp
 }
 
 // writeStatus writes one function's status, and says in an event what has become
-// wrong with it.
-func (w *watcher) writeStatus(ctx context.Context, f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) {
+// wrong with it. One that is gone or another by now is no error.
+func (w *watcher) writeStatus(ctx context.Context, f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": f.UID}, "status": now})
 	if err != nil {
-		return
+		return fmt.Errorf("function %s.%s: %w", f.Name, f.Namespace, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, err = w.typed.Functions(f.Namespace).Patch(ctx, f.Name, mergePatch, text, metav1.PatchOptions{FieldManager: managerLeader}, "status")
-	if err != nil {
-		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
-			w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("write a function's status; it is tried again")
-		}
-		return
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("function %s.%s: %w", f.Name, f.Namespace, err)
 	}
 	w.recorder.Tell(f, now, problem)
+	return nil
 }

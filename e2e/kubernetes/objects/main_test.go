@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +31,27 @@ func TestMain(m *testing.M) {
 		os.Exit(candidate(config))
 	}
 	flag.Parse()
-	os.Exit(run(m))
+	code := run(m)
+	// The client's own goroutines, of its certificates, never end.
+	if left := ours(); left != "" && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left:\n"+left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// ours are the goroutines that this project's packages have begun, once nothing is to
+// run any more.
+func ours() string {
+	all := make([]byte, 4<<20)
+	all = all[:runtime.Stack(all, true)]
+	var left []string
+	for i, stack := range strings.Split(string(all), "\n\n") {
+		if i > 0 && strings.Contains(stack, "faas-infer/provider/") {
+			left = append(left, stack)
+		}
+	}
+	return strings.Join(left, "\n\n")
 }
 
 func run(m *testing.M) int {

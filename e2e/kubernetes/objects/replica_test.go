@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/objects"
+	"github.com/faas-infer/faas-infer/provider/objects/patient"
 	"github.com/faas-infer/faas-infer/provider/objects/secrets"
 )
 
@@ -117,6 +118,7 @@ func start(t *testing.T, leading bool) *replica {
 		status: map[string]provider.Status{}, problem: map[string]string{}}}
 	r.leading.Store(leading)
 	config := cluster.Config()
+	config.Wrap(patient.Transport)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next, r} })
 	client := clientOf(t, config)
 	ctx, cancel := context.WithCancel(context.Background())
