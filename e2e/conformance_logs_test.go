@@ -26,10 +26,10 @@ func (w *way) messages(t *testing.T, name string, tail int, since *time.Time) []
 	return all
 }
 
-// starts reports whether a message begins with text, behind what a logger may
-// have put before it.
+// starts reports whether a message begins with text, behind the time that a logger
+// may have put before it.
 func starts(m logs.Message, text string) bool {
-	return strings.HasPrefix(strings.TrimLeft(m.Text, "0123456789/: "), text)
+	return strings.HasPrefix(strings.TrimLeft(m.Text, "0123456789/:-.TZ "), text)
 }
 
 func count(all []logs.Message, text string) (n int) {

@@ -172,7 +172,7 @@ func (k *kubernetes) clear(t *testing.T) {
 func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
 	t.Helper()
 	p.pushBuiltin(t)
-	secrets := filepath.Join(p.state, "secrets")
+	secrets := filepath.Join(p.dir, "credentials")
 	const password = "of the tests"
 	write(t, "admin", 0o600, secrets, "basic-auth-user")
 	write(t, password, 0o600, secrets, "basic-auth-password")

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,6 +60,9 @@ func (s *stack) badDeployments(t *testing.T) {
 		"empty model":        {function("bad", "empty:latest", "1s"), []string{"empty:latest", "not an ONNX model"}},
 		"no batch dimension": {function("bad", "fixed:latest", "1s"), []string{"fixed:latest", "batch dimension", `"input"`}},
 	} {
+		if onCluster != nil && name == "no SLO" {
+			continue // There only nodes look at the images of ordinary functions.
+		}
 		t.Run(name, func(t *testing.T) {
 			status, err := s.faas.Deploy(t.Context(), c.f)
 			if err == nil || status != http.StatusBadRequest {
@@ -87,15 +91,21 @@ func (s *stack) badBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	text, empty := s.bundle(t, "text:latest", identity), s.bundle(t, "empty:latest", identity)
 	fixed := edited(t, func(g *onnxpb.GraphProto) { fix(g.Input[0], 0, 4) })
 	s.bundle(t, "fixed:latest", fixed)
 	for _, err := range []error{
 		os.Truncate(mnist, info.Size()/2),
-		os.WriteFile(s.bundle(t, "text:latest", identity), []byte("This is no model.\n"), 0o644),
-		os.Truncate(s.bundle(t, "empty:latest", identity), 0),
+		os.WriteFile(text, []byte("This is no model.\n"), 0o644),
+		os.Truncate(empty, 0),
 	} {
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	if onCluster != nil {
+		for image, file := range map[string]string{"truncated:latest": mnist, "text:latest": text, "empty:latest": empty} {
+			onCluster.push(t, filepath.Dir(file), image)
 		}
 	}
 }
