@@ -17,13 +17,17 @@ const (
 	lastPause  = 250 * time.Millisecond
 	// unseenPatience is how long the watch may take to show a pod that was created.
 	unseenPatience = 10 * time.Second
+	// pullPatience is how long a node may take until the instance's program runs: a
+	// large image is pulled for minutes.
+	pullPatience = 10 * time.Minute
 	// removeGrace is how long what has not come up may take to leave.
 	removeGrace = time.Second
 )
 
 // await follows an instance until it is ready or given up.
 func (b *Backend) await(e *entry) {
-	timeout := time.NewTimer(max(time.Second, b.options.StartTimeout-b.options.Now().Sub(e.instance.StartedAt)))
+	patience, running := max(pullPatience, b.options.StartTimeout), false
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	unseen := time.NewTimer(unseenPatience)
 	defer unseen.Stop()
@@ -38,6 +42,10 @@ func (b *Backend) await(e *entry) {
 		if stuck.since(seen) {
 			b.fail(e, seen.Reason, removeGrace)
 			return
+		}
+		if seen.Running && !running {
+			patience, running = b.options.StartTimeout, true
+			timeout.Reset(patience)
 		}
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
@@ -58,7 +66,7 @@ func (b *Backend) await(e *entry) {
 				b.background(func() { b.confirmPod(b.named(e)) })
 			}
 		case <-timeout.C:
-			b.fail(e, tooLong(b.options.StartTimeout, seen), removeGrace)
+			b.fail(e, tooLong(patience, seen), removeGrace)
 			return
 		}
 	}

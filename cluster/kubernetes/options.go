@@ -40,8 +40,8 @@ type Options struct {
 	Args func(cluster.InstanceSpec) []string
 	// NodeSelector is which nodes instances may be on, as "pool=models"; "" for all.
 	NodeSelector string
-	// StartTimeout is how long an instance may take to become ready before it is
-	// given up, 2 minutes if 0.
+	// StartTimeout is how long an instance's program may run before it is ready; then
+	// it is given up. 2 minutes if 0.
 	StartTimeout time.Duration
 	// Parallel is how many pods are created or deleted at the same time, 64 if 0.
 	Parallel int

@@ -5,6 +5,7 @@ package podlogs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -25,6 +26,8 @@ const (
 	pending = 256
 	// opening is how many streams are opened at the same time.
 	opening = 16
+	// openPatience is how long a node may take to begin with a log.
+	openPatience = 10 * time.Second
 )
 
 // Source reads logs of pods.
@@ -105,11 +108,29 @@ func (q *query) open(ctx context.Context, pod *corev1.Pod, since time.Time, foll
 	if tail := int64(q.Tail); tail > 0 && !follow {
 		o.TailLines = &tail
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(openPatience, cancel)
 	stream, err := q.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	if err == nil && late.Stop() {
+		return opened{stream, cancel}, nil
 	}
-	return stream, nil
+	cancel()
+	if err == nil {
+		err = errors.Join(fmt.Errorf("its node has not answered for %v", openPatience), stream.Close())
+	}
+	return nil, fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// opened is a stream whose request ends when it is closed.
+type opened struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements [io.Closer].
+func (o opened) Close() error {
+	defer o.cancel()
+	return o.ReadCloser.Close()
 }
 
 // since is the time before which nothing was asked for.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 )
 
 func waiting(reason, message string) func(*corev1.PodStatus) {
@@ -164,6 +165,24 @@ func TestNodeNotReady(t *testing.T) {
 		t.Errorf("reason %q", in.Reason)
 	}
 	r.podIsGone(spec.ID)
+}
+
+func TestNeverReady(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	b := r.backend(func(o *kubernetes.Options) { o.StartTimeout = 2 * time.Second })
+	spec := r.start(b, 100)
+	r.runsWith(spec.ID, 100)
+	if in := b.await(spec.ID, cluster.Exited); in.Reason != "not ready within 2s" {
+		t.Errorf("reason %q", in.Reason)
+	}
+	// Its pod goes with a grace that a kubelet would take; here is none.
+	r.until("the pod is told to go", func() string {
+		if pod := r.pod(spec.ID); pod != nil && pod.DeletionTimestamp == nil {
+			return "not told"
+		}
+		return ""
+	})
 }
 
 // A kubelet that does not answer does not hold up who stops an instance for ever.
