@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
@@ -67,6 +68,55 @@ func TestNowhere(t *testing.T) {
 	}
 	if a, b := fmt.Sprint(without.Start), fmt.Sprint(with.Start); a != b {
 		t.Errorf("others get\n%s\nwithout it\n%s", b, a)
+	}
+}
+
+// In a cluster that is too small, instances are exchanged for others as everywhere,
+// and none goes where it may not; a function that may have more nodes leaves those that
+// are another's only ones to that.
+func TestExchangesKeepToNodes(t *testing.T) {
+	w := crowdedWorld()
+	bound := map[string][]string{"cores": {"n0", "n1", "n2", "n3"}, "gpu": {"n3", "n4"}}
+	for i, f := range w.functions {
+		f.Nodes = bound[f.Name]
+		f.Rate, f.Waiting = float64(600-150*i), 1
+		for range 3 {
+			w.now = w.now.Add(time.Second)
+			w.scale()
+		}
+		f.Rate, f.Waiting = 3000, 0
+	}
+	last, rearranged := 0, 0
+	for i := range 240 {
+		w.now = w.now.Add(time.Second)
+		plan := w.scale()
+		for _, s := range plan.Stop {
+			if s.Why == Rearranged {
+				rearranged++
+			}
+		}
+		for _, s := range plan.Start {
+			if on := bound[s.Function]; on != nil && !slices.Contains(on, s.Node) {
+				t.Fatalf("second %d: %s starts on %s", i, s.Function, s.Node)
+			}
+		}
+		if len(plan.Stop)+len(plan.Start) > 0 {
+			last = i
+		}
+	}
+	if rearranged == 0 || last > 150 {
+		t.Errorf("%d instances were exchanged, the last after %d s", rearranged, last)
+	}
+	p := w.views()
+	for i := range p.nodes {
+		p.nodes[i].Free = p.nodes[i].Total
+	}
+	ideal := p.ask(p.views, thrift{crowded: true}, func(v *view) float64 { return v.demand })
+	_, s := ideal.solve(p.space())
+	for k, v := range p.views {
+		if got, want := v.filled()/v.demand, min(1, s.Served[k]/v.demand); got < 0.9*want {
+			t.Errorf("%v of %s is served, of an ideal plan %v", got, v.Name, want)
+		}
 	}
 }
 
