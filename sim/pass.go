@@ -102,7 +102,7 @@ func (r *run) look(fn *function) scaling.Function {
 	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, busy, r.cold, r.Tick)
 	list, revision := fn.tuner.Candidates(now, rate)
 	f := scaling.Function{
-		Name: fn.Name, Revision: revision, SLO: fn.SLO, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
+		Name: fn.Name, Revision: revision, SLO: fn.SLO, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
 	}

@@ -119,7 +119,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
 	stats := c.stats(fn)
 	f := scaling.Function{
-		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Queue: c.queue(fn.Function),
+		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Percentile: fn.Inference.Percentile, Queue: c.queue(fn.Function),
 		Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	if !now.Before(fn.notBefore) {
