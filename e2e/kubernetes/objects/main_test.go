@@ -74,8 +74,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// bare is why functions could not be opened before anything was installed.
+var bare error
+
 // prepare makes what an installation makes.
 func prepare(ctx context.Context) error {
+	bare = openAs(ctx, "")
 	if _, err := cluster.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml"); err != nil {
 		return err
 	}

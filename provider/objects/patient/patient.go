@@ -5,8 +5,10 @@ package patient
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -48,8 +50,10 @@ func informers(r *http.Request) bool {
 	return r.Method == http.MethodGet && (query.Has("watch") || query.Has("resourceVersion"))
 }
 
-// unconnected reports whether there was not even a connection.
+// unconnected reports whether there was no connection, or it broke before an answer,
+// as behind a load balancer that has nobody to pass it on to. What TLS refuses is
+// another matter.
 func unconnected(err error) bool {
 	var operation *net.OpError
-	return errors.As(err, &operation) && operation.Op == "dial"
+	return errors.Is(err, io.EOF) || errors.As(err, &operation) && slices.Contains([]string{"dial", "read", "write"}, operation.Op)
 }
