@@ -98,17 +98,11 @@ func rendered(t *testing.T, values ...string) string {
 
 func helm(t *testing.T, values ...string) (string, error) {
 	t.Helper()
-	script := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "helm.sh"))
-	script.Stderr = os.Stderr
-	program, err := script.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	args := []string{"template", "faas-infer", filepath.Join(root, "chart", "faas-infer"), "--namespace", "openfaas", "--kube-version", testcluster.Version}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
-	c := exec.CommandContext(t.Context(), strings.TrimSpace(string(program)), args...)
+	c := exec.CommandContext(t.Context(), program(t), args...)
 	var complaint bytes.Buffer
 	c.Stderr = &complaint
 	out, err := c.Output()
@@ -116,6 +110,18 @@ func helm(t *testing.T, values ...string) (string, error) {
 		err = fmt.Errorf("%w: %s", err, complaint.String())
 	}
 	return string(out), err
+}
+
+// program is Helm's.
+func program(t *testing.T) string {
+	t.Helper()
+	script := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "helm.sh"))
+	script.Stderr = os.Stderr
+	name, err := script.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(name))
 }
 
 // read is every object of a text by kind, namespace and name.

@@ -1,0 +1,97 @@
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/command/kubernetes"
+)
+
+var (
+	option  = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ")
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	link    = regexp.MustCompile(`\]\(#([^)]+)\)`)
+	path    = regexp.MustCompile(`\b(?:yaml|chart|scripts|docs)/[a-z][a-zA-Z0-9./-]*[a-z]`)
+)
+
+// What docs/kubernetes.md names exists.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := string(text)
+	var anchors []string
+	for _, m := range heading.FindAllStringSubmatch(document, -1) {
+		anchors = append(anchors, strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"))
+	}
+	for _, m := range link.FindAllStringSubmatch(document, -1) {
+		if !slices.Contains(anchors, m[1]) {
+			t.Errorf("there is no heading %s", m[1])
+		}
+	}
+	for _, name := range path.FindAllString(document, -1) {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	_, table, _ := strings.Cut(document, "| option |")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var named []string
+	for _, m := range option.FindAllStringSubmatch(table, -1) {
+		named = append(named, m[1])
+	}
+	slices.Sort(named)
+	entries, err := os.ReadDir(filepath.Join(root, "yaml", "options"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	if !slices.Equal(named, there) {
+		t.Errorf("the table has the options %q, there are %q", named, there)
+	}
+}
+
+// The provider knows the flags that the manifests give it, and the images' commands
+// those that the document shows.
+func TestFlags(t *testing.T) {
+	provider, _, err := kubernetes.NewRootCommand().Find([]string{"provider"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := kustomized(t, options, nil)
+	_, text, _ = strings.Cut(text, "- provider\n")
+	text, _, _ = strings.Cut(text, "env:")
+	flags := regexp.MustCompile(`--([a-z-]+)=`).FindAllStringSubmatch(text, -1)
+	if len(flags) < 5 {
+		t.Fatalf("the manifests give %q", flags)
+	}
+	for _, m := range flags {
+		if provider.Flag(m[1]) == nil {
+			t.Errorf("the provider has no flag --%s", m[1])
+		}
+	}
+	document, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range regexp.MustCompile(`faas-infer-kubernetes (image [a-z]+)((?:[^\n\\]|\\\n)*)`).FindAllStringSubmatch(string(document), -1) {
+		c, rest, err := kubernetes.NewRootCommand().Find(strings.Fields(call[1]))
+		if err != nil || len(rest) > 0 {
+			t.Errorf("there is no command %s: %v", call[1], err)
+			continue
+		}
+		for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(call[2], -1) {
+			if c.Flag(m[1]) == nil {
+				t.Errorf("%s has no flag --%s", call[1], m[1])
+			}
+		}
+	}
+}

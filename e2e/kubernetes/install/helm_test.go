@@ -1,0 +1,70 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+)
+
+// Helm installs the chart, upgrades it and takes it away, but for what all functions
+// would go with.
+func TestHelm(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	other, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := other.AddNodes(ctx, 2, "16", "64Gi", nil); err != nil {
+		t.Fatal(err)
+	}
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := other.Kubectl(ctx, "", args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out)
+	}
+	helm := func(args ...string) {
+		t.Helper()
+		c := exec.CommandContext(ctx, program(t), append(args, "--namespace", "openfaas", "--kubeconfig", other.Kubeconfig(), "--wait", "--timeout", patience.String())...)
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		c.Env = append(c.Environ(), "HELM_CACHE_HOME="+other.Dir(), "HELM_CONFIG_HOME="+other.Dir(), "HELM_DATA_HOME="+other.Dir())
+		if err := c.Run(); err != nil {
+			t.Fatalf("helm %s: %v: %s", args[0], err, out.String())
+		}
+	}
+	chart := filepath.Join(root, "chart", "faas-infer")
+	kubectl("create", "namespace", "openfaas")
+	helm("install", "faas-infer", chart)
+	kubectl("create", "-n", "openfaas-fn", "-f", filepath.Join("testdata", "function.yaml"))
+	helm("upgrade", "faas-infer", chart, "--set", "replicas=3,gateway.enabled=true")
+	if got := kubectl("-n", "openfaas", "get", "deployments", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.readyReplicas} {end}`); got != "faas-infer=3 gateway=1" {
+		t.Errorf("upgraded to %s", got)
+	}
+	helm("uninstall", "faas-infer")
+	for _, c := range []struct{ args, want string }{
+		{"-n openfaas get deployments,serviceaccounts,roles -l app.kubernetes.io/part-of=faas-infer -o name", ""},
+		{"get clusterroles -l app.kubernetes.io/part-of=faas-infer -o name", ""},
+		{"-n openfaas-fn get functions -o name", "function.faas-infer.dev/kept"},
+	} {
+		if got := kubectl(strings.Fields(c.args)...); got != c.want {
+			t.Errorf("%s: %s", c.args, fmt.Sprintf("there is %q, want %q", got, c.want))
+		}
+	}
+	// And again, over what was kept.
+	helm("install", "faas-infer", chart)
+}
