@@ -28,10 +28,8 @@ func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 // that the next one may.
 var errNotTaken = errors.New("not taken")
 
-// lost is the answer where a replica may have executed a request or not.
-func lost(err error) *Error {
-	return &Error{http.StatusBadGateway, 0, "the replica of the provider that had this request has not answered: " + err.Error()}
-}
+// errLost is the answer where a replica may have executed a request or not.
+var errLost = &Error{http.StatusBadGateway, 0, "the replica of the provider that had this request has not answered; the request may have been executed"}
 
 // unconnected is an error of connecting: nothing was sent.
 type unconnected struct{ error }

@@ -89,11 +89,7 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience, errStuck)
 	defer cancel()
 	buffers, length := frame.EncodeRequests([]frame.Request{*req})
-	parts := make([]io.Reader, 0, len(buffers))
-	for _, b := range buffers {
-		parts = append(parts, bytes.NewReader(b))
-	}
-	r, err := g.request(ctx, m, http.MethodPost, invokePath+s.name, io.MultiReader(parts...))
+	r, err := g.request(ctx, m, http.MethodPost, invokePath+s.name, &buffers)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +121,7 @@ func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
 	if errors.As(err, new(unconnected)) {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	return lost(err)
+	return errLost
 }
 
 // readBody reads an answer whose length is most often known.
@@ -158,12 +154,10 @@ func read(m Member, answer *http.Response, body []byte) (*frame.Response, error)
 	}
 	responses, err := frame.DecodeResponses(body)
 	if err != nil || len(responses) != 1 {
-		return nil, lost(fmt.Errorf("replica %s answered what is no answer: %w", m.ID, errors.Join(err, errNotOne)))
+		return nil, &Error{http.StatusBadGateway, 0, fmt.Sprintf("replica %s of the provider answered what is no answer; do all replicas have the same version?", m.ID)}
 	}
 	return &responses[0], nil
 }
-
-var errNotOne = errors.New("there must be one")
 
 // request makes one of another replica.
 func (g *Group) request(ctx context.Context, m Member, method, path string, body io.Reader) (*http.Request, error) {

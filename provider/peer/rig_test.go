@@ -161,7 +161,7 @@ type one struct {
 const name = "f.openfaas-fn"
 
 // several makes n replicas of which the first leads, with one function, and runs them.
-func several(t *testing.T, n int) (*place, []*one) {
+func several(t testing.TB, n int) (*place, []*one) {
 	t.Helper()
 	where, all := &place{}, []*one{}
 	for i := range n {
