@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,15 +58,7 @@ func (b *Backend) ours(pod *corev1.Pod) (cluster.Instance, bool) {
 }
 
 func (b *Backend) allowed(namespace string) bool {
-	if b.options.Namespaces == nil {
-		return true
-	}
-	for _, n := range b.options.Namespaces() {
-		if n == namespace {
-			return true
-		}
-	}
-	return false
+	return b.options.Namespaces == nil || slices.Contains(b.options.Namespaces(), namespace)
 }
 
 // discover takes in an instance that this replica has not started. The lock is held.

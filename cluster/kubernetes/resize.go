@@ -21,7 +21,8 @@ const (
 	// resizePatience is how long a kubelet may take to change a quota.
 	resizePatience = 10 * time.Second
 	// refusalHolds is how long a node is not asked again that can change none, as one
-	// with the static CPU manager: each time would be two writes for nothing.
+	// with the static CPU manager: each time would be two writes for nothing. Neither
+	// is a cluster that has no such request.
 	refusalHolds = 10 * time.Minute
 )
 
@@ -30,6 +31,9 @@ type refusal struct {
 	why error
 	at  time.Time
 }
+
+// anyNode stands for all nodes in what is known of refusals.
+const anyNode = ""
 
 // errInfeasible is what errors wrap that say that a node can never do it.
 var errInfeasible = errors.New("its node refuses")
@@ -91,8 +95,11 @@ func (b *Backend) changeShare(ctx context.Context, e *entry, millicores int, all
 	if was != millicores {
 		err = b.setQuota(ctx, e, millicores)
 	}
-	if errors.Is(err, errInfeasible) {
+	switch {
+	case errors.Is(err, errInfeasible):
 		b.refused(before.Node, err)
+	case errors.Is(err, ErrNoResize):
+		b.refused(anyNode, err)
 	}
 	if err != nil && !errors.Is(err, ErrNoResize) && was != millicores {
 		// As it was: also where the kubelet has not heard of it yet.
@@ -120,8 +127,10 @@ func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (be
 	if err := allow(&after); err != nil {
 		return before, after, err
 	}
-	if r, ok := b.fleet.refusals[after.Node]; ok && b.options.Now().Sub(r.at) < refusalHolds {
-		return before, after, r.why
+	for _, node := range []string{anyNode, after.Node} {
+		if r, ok := b.fleet.refusals[node]; ok && b.options.Now().Sub(r.at) < refusalHolds {
+			return before, after, r.why
+		}
 	}
 	e.resizing = true
 	if held := after.Holds(); held.CPU > before.Holds().CPU {

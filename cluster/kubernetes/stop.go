@@ -30,12 +30,10 @@ func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 	if e == nil {
 		return err
 	}
-	if err := b.stop(ctx, e); err != nil && !errors.Is(err, ErrClosed) {
-		return fmt.Errorf("stop %s: %w", id, err)
-	} else if err != nil {
+	if err = b.stop(ctx, e); err == nil || errors.Is(err, ErrClosed) {
 		return err
 	}
-	return nil
+	return fmt.Errorf("stop %s: %w", id, err)
 }
 
 func (b *Backend) stop(ctx context.Context, e *entry) error {

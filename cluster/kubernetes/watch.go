@@ -22,8 +22,8 @@ import (
 func (b *Backend) watch(ctx context.Context) error {
 	nodeSource := coreinformers.NewNodeInformer(b.options.Client, 0, cache.Indexers{})
 	podSource := coreinformers.NewPodInformer(b.options.Client, metav1.NamespaceAll, 0, cache.Indexers{})
-	var failures failures
-	nodesSynced, err := b.follow(nodeSource, "nodes", &failures, trimNode, cache.ResourceEventHandlerFuncs{
+	var why failures
+	nodesSynced, err := b.follow(nodeSource, "nodes", &why, trimNode, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { b.nodeSeen(o.(*corev1.Node)) },
 		UpdateFunc: func(_, o any) { b.nodeSeen(o.(*corev1.Node)) },
 		DeleteFunc: func(o any) { b.nodeMissing(key(o)) },
@@ -31,7 +31,7 @@ func (b *Backend) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	podsSynced, err := b.follow(podSource, "pods", &failures, trimPod, cache.ResourceEventHandlerFuncs{
+	podsSynced, err := b.follow(podSource, "pods", &why, trimPod, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { b.podSeen(o.(*corev1.Pod)) },
 		UpdateFunc: func(_, o any) { b.podSeen(o.(*corev1.Pod)) },
 		DeleteFunc: b.podMissing,
@@ -40,16 +40,16 @@ func (b *Backend) watch(ctx context.Context) error {
 		return err
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), nodesSynced, podsSynced) {
-		return fmt.Errorf("the cluster's nodes and pods cannot be read: %w", errors.Join(ctx.Err(), failures.last()))
+		return fmt.Errorf("the cluster's nodes and pods cannot be read: %w", errors.Join(ctx.Err(), why.last()))
 	}
 	return nil
 }
 
 // follow runs an informer until Close. synced tells when all that existed at the
 // beginning has been handled.
-func (b *Backend) follow(source cache.SharedIndexInformer, what string, failures *failures, trim cache.TransformFunc, handler cache.ResourceEventHandler) (synced cache.InformerSynced, err error) {
+func (b *Backend) follow(source cache.SharedIndexInformer, what string, why *failures, trim cache.TransformFunc, handler cache.ResourceEventHandler) (synced cache.InformerSynced, err error) {
 	err = errors.Join(source.SetTransform(trim), source.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		failures.add(what, err)
+		why.add(what, err)
 		if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			return // As an API server ends watches now and then.
 		}
