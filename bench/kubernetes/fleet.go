@@ -108,7 +108,7 @@ func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 	}
 	b.rig.Run()
 	defer func() { err = errors.Join(err, b.rig.Crash()) }() // The pods go with the cluster.
-	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.weigh, b.step, b.serve} {
+	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.weigh, b.serve, b.step} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -95,13 +95,13 @@ func (secrets) File(_, secret string) (string, error) {
 // Version is control.Secrets'.
 func (secrets) Version(string, string) string { return "" }
 
-// profiles keeps them in memory.
-type profiles struct{ kept sync.Map }
+// Profiles keeps profiles in memory; several replicas share one.
+type Profiles struct{ kept sync.Map }
 
 var errUnknown = errors.New("not known")
 
 // Profile is control.Profiles'.
-func (s *profiles) Profile(key string) (*profiler.Profile, error) {
+func (s *Profiles) Profile(key string) (*profiler.Profile, error) {
 	if p, ok := s.kept.Load(key); ok {
 		return p.(*profiler.Profile), nil
 	}
@@ -109,7 +109,7 @@ func (s *profiles) Profile(key string) (*profiler.Profile, error) {
 }
 
 // PutProfile is control.Profiles'.
-func (s *profiles) PutProfile(key string, p *profiler.Profile) error {
+func (s *Profiles) PutProfile(key string, p *profiler.Profile) error {
 	s.kept.Store(key, p)
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	// Backend and Control may change what the parts are told; nil for nothing.
 	Backend func(*kubernetes.Options)
 	Control func(*control.Options)
+	// Group is this replica's part among several; nil if it is the only one.
+	Group *peer.Group
 }
 
 // Rig is a provider's model side at work.
@@ -54,6 +57,7 @@ type Rig struct {
 	Controller *control.Controller
 	own        *kubernetes.Backend
 	objects    *v1alpha1.Client
+	group      *peer.Group
 	stop       context.CancelFunc
 	ran        chan struct{}
 
@@ -79,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	r := &Rig{functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, ran: make(chan struct{})}
+	r := &Rig{functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, group: o.Group, ran: make(chan struct{})}
 	if r.objects, err = v1alpha1.NewClient(o.Config); err != nil {
 		return nil, err
 	}
@@ -98,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Rig, error) {
 	r.Backend = newWatched(r.own)
 	settings := control.Options{
 		Backend: r.Backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(time.Hour),
-		Models: models{}, Profiles: &profiles{}, Bundles: bundles{}, Secrets: secrets{},
+		Models: models{}, Profiles: &Profiles{}, Bundles: bundles{}, Secrets: secrets{},
 		Metrics: metrics.New(prometheus.NewRegistry()), Logger: o.Logger, Policy: batching.SharedName,
 		ColdWait: coldWait, QueueLimit: 20000, Tick: tick, StopGrace: grace, Engine: engine, Machine: machine, Dial: o.Instances.Dial,
 	}
@@ -107,6 +111,9 @@ func Open(ctx context.Context, o Options) (*Rig, error) {
 	}
 	if r.Controller, err = control.New(ctx, settings); err != nil {
 		return nil, errors.Join(err, r.own.Close())
+	}
+	if r.group != nil {
+		r.group.Attach(r.Controller)
 	}
 	return r, nil
 }
@@ -118,7 +125,12 @@ func (r *Rig) Run() {
 	r.stop = stop
 	go func() {
 		defer close(r.ran)
+		var parts sync.WaitGroup
+		if r.group != nil {
+			parts.Go(func() { r.group.Run(ctx) })
+		}
 		r.Controller.Run(ctx)
+		parts.Wait()
 	}()
 }
 
@@ -149,8 +161,9 @@ type Function struct {
 	// Exec is how long a batch of one takes on one core; a batch of b takes
 	// (b+1)/2 times as long.
 	Exec time.Duration
-	// Min is how many instances it keeps without load.
-	Min int
+	// Min is how many instances it keeps without load, Max how many it has at most;
+	// 0 for no bound.
+	Min, Max int
 }
 
 // Namespace is where all functions are.
@@ -168,13 +181,17 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	r.revision++
 	revision := r.revision
 	r.mu.Unlock()
-	d, err := r.Controller.Deploy(ctx, &provider.Function{
+	function := &provider.Function{
 		Name: full, Revision: revision, CreatedAt: time.Now(), Replicas: uint64(f.Min),
 		Deployment: types.FunctionDeployment{Service: f.Name, Namespace: Namespace, Image: object.Spec.Image},
-		Inference:  annotation.Inference{IsInference: true, SLO: f.SLO, Percentile: annotation.DefaultPercentile, MaxBatch: 8, MinReplicas: f.Min},
-	})
+		Inference:  annotation.Inference{IsInference: true, SLO: f.SLO, Percentile: annotation.DefaultPercentile, MaxBatch: 8, MinReplicas: f.Min, MaxReplicas: f.Max},
+	}
+	d, err := r.Controller.Deploy(ctx, function)
 	if err != nil {
 		return fmt.Errorf("deploy %s: %w", f.Name, err)
+	}
+	if r.group != nil {
+		d = r.group.Share(function, d)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

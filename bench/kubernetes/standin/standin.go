@@ -99,6 +99,16 @@ func (i *Instances) Lose(addresses ...string) {
 	}
 }
 
+// Restore lets addresses be reached again that Lose has taken: those of pods are
+// given to others.
+func (i *Instances) Restore(addresses ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, a := range addresses {
+		delete(i.gone, a)
+	}
+}
+
 // Served is how many batches were sent to each address.
 func (i *Instances) Served() map[string]int {
 	i.mu.Lock()

@@ -85,4 +85,10 @@ func TestLose(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Close()
+	i.Restore(lost)
+	again, err := i.Dial(t.Context(), "tcp", lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
 }

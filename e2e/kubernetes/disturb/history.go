@@ -16,6 +16,8 @@ const (
 	samplePeriod = 200 * time.Millisecond
 	// remembered is how far back they go; etcd's history is shorter.
 	remembered = 5 * time.Minute
+	// firstPatience is how long the API server may take to tell its first.
+	firstPatience = 10 * time.Second
 )
 
 // history knows which version the API server was at when.
@@ -72,6 +74,17 @@ func (h *history) before(at time.Time) string {
 		version = s.version
 	}
 	return version
+}
+
+// begin has the history begin now, so that the first list can be of the past.
+func (p *Proxy) begin() error {
+	ctx, cancel := context.WithTimeout(p.ctx, firstPatience)
+	defer cancel()
+	version, err := p.version(ctx)
+	if err == nil {
+		p.history.add(time.Now(), version)
+	}
+	return err
 }
 
 // remembers reports whether the plan has lists of the past.

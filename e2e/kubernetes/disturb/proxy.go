@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -81,6 +82,11 @@ func Start(upstream *rest.Config, plan Plan) (*Proxy, error) {
 		}}
 	p.server = &http.Server{Handler: p, TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12},
 		ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second}
+	if plan.List.Stale > 0 {
+		if err := p.begin(); err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+	}
 	p.work.Go(func() { _ = p.server.ServeTLS(listener, "", "") })
 	p.work.Go(func() { p.history.keep(p.ctx, p.remembers) })
 	return p, nil

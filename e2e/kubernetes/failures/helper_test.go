@@ -1,0 +1,290 @@
+package failures
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/control"
+)
+
+// nodes makes fresh nodes for a test, each with so many cores.
+func nodes(t *testing.T, n int, cores string) (names []string) {
+	t.Helper()
+	prefix := strings.ToLower(strings.NewReplacer("/", "-", "#", "-", "_", "-").Replace(t.Name()))
+	err := shared.AddNodes(t.Context(), n, cores, "16Gi", func(node *corev1.Node) {
+		node.Name = prefix + "-" + strings.TrimPrefix(node.Name, "kwok-")
+		node.Labels[corev1.LabelHostname] = node.Name
+		names = append(names, node.Name)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := shared.Kubectl(context.Background(), "", append([]string{"delete", "node", "--ignore-not-found"}, names...)...); err != nil {
+			t.Error(err)
+		}
+	})
+	return names
+}
+
+// open puts a provider together that reaches the API server by config, with the
+// functions that every test has.
+func open(t *testing.T, config *rest.Config, edit func(*rig.Options)) *rig.Rig {
+	t.Helper()
+	o := rig.Options{Config: config, Instances: shared.instances, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
+	if edit != nil {
+		edit(&o)
+	}
+	own := o.Control
+	o.Control = func(c *control.Options) {
+		// So that what is too much goes within seconds.
+		c.Scaling.Stabilisation, c.Scaling.Burst = time.Second, time.Second
+		if own != nil {
+			own(c)
+		}
+	}
+	r, err := rig.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range functions() {
+		if err := r.Deploy(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Run()
+	return r
+}
+
+// functions are two that keep instances without load and one that has none.
+func functions() []rig.Function {
+	return []rig.Function{
+		{Name: "a", SLO: objective, Exec: modelTime, Min: 2},
+		{Name: "b", SLO: objective, Exec: modelTime, Min: 3},
+		{Name: "c", SLO: objective, Exec: modelTime, Max: 1},
+	}
+}
+
+// end stops all instances and checks that no pod is left.
+func end(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	eventually(t, "no pod is left", func() string { return strings.Join(slices.Sorted(maps.Keys(pods(t))), " ") })
+}
+
+// pods are the instances' that are not being deleted, as the API server has them.
+func pods(t *testing.T) map[string]*corev1.Pod {
+	t.Helper()
+	list, err := shared.client.CoreV1().Pods(rig.Namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	living := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.DeletionTimestamp == nil {
+			living[p.Name] = p
+		}
+	}
+	return living
+}
+
+// state is what an end state is compared by: how many instances of which config each
+// function has.
+func state(t *testing.T, r *rig.Rig) string {
+	t.Helper()
+	instances, err := r.Backend.Instances(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, in := range instances {
+		counts[fmt.Sprint(in.Function, " ", in.Config, " ", in.State)]++
+	}
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprint(counts[key], " of ", key))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// differs is how what a provider knows differs from what the API server has, and
+// from the numbers of ready instances that are wanted; "" if it does not.
+func differs(t *testing.T, r *rig.Rig, want map[string]int) string {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if got := r.Ready(name); got != want[name] {
+			return fmt.Sprintf("%d instances of %s serve, want %d", got, name, want[name])
+		}
+	}
+	instances, err := r.Backend.Instances(t.Context())
+	if err != nil {
+		return err.Error()
+	}
+	known := map[string]bool{}
+	for _, in := range instances {
+		known[string(in.ID)] = in.State == cluster.Ready
+	}
+	living := pods(t)
+	for name, p := range living {
+		if !known[name] || p.Status.Phase != corev1.PodRunning {
+			return fmt.Sprintf("pod %s of %s is %s, known as ready: %v", name, p.Labels[v1alpha1.FunctionLabel], p.Status.Phase, known[name])
+		}
+	}
+	if len(known) != len(living) {
+		return fmt.Sprintf("%d instances are known, %d pods exist", len(known), len(living))
+	}
+	return ""
+}
+
+// converges waits until a provider and the API server agree on what is wanted.
+func converges(t *testing.T, r *rig.Rig, want map[string]int) {
+	t.Helper()
+	eventually(t, "provider and API server agree", func() string { return differs(t, r, want) })
+}
+
+func eventually(t *testing.T, what string, wrong func() string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		why := wrong()
+		if why == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s; %s", patience, what, why)
+		}
+	}
+}
+
+// load is requests that are sent while something happens.
+type load struct {
+	t          *testing.T
+	stop       context.CancelFunc
+	all        sync.WaitGroup
+	sent, lost atomic.Int64
+	first      atomic.Value
+}
+
+// begin sends a request to each of the functions every pause, to the providers in
+// turn.
+func begin(t *testing.T, pause time.Duration, names []string, providers ...*rig.Rig) *load {
+	ctx, stop := context.WithCancel(t.Context())
+	l := &load{t: t, stop: stop}
+	l.all.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			for i, name := range names {
+				l.send(providers[(n+i)%len(providers)], name)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return l
+}
+
+// send does not end with the load: what was sent is to be answered.
+func (l *load) send(r *rig.Rig, name string) {
+	l.sent.Add(1)
+	l.all.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := r.Invoke(ctx, name, "request"); err != nil {
+			l.lost.Add(1)
+			l.first.CompareAndSwap(nil, fmt.Sprintf("%s: %v", name, err))
+		}
+	})
+}
+
+// end waits for all answers; none may be missing.
+func (l *load) end() {
+	l.t.Helper()
+	l.endBut(0)
+}
+
+// endBut is end where so many may be missing.
+func (l *load) endBut(allowed int64) {
+	l.t.Helper()
+	l.stop()
+	l.all.Wait()
+	if n := l.lost.Load(); n > allowed {
+		l.t.Errorf("%d of %d requests were not answered; the first: %v", n, l.sent.Load(), l.first.Load())
+	}
+	l.t.Logf("%d requests answered", l.sent.Load()-l.lost.Load())
+}
+
+// of lists a function's pods, in the order of their names.
+func of(t *testing.T, name string) (out []*corev1.Pod) {
+	t.Helper()
+	living := pods(t)
+	for _, pod := range slices.Sorted(maps.Keys(living)) {
+		if living[pod].Labels[v1alpha1.FunctionLabel] == name {
+			out = append(out, living[pod])
+		}
+	}
+	return out
+}
+
+// address is where a pod's instance listens.
+func address(p *corev1.Pod) string { return p.Status.PodIP + ":8080" }
+
+// lose takes pods' instances away, as their end does, until the provider has seen it:
+// kwok gives their addresses to the next pods.
+func lose(t *testing.T, r *rig.Rig, lost []*corev1.Pod, how func()) {
+	t.Helper()
+	var addresses []string
+	for _, p := range lost {
+		addresses = append(addresses, address(p))
+	}
+	shared.instances.Lose(addresses...)
+	how()
+	eventually(t, "the provider knows what is gone", func() string {
+		instances, err := r.Backend.Instances(t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		left := ""
+		for _, p := range lost {
+			i := slices.IndexFunc(instances, func(in cluster.Instance) bool { return string(in.ID) == p.Name })
+			if i < 0 {
+				shared.instances.Restore(address(p))
+			} else {
+				left = fmt.Sprintf("%s is %s", instances[i].ID, instances[i].State)
+			}
+		}
+		return left
+	})
+}
+
+// forceDelete deletes a pod at once.
+func forceDelete(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	now := int64(0)
+	if err := shared.client.CoreV1().Pods(p.Namespace).Delete(context.Background(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,75 @@
+// Package failures tests that a provider on Kubernetes goes on, and ends in the state
+// that it would have ended in, whatever happens to the API server, to the watches, to
+// nodes, pods and other replicas of it. API server, scheduler and controller manager
+// are real; pods are kwok's, and a stand-in answers for them.
+package failures
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
+	"github.com/faas-infer/faas-infer/bench/kubernetes/standin"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+)
+
+// shared is what all tests use, one after the other.
+var shared struct {
+	*testcluster.Cluster
+	client    *kubernetes.Clientset
+	instances *standin.Instances
+}
+
+const (
+	// patience is how long anything may take on a busy machine.
+	patience = 90 * time.Second
+	// modelTime is a batch of one's, objective the functions'.
+	modelTime = 5 * time.Millisecond
+	objective = 500 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	shared.Cluster = c
+	if err := c.Namespaces(ctx, nil, rig.Namespace, leaseNamespace); err != nil {
+		return 1, err
+	}
+	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml"); err != nil {
+		return 1, err
+	}
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s"); err != nil {
+		return 1, err
+	}
+	if shared.client, err = kubernetes.NewForConfig(c.Config()); err != nil {
+		return 1, err
+	}
+	shared.instances, err = standin.Start(func(batch int) time.Duration { return rig.Times(modelTime, batch) })
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, shared.instances.Close()) }()
+	return m.Run(), nil
+}

@@ -1,0 +1,173 @@
+package failures
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
+)
+
+// The API server is away for 30 s under load: every request is answered, and what was
+// asked for meanwhile is there afterwards.
+func TestAPIServerStopped(t *testing.T) {
+	away := 30 * time.Second
+	if testing.Short() {
+		away = 5 * time.Second
+	}
+	nodes(t, 3, "4")
+	r := open(t, shared.Config(), nil)
+	defer end(t, r)
+	converges(t, r, map[string]int{"a": 2, "b": 3})
+	before := state(t, r)
+	l := begin(t, 10*time.Millisecond, []string{"a", "b"}, r)
+	if err := shared.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	scale(t, r, "a", 4)
+	timer := time.NewTimer(away)
+	defer timer.Stop()
+	<-timer.C
+	if got := r.Ready("b"); got != 3 {
+		t.Errorf("%d instances of b serve while the API server is away, want 3", got)
+	}
+	if err := shared.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the API server was away for %v", time.Since(began).Round(time.Second))
+	converges(t, r, map[string]int{"a": 4, "b": 3})
+	l.end()
+	scale(t, r, "a", 2)
+	converges(t, r, map[string]int{"a": 2, "b": 3})
+	if after := state(t, r); after != before {
+		t.Errorf("after\n%s\nbefore\n%s", after, before)
+	}
+}
+
+// A node is gone with what was on it: requests that it had are answered by others,
+// and its instance is replaced elsewhere.
+func TestNodeGone(t *testing.T) {
+	nodes(t, 8, "300m") // One instance each.
+	r := open(t, shared.Config(), nil)
+	defer end(t, r)
+	converges(t, r, map[string]int{"a": 2, "b": 3})
+	node := of(t, "a")[0].Spec.NodeName
+	var lost []*corev1.Pod
+	for _, p := range pods(t) {
+		if p.Spec.NodeName == node {
+			lost = append(lost, p)
+		}
+	}
+	l := begin(t, 10*time.Millisecond, []string{"a", "b"}, r)
+	lose(t, r, lost, func() {
+		if err := shared.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, "instances are replaced", func() string {
+		for name, want := range map[string]int{"a": 2, "b": 3} {
+			if r.Ready(name) != want {
+				return name + " is short of instances"
+			}
+		}
+		return ""
+	})
+	l.end()
+	instances, err := r.Backend.Instances(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range instances {
+		if in.Node == node {
+			t.Errorf("%s is on the node that is gone", in.ID)
+		}
+	}
+	for _, p := range lost { // Nobody's kubelet ends them.
+		_ = shared.client.CoreV1().Pods(p.Namespace).Delete(context.Background(), p.Name, *metav1.NewDeleteOptions(0))
+	}
+}
+
+// A pod is evicted, as for an upgrade of its node: no request is lost, and another
+// takes its place.
+func TestPodEvicted(t *testing.T) {
+	nodes(t, 3, "4")
+	r := open(t, shared.Config(), nil)
+	defer end(t, r)
+	converges(t, r, map[string]int{"a": 2, "b": 3})
+	l := begin(t, 10*time.Millisecond, []string{"a", "b"}, r)
+	evicted := of(t, "a")[:1]
+	err := shared.client.CoreV1().Pods(evicted[0].Namespace).EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: evicted[0].Name, Namespace: evicted[0].Namespace}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose(t, r, evicted, func() {})
+	converges(t, r, map[string]int{"a": 2, "b": 3})
+	l.end()
+}
+
+// An image that cannot be pulled is told within ten seconds, and other functions go
+// on.
+func TestImageThatCannotBePulled(t *testing.T) {
+	nodes(t, 2, "4")
+	r := open(t, shared.Config(), nil)
+	defer end(t, r)
+	converges(t, r, map[string]int{"a": 2, "b": 3})
+	// From now on the nodes are nobody's, and the test says what a kubelet would.
+	if _, err := shared.Kubectl(t.Context(), "", "annotate", "nodes", "-l", "type=kwok", "kwok.x-k8s.io/node-"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := shared.Kubectl(context.Background(), "", "annotate", "nodes", "-l", "type=kwok", "--overwrite", "kwok.x-k8s.io/node=fake"); err != nil {
+			t.Error(err)
+		}
+	}()
+	l := begin(t, 20*time.Millisecond, []string{"a"}, r)
+	scale(t, r, "b", 4)
+	var pending *corev1.Pod
+	eventually(t, "a pod is on a node", func() string {
+		for _, p := range of(t, "b") {
+			if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
+				pending = p
+				return ""
+			}
+		}
+		return "none"
+	})
+	eventually(t, "its status is written", func() string { return notPulled(t, pending.Name) })
+	began := time.Now()
+	eventually(t, "the function's description says so", func() string {
+		d, _ := r.Controller.Describe("b." + pending.Namespace)
+		if !strings.Contains(d.Problem, "ErrImagePull: manifest unknown") {
+			return d.Problem
+		}
+		return ""
+	})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	l.end()
+	scale(t, r, "b", 3)
+}
+
+// notPulled says of a pod what a kubelet says whose image is not there; it returns
+// why it could not.
+func notPulled(t *testing.T, name string) string {
+	t.Helper()
+	pods := shared.client.CoreV1().Pods(rig.Namespace)
+	p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Image: "x", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "manifest unknown"}}}}
+	if _, err := pods.UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		return err.Error()
+	}
+	return ""
+}
