@@ -153,7 +153,7 @@ func TestMissingRights(t *testing.T) {
 		all = append(all, m.String())
 	}
 	text := strings.Join(all, "\n")
-	for _, want := range []string{`may not patch pods in namespace openfaas-fn`, `add verb "create" on resource "secrets" of API group "" to a Role there`,
+	for _, want := range []string{`may not patch pods/resize in namespace openfaas-fn`, `add verb "create" on resource "secrets" of API group "" to a Role there`,
 		`may not create leases in namespace openfaas,`, `may not delete namespaces in the whole cluster`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it is not said: %s", want)
