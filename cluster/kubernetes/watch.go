@@ -133,7 +133,7 @@ func (b *Backend) confirmPod(pod *corev1.Pod) {
 		return err
 	})
 	switch {
-	case err == nil && found.UID == pod.UID:
+	case err == nil && (pod.UID == "" || found.UID == pod.UID): // "": the answer to its creation was lost.
 		b.podSeen(instancepod.Trim(found))
 	case err == nil || apierrors.IsNotFound(err):
 		b.podGone(pod)

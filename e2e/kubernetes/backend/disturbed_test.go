@@ -49,7 +49,7 @@ func TestDisturbed(t *testing.T) {
 	t.Parallel()
 	const instances = 40
 	r := newRig(t, true)
-	a, b := r.backend(through(t, 5)), r.backend(through(t, 6))
+	a, b := r.backend(through(t, 7)), r.backend(through(t, 8))
 	want := map[cluster.InstanceID]bool{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
