@@ -22,8 +22,12 @@ func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 	if err != nil {
 		before = nil
 	}
-	if before == nil || r.Revision < before.Revision {
-		// The news may be from before this server deleted or deployed it.
+	if before.has(r) {
+		return nil
+	}
+	if before == nil || r.Revision <= before.Revision {
+		// The news may be from before this server deleted, deployed or scaled it, or
+		// from an API server that is behind.
 		r, err = s.store.Function(a.namespace, a.name)
 		if errors.Is(err, store.ErrAbsent) {
 			return nil
@@ -36,6 +40,11 @@ func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 		return s.adoptReplicas(before, r.Replicas)
 	}
 	return s.adopt(ctx, before, r)
+}
+
+// has reports whether a function runs as r says.
+func (d *deployed) has(r store.Function) bool {
+	return d != nil && !d.isBroken() && d.Revision == r.Revision && d.Replicas == r.Replicas
 }
 
 // adopt makes another revision run; before is nil if there is none.

@@ -17,7 +17,9 @@ import (
 func TestAChangeAtOneReplicaIsSeenAtAll(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	a.must(t, 202, "POST", "/system/functions", deployment("shared", "shared:1", nil))
+	began := time.Now()
 	b.invoked(t, "shared", "shared:1")
+	t.Logf("seen at the other after %v", time.Since(began))
 	b.must(t, 202, "PUT", "/system/functions", deployment("shared", "shared:2", nil))
 	a.invoked(t, "shared", "shared:2")
 	eventually(t, func() string {
