@@ -7,6 +7,14 @@
 //	model: model.onnx
 //	description: Number recognition
 //
+// or a model that Python runs, by a handler or by TensorFlow alone,
+//
+//	name: spam
+//	engine: python
+//	model: model.pickle
+//	handler: handler.py
+//	requirements: requirements.txt
+//
 // or, for an ordinary function,
 //
 //	name: greet
@@ -21,6 +29,7 @@
 package bundle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -121,10 +130,7 @@ func readManifest(inside *os.Root) (Manifest, error) {
 // check looks for the files that the manifest names.
 func (b *Bundle) check() error {
 	if !b.IsProgram() {
-		if _, err := b.File(b.Model); err != nil {
-			return fmt.Errorf("%w: model: %w", ErrManifest, err)
-		}
-		return nil
+		return b.checkModel()
 	}
 	name := b.ProcessFile()
 	if name == "" {
@@ -161,11 +167,18 @@ func (b *Bundle) CheckProgram() error {
 	if b.IsProgram() {
 		return nil
 	}
-	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, as \"100ms\"", ErrModel, b.Model)
+	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, as \"100ms\"", ErrModel, cmp.Or(b.Model, b.Handler))
 }
 
-// ModelPath is the path of the manifest's model.
-func (b *Bundle) ModelPath() string { return filepath.Join(b.Dir, b.Model) }
+// ModelPath is the path of the file that stands for the model: the manifest's
+// model, or the manifest itself where a Python process runs it, because then it
+// consists of more.
+func (b *Bundle) ModelPath() string {
+	if b.InPython() {
+		return filepath.Join(b.Dir, ManifestFile)
+	}
+	return filepath.Join(b.Dir, b.Model)
+}
 
 // File is the path of a file in the bundle, for a function that names another
 // model than the manifest. A name that leads out of the bundle, also by a

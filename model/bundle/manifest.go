@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,6 @@ import (
 const (
 	// ManifestFile is the manifest's name in a bundle.
 	ManifestFile = "bundle.yaml"
-	// EngineONNX is the engine that runs ONNX models.
-	EngineONNX = "onnx"
 	// maxManifest is the most bytes of a manifest.
 	maxManifest = 1 << 20
 )
@@ -50,10 +49,17 @@ const (
 type Manifest struct {
 	// Name is for people.
 	Name string `yaml:"name"`
-	// Engine runs the model; "onnx" is the only one.
+	// Engine runs the model: [EngineONNX], [EngineTensorFlow] or [EnginePython].
 	Engine string `yaml:"engine,omitempty"`
-	// Model is the model's file, relative to the bundle.
+	// Model is the model's file, relative to the bundle; for the other two engines
+	// it may be a directory, too, and Python may do without.
 	Model string `yaml:"model,omitempty"`
+	// Handler is the Python file with load and handle. Only TensorFlow may do
+	// without: then the model's default signature answers.
+	Handler string `yaml:"handler,omitempty"`
+	// Requirements is pip's file of what the handler imports beside what the engine
+	// brings; it may be left out.
+	Requirements string `yaml:"requirements,omitempty"`
 	// Process is the program's command: words with spaces between them, run in
 	// the bundle's directory. A deployment may say another.
 	Process string `yaml:"process,omitempty"`
@@ -99,22 +105,14 @@ func (m Manifest) Validate() error {
 	switch {
 	case m.Name == "":
 		return fmt.Errorf("%w: name is missing; give the model or program a name", ErrManifest)
-	case program == "" && m.Engine == "" && m.Model == "":
+	case program == "" && m.Engine == "" && m.modelField() == "":
 		return fmt.Errorf("%w: it names neither a model nor a program; write `engine: %s` and `model: model.onnx`, or `process: ./handler` and `mode: http`", ErrManifest, EngineONNX)
-	case program != "" && (m.Engine != "" || m.Model != ""):
-		return fmt.Errorf("%w: %s is for programs, engine and model are for models; a bundle is one or the other", ErrManifest, program)
+	case program != "" && (m.Engine != "" || m.modelField() != ""):
+		return fmt.Errorf("%w: %s is for programs, %s is for models; a bundle is one or the other", ErrManifest, program, cmp.Or(m.modelField(), "engine"))
 	case program != "":
 		return m.validateProgram()
-	case m.Engine == "":
-		return fmt.Errorf("%w: engine is missing; write `engine: %s`", ErrManifest, EngineONNX)
-	case m.Engine != EngineONNX:
-		return fmt.Errorf("%w: engine is %q; the only one known is %q", ErrManifest, m.Engine, EngineONNX)
-	case m.Model == "":
-		return fmt.Errorf("%w: model is missing; write the name of the model's file in the bundle, as `model: model.onnx`", ErrManifest)
-	case !filepath.IsLocal(m.Model):
-		return fmt.Errorf("%w: model is %q; it must be a path inside the bundle", ErrManifest, m.Model)
 	}
-	return nil
+	return m.validateModel()
 }
 
 func (m Manifest) validateProgram() error {
@@ -213,7 +211,7 @@ func ParseManifest(b []byte) (Manifest, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
-		return Manifest{}, fmt.Errorf("%w: %w; the fields are name and description, a model's engine and model, and a program's process, mode, upstream_url, env and network", ErrManifest, err)
+		return Manifest{}, fmt.Errorf("%w: %w; the fields are name and description, a model's engine, model, handler and requirements, and a program's process, mode, upstream_url, env and network", ErrManifest, err)
 	}
 	if err := m.Validate(); err != nil {
 		return Manifest{}, err

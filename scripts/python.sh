@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Makes a virtual environment of Python's packages, once, in the user's cache.
+# See --help.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+base=instance/python/environment/base
+root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/python"
+python="${FAAS_INFER_PYTHON:-python3}"
+
+usage() {
+	cat <<-EOF
+		Usage: scripts/python.sh [tensorflow | python] [REQUIREMENTS]
+
+		Makes the virtual environment in which functions of an engine run, below
+		  $root
+		and prints the path of its Python. Does nothing when it is there already. The
+		environment has what the engine needs ($base/ENGINE.txt, pinned) and
+		what the file REQUIREMENTS asks for, if it is given; its name is a hash of both
+		and of Python's version, by which the provider finds the same environment.
+
+		Without arguments it is TensorFlow's: half a GB is fetched, 1.5 GB are kept.
+
+		Environment:
+		  FAAS_INFER_PYTHON  the Python to begin with, default python3
+		  XDG_CACHE_HOME     where caches live, default ~/.cache
+		  PIP_...            pip's own settings
+
+		Example:
+		  "\$(scripts/python.sh)" -c 'import tensorflow; print(tensorflow.__version__)'
+	EOF
+}
+
+engine=tensorflow requirements=
+case "${1-}" in
+-h | --help)
+	usage
+	exit
+	;;
+tensorflow | python)
+	engine=$1
+	shift
+	;;
+esac
+if (($# > 1)) || [[ ${1-} == -* ]]; then
+	usage >&2
+	exit 2
+fi
+requirements=${1-}
+if [[ -n $requirements && ! -r $requirements ]]; then
+	echo "python.sh: $requirements cannot be read" >&2
+	exit 1
+fi
+"$python" -c 'import venv, ensurepip' 2>/dev/null || {
+	echo "python.sh: $python has no module venv or ensurepip: apt-get install python3-venv" >&2
+	exit 1
+}
+
+# The same text as package instance/python/environment hashes.
+wanted() {
+	"$python" -c 'import sys; print(f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}")'
+	cat "$base/$engine.txt"
+	if [[ -n $requirements ]]; then
+		printf '\n'
+		cat "$requirements"
+	fi
+}
+hash=$(wanted | sha256sum | cut -c1-16)
+dir="$root/$hash"
+
+if [[ ! -x "$dir/bin/python" ]]; then
+	echo "Making the Python environment of $engine ($hash); the first time takes a minute or two" >&2
+	mkdir -p "$root"
+	work=$(mktemp -d "$root/.make-XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	"$python" -m venv "$work/venv"
+	"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+		--requirement "$base/$engine.txt" ${requirements:+--requirement "$requirements"} >&2
+	"$work/venv/bin/python" -m compileall -q "$work/venv/lib" >/dev/null 2>&1 || true
+	# A rename within one file system: a build that is interrupted leaves nothing
+	# behind, and of two at the same time the first one stays.
+	mv -T "$work/venv" "$dir" 2>/dev/null || [[ -x "$dir/bin/python" ]] || {
+		rm -rf "$dir"
+		mv -T "$work/venv" "$dir"
+	}
+fi
+echo "$dir/bin/python"
