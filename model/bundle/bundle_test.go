@@ -72,7 +72,7 @@ func TestManifest(t *testing.T) {
 		{"", "name is missing"},
 		{"engine: onnx\nmodel: m.onnx\n", "name is missing"},
 		{"name: a\nmodel: m.onnx\n", "engine is missing"},
-		{"name: a\nengine: tensorflow\nmodel: m\n", `engine is "tensorflow"`},
+		{"name: a\nengine: caffe\nmodel: m\n", `engine is "caffe"`},
 		{"name: a\nengine: onnx\n", "model is missing"},
 		{"name: a\nengine: onnx\nmodel: ../m.onnx\n", `model is "../m.onnx"`},
 		{"name: a\nengine: onnx\nmodel: /etc/passwd\n", `model is "/etc/passwd"`},
