@@ -186,23 +186,24 @@ func TestReplicasOverTheNetwork(t *testing.T) {
 	var failed, answered atomic.Int64
 	stop := make(chan struct{})
 	var load sync.WaitGroup
-	load.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-			load.Go(func() {
+	const clients, kills = 8, 2
+	for range clients {
+		load.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
 				if err := all[2].answers("x"); err != nil {
 					t.Log(err)
 					failed.Add(1)
 				} else {
 					answered.Add(1)
 				}
-			})
-		}
-	})
+			}
+		})
+	}
 	soon(t, "load", func() bool { return answered.Load() > 300 })
 	before := backend.living()
 	all[0].kill()
@@ -217,8 +218,9 @@ func TestReplicasOverTheNetwork(t *testing.T) {
 	soon(t, "it goes on with one", func() bool { return answered.Load() > n+500 })
 	close(stop)
 	load.Wait()
-	// What was on its way at a killed owner is lost to its clients, and no more.
-	if f, a := failed.Load(), answered.Load(); f > 30 {
+	// What was on its way at a killed owner is lost to its clients, and no more than
+	// that: each client has one request at a time.
+	if f, a := failed.Load(), answered.Load(); f > 2*clients*kills {
 		t.Errorf("%d requests failed, %d were answered", f, a)
 	}
 	t.Logf("%d answered, %d failed; %d instances before, %d after", answered.Load(), failed.Load(), len(before), len(backend.living()))

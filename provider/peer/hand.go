@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -89,11 +90,17 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience, errStuck)
 	defer cancel()
 	buffers, length := frame.EncodeRequests([]frame.Request{*req})
-	r, err := g.request(ctx, m, http.MethodPost, invokePath+s.name, &buffers)
+	body := func() (io.ReadCloser, error) {
+		again := slices.Clone(buffers)
+		return io.NopCloser(&again), nil
+	}
+	first, _ := body() // It has no error.
+	r, err := g.request(ctx, m, http.MethodPost, invokePath+s.name, first)
 	if err != nil {
 		return nil, err
 	}
-	r.ContentLength = length
+	// Where a connection was closed while it was idle, another one is tried.
+	r.ContentLength, r.GetBody = length, body
 	r.Header.Set("Content-Type", frame.ContentType)
 	if patience > 0 {
 		r.Header.Set(patienceHeader, strconv.FormatInt(patience.Milliseconds(), 10))
@@ -103,11 +110,11 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 		return nil, g.sendFailed(ctx, m, err)
 	}
 	defer answer.Body.Close()
-	body, err := readBody(answer)
+	read, err := readBody(answer)
 	if err != nil {
 		return nil, g.sendFailed(ctx, m, err)
 	}
-	return read(m, answer, body)
+	return take(m, answer, read)
 }
 
 // errStuck is why a replica is waited for no longer.
@@ -134,8 +141,8 @@ func readBody(r *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// read takes an owner's answer apart.
-func read(m Member, answer *http.Response, body []byte) (*frame.Response, error) {
+// take takes an owner's answer apart.
+func take(m Member, answer *http.Response, body []byte) (*frame.Response, error) {
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:
 		// It is of another version, or has other credentials.
