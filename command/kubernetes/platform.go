@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/kinds"
 	"github.com/faas-infer/faas-infer/provider/objects"
 	"github.com/faas-infer/faas-infer/provider/objects/access"
+	"github.com/faas-infer/faas-infer/provider/objects/clientlog"
 	"github.com/faas-infer/faas-infer/provider/objects/leader"
 	"github.com/faas-infer/faas-infer/provider/objects/learned"
 	"github.com/faas-infer/faas-infer/provider/objects/secrets"
@@ -69,6 +70,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 		cancel()
 		return p.close()
 	}
+	clientlog.Route(b.Log)
 	if p.clients, err = connect(p.flags.kubeconfig); err != nil {
 		return parts, err
 	}
