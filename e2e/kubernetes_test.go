@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
 // clusterVariable describes the Kubernetes cluster on which the tests run, as JSON;
@@ -58,31 +59,41 @@ func (k *kubernetes) kubectl(arguments ...string) (string, error) {
 }
 
 // push makes an image of a bundle's directory and puts it where the name leads.
-func (k *kubernetes) push(t *testing.T, dir, image string) {
-	t.Helper()
+func (k *kubernetes) push(dir, image string) error {
 	name := strings.TrimPrefix(image, "docker.io/")
 	if !strings.Contains(name, "/") {
 		name = "library/" + name
 	}
 	text, err := exec.Command(k.Provider, "image", "function", dir, "--base", k.Base, "--push", k.Registry+"/"+name).CombinedOutput()
 	if err != nil {
-		t.Fatalf("image %s: %v: %s", image, err, text)
+		return fmt.Errorf("image %s: %w: %s", image, err, text)
 	}
+	return nil
 }
 
 // pushBuiltin pushes the images that a provider on one machine has built in, and
 // those of testdata/stack.yml.
-func (p *place) pushBuiltin(t *testing.T) {
-	t.Helper()
-	if err := bundle.WriteBuiltin(p.bundles); err != nil {
-		t.Fatal(err)
+func (k *kubernetes) pushBuiltin() error {
+	bundles := filepath.Join(suite.dir, "bundles")
+	if err := bundle.WriteBuiltin(bundles); err != nil {
+		return err
 	}
-	for _, image := range []string{"functions/alpine", "theaxer/redirector"} {
-		onCluster.push(t, filepath.Join(p.bundles, image, "latest"), image+":latest")
+	images := []string{"functions/alpine", "theaxer/redirector", "identity", "mnist"}
+	for _, name := range images[2:] {
+		m, err := zoo.Make(name, 1)
+		if err != nil {
+			return err
+		}
+		if _, err := bundle.Write(bundles, name+":latest", bundle.Manifest{}, m); err != nil {
+			return err
+		}
 	}
-	for _, name := range []string{"identity", "mnist"} {
-		p.bundle(t, name+":latest", zooModel(t, name))
+	for _, image := range images {
+		if err := k.push(filepath.Join(bundles, image, "latest"), image+":latest"); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // pods are the functions' pods: for each its UID and the function's name.
@@ -171,7 +182,6 @@ func (k *kubernetes) clear(t *testing.T) {
 // gateway before it, and testdata/stack.yml deployed.
 func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
 	t.Helper()
-	p.pushBuiltin(t)
 	secrets := filepath.Join(p.dir, "credentials")
 	const password = "of the tests"
 	write(t, "admin", 0o600, secrets, "basic-auth-user")

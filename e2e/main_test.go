@@ -51,6 +51,9 @@ func prepare() (err error) {
 	}
 	if onCluster != nil {
 		suite.binary = onCluster.Program
+		if err := onCluster.pushBuiltin(); err != nil {
+			return err
+		}
 	} else if suite.binary, err = build("faas-infer"); err != nil {
 		return err
 	}

@@ -34,7 +34,9 @@ func (p *place) bundle(t *testing.T, image string, m *model.Model) string {
 		t.Fatal(err)
 	}
 	if onCluster != nil {
-		onCluster.push(t, b.Dir, image)
+		if err := onCluster.push(b.Dir, image); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return filepath.Join(b.Dir, b.Manifest.Model)
 }

@@ -105,7 +105,9 @@ func (s *stack) badBundles(t *testing.T) {
 	}
 	if onCluster != nil {
 		for image, file := range map[string]string{"truncated:latest": mnist, "text:latest": text, "empty:latest": empty} {
-			onCluster.push(t, filepath.Dir(file), image)
+			if err := onCluster.push(filepath.Dir(file), image); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -42,7 +42,7 @@ func start(t *testing.T, o testcluster.Options) *fixture {
 	}
 	t.Cleanup(func() {
 		if keep := os.Getenv("FAAS_INFER_KEEP_LOGS"); keep != "" && t.Failed() {
-			if err := os.CopyFS(filepath.Join(keep, t.Name()), os.DirFS(c.Logs())); err != nil {
+			if err := os.CopyFS(filepath.Join(keep, t.Name()+time.Now().Format("-150405")), os.DirFS(c.Logs())); err != nil {
 				t.Error(err)
 			}
 		}
