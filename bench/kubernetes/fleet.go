@@ -41,7 +41,7 @@ type Fleet struct {
 
 // Default is the size that INFless' largest simulation has (§5.4), but for pods.
 func Default() Fleet {
-	return Fleet{Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 40, Pods: 10000, Rounds: 5, Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second}
+	return Fleet{Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 40, Pods: 10000, Rounds: 10, Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second}
 }
 
 // Check says which field makes no sense.
