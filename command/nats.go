@@ -39,7 +39,7 @@ const queueMemory = 512 << 20
 func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Sync: f.nats.sync,
-		Invoker: s.provider, Functions: s.provider,
+		Invoker: s.provider, Functions: s.provider, Several: s.parts.Several,
 		Callback: callback.Options{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
 		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Concurrency: f.nats.concurrency,
 		Registerer: s.registry, Logger: s.log,

@@ -38,6 +38,9 @@ type Parts struct {
 	Logs       provider.LogSource
 	// Nodes lists the machines.
 	Nodes func(context.Context) ([]cluster.Node, error)
+	// Several: other providers may run the same functions, and take requests from
+	// the same external queue.
+	Several bool
 	// Build and PublicKey answer faas-cli's remote builder; nil for 404.
 	Build, PublicKey http.Handler
 	// Serve, if it is not nil, is called once the provider has its functions, and

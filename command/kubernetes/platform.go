@@ -89,6 +89,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	}
 	parts.PublicKey = http.HandlerFunc(build.PublicKey)
 	parts.Store, parts.Secrets, parts.Controller, parts.Nodes = p.objects, p.secrets, controller, p.backend.Nodes
+	parts.Several = p.group != nil
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
 	parts.Wrap = p.routes
