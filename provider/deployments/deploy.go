@@ -54,15 +54,15 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if probeErr != nil {
 		return nil, probeErr
 	}
+	now, peers := time.Now(), c.peers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
 		return nil, errClosed
 	}
-	now := time.Now()
 	fn, ok := c.functions[f.Name]
 	if ok {
-		load := fn.load(c.peers())
+		load := fn.load(peers)
 		c.lead(now, fn, load)
 		fn.change(now, f, load)
 	} else {
@@ -178,13 +178,14 @@ func (c *Controller) Release(_ context.Context, name string) error {
 // not lead leaves it to the one that does, which hears of it by the function's
 // object.
 func (c *Controller) Scale(name string, replicas uint64) error {
+	now, peers := time.Now(), c.peers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
 		return fmt.Errorf("%s: %w", name, ErrAbsent)
 	}
-	now, load := time.Now(), fn.load(c.peers())
+	load := fn.load(peers)
 	c.lead(now, fn, load)
 	fn.wish, fn.asked = replicas, now
 	fn.replicas.Set(now, int(replicas), load)

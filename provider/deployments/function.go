@@ -79,10 +79,13 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 		OnCold: c.cold,
 		OnLost: func(id cluster.InstanceID, cause error) { c.lost(name, id, cause) },
 	})
-	// What runs already goes on.
+	// What runs already goes on, unless it is that of an earlier function of this
+	// name.
 	n := int(f.Replicas)
 	if d, ok := c.deployed[name]; ok && !d.leaving {
-		n = d.replicas
+		if o, there := c.options.Functions(name); there && o.UID == d.owner {
+			n = d.replicas
+		}
 	}
 	fn.replicas, fn.led = scaling.NewReplicas(now, settings(f.Inference), n), c.leading()
 	return fn

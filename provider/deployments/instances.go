@@ -53,6 +53,9 @@ func (c *Controller) follow(fn *function, in *instance) {
 			in.up = false
 			fn.forwarder.Forget(in.ID)
 		}
+		if in.Started && in.Address != "" {
+			c.ask(fn, in)
+		}
 	case !in.up && in.Address != "" && (in.Started || in.lost):
 		c.ask(fn, in)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/objects/patient"
 )
 
 const (
@@ -75,7 +76,9 @@ func newRig(t *testing.T) *rig {
 	r := &rig{T: t, cluster: start(t), functions: map[string]*v1alpha1.Function{}}
 	r.revision.Store(uint64(time.Now().UnixMicro()))
 	var err error
-	if r.client, err = kubernetes.NewForConfig(r.cluster.Config()); err != nil {
+	config := r.cluster.Config()
+	config.Wrap(patient.Transport)
+	if r.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	if r.dynamic, err = dynamic.NewForConfig(r.cluster.Config()); err != nil {
@@ -251,7 +254,12 @@ func (r *rig) awaitFor(patience time.Duration, what string, done func() string) 
 // ready waits until a function has so many instances that serve.
 func (p *replica) ready(f *provider.Function, n int) {
 	p.rig.Helper()
-	p.rig.await(f.Name, func() string {
+	p.readyWithin(patience, f, n)
+}
+
+func (p *replica) readyWithin(patience time.Duration, f *provider.Function, n int) {
+	p.rig.Helper()
+	p.rig.awaitFor(patience, f.Name, func() string {
 		d, _ := p.Describe(f.Name)
 		if d.Ready == n && d.Wanted == uint64(n) && len(d.Instances) == n {
 			return ""
