@@ -147,7 +147,13 @@ func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
 	for i, name := range []string{"pair", "single"} {
 		r := result.Targets[i]
 		t.Logf("%s: %d killed; of %d requests %s; p99 %v, max %v", name, count[name], r.Requests, outcome(r), r.Latency.P99, r.Latency.Max)
-		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
+		codes := []int{http.StatusBadGateway, http.StatusServiceUnavailable}
+		if onCluster != nil {
+			// There the container's other processes may be killed a moment before the
+			// watchdog, which then tells of it.
+			codes = append(codes, http.StatusInternalServerError)
+		}
+		wantAnswered(t, r, codes...)
 		wantFewRefused(t, r, count[name])
 		if count[name] < 2 {
 			t.Errorf("%s: only %d instances were killed", name, count[name])
