@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// Port is where every instance answers HTTP, PortName that port's name.
-	Port     = 8080
+	// Port is where every instance answers HTTP.
+	Port = 8080
+	// PortName is that port's name.
 	PortName = "http"
 	// SecretsPath is where instances find their secrets.
 	SecretsPath = "/var/openfaas/secrets"

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// Label marks a ConfigMap of the provider's namespace as a profile; Key is
-	// where the profile's fields are in it, as YAML.
+	// Label marks a ConfigMap of the provider's namespace as a profile.
 	Label = "faas-infer.dev/profile"
-	Key   = "profile.yaml"
+	// Key is where the profile's fields are in it, as YAML.
+	Key = "profile.yaml"
 )
 
 // Resource is that of OpenFaaS' Profile objects.
