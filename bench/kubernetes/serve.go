@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
@@ -39,11 +40,9 @@ func (b *bench) step(ctx context.Context) error {
 }
 
 // serve sends requests to a function that has enough instances, and counts what is
-// written to the API server meanwhile.
+// written to the API server meanwhile, once what the load itself had changed is done.
 func (b *bench) serve(ctx context.Context) error {
 	b.say("counting writes to the API server")
-	name := b.name(1)
-	rate := min(b.Rate, 0.5*float64(b.rig.Ready(name))) // Few enough to need no further instance.
 	if err := b.quiet(ctx); err != nil {
 		return err
 	}
@@ -51,21 +50,54 @@ func (b *bench) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests := 0
-	loaded, err := b.writes.during(ctx, func() (err error) {
-		requests, err = b.load(ctx, name, rate, b.Serve)
+	name := b.name(1)
+	rate := min(b.Rate, 0.5*float64(b.rig.Ready(name))) // Few enough to need no further instance.
+	answered, stop := b.sustain(ctx, name, rate)
+	defer stop()
+	if err := b.quiet(ctx); err != nil {
 		return err
-	})
+	}
+	before := answered.Load()
+	loaded, err := b.writes.during(ctx, func() error { return pause(ctx, b.Serve) })
 	if err != nil {
 		return err
 	}
+	requests := answered.Load() - before
 	if requests == 0 {
 		return errors.New("no request was answered")
 	}
-	b.report.Add("writes_per_request", float64(loaded.own)/float64(requests), "writes", fmt.Sprintf("by the provider, over %d requests", requests))
+	b.report.Add("writes_per_request", float64(loaded.own)/float64(requests), "writes", fmt.Sprintf("by the provider, over %d requests at a steady load", requests))
 	b.report.Add("writes.loaded", loaded.server, "writes", fmt.Sprintf("of all that use the API server in %v with requests (apiserver_request_total)", b.Serve))
 	b.report.Add("writes.idle", idle.server, "writes", "the same without requests")
 	return nil
+}
+
+// sustain sends requests at a rate until stop is called, and counts those that were
+// answered well.
+func (b *bench) sustain(ctx context.Context, name string, rate float64) (answered *atomic.Int64, stop func()) {
+	answered = new(atomic.Int64)
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() {
+		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				all.Go(func() {
+					if b.rig.Invoke(ctx, name, "request") == nil {
+						answered.Add(1)
+					}
+				})
+			}
+		}
+	})
+	return answered, func() {
+		cancel()
+		all.Wait()
+	}
 }
 
 // quiet waits until the provider has written nothing for a while.
