@@ -74,6 +74,11 @@ build: ## Build bin/faas-infer
 	@echo "Building bin/faas-infer"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer .
 
+.PHONY: build-kubernetes
+build-kubernetes: ## Build bin/faas-infer-kubernetes
+	@echo "Building bin/faas-infer-kubernetes"
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer-kubernetes ./kubernetes
+
 .PHONY: onnxruntime
 onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
 	@scripts/onnxruntime.sh >/dev/null
@@ -89,6 +94,7 @@ images: ## Build the container images of faas-infer, into dist/; scripts/image.s
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the first time)
 	@scripts/kubernetes.sh >/dev/null
+	@scripts/helm.sh >/dev/null
 
 .PHONY: chromium
 chromium: ## Find or fetch a Chromium, with which the gateway's web interface is tested
