@@ -1,0 +1,172 @@
+// Package picture is how a deployment says what its model wants of an image: the
+// size, how an image of another form is fitted to it, and what becomes of the
+// values of its pixels. It is written as words with spaces between them:
+//
+//	224x224
+//	224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225
+//	299x299 range=-1..1
+//	28x28 colour=gray
+//
+// Where the channels stand, and how many there are, follows from the model's
+// input. What is decoded is package instance/pixels'.
+package picture
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// MostSide is the largest width and height in pixels that a form may have.
+const MostSide = 2048
+
+// How an image is fitted to the form.
+const (
+	// FitStretch scales width and height each as much as it takes. It is the
+	// default.
+	FitStretch = "stretch"
+	// FitCrop scales until the form is filled, and cuts off what stands out, at
+	// both sides the same.
+	FitCrop = "crop"
+	// FitPad scales until all of the image is within the form, in the middle; the
+	// rest is black.
+	FitPad = "pad"
+)
+
+// The order of the colours.
+const (
+	// ColourRGB is red, green, blue: the default where the input has three channels.
+	ColourRGB = "rgb"
+	// ColourBGR is the other way round, as OpenCV and Caffe have it.
+	ColourBGR = "bgr"
+	// ColourGray is one channel, the brightness: the default where the input has one.
+	ColourGray = "gray"
+)
+
+// Form is what a model wants of an image.
+type Form struct {
+	// Width and Height are in pixels.
+	Width, Height int
+	// Fit is one of FitStretch, FitCrop and FitPad.
+	Fit string
+	// Colour is one of ColourRGB, ColourBGR and ColourGray, "" for what the
+	// input's channels say.
+	Colour string
+	// Low and High are what a channel without light and one with all of it
+	// become: 0 and 1, unless the input is of bytes, which are 0 to 255.
+	Low, High float64
+	// Ranged tells that Low and High were given.
+	Ranged bool
+	// Mean is then taken off each channel, and what is left divided by Std; each
+	// has one value for all channels, or one for each; both may be empty.
+	Mean, Std []float64
+}
+
+// Example is a form for an error's text.
+const Example = "224x224 fit=crop range=-1..1"
+
+var errSize = fmt.Errorf("it must begin with the width and height in pixels, each from 1 to %d", MostSide)
+
+// Parse reads a form. The error is a sentence that begins with "it".
+func Parse(text string) (Form, error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return Form{}, errSize
+	}
+	f := Form{Fit: FitStretch, High: 1}
+	var err error
+	if f.Width, f.Height, err = size(words[0]); err != nil {
+		return Form{}, err
+	}
+	seen := map[string]bool{}
+	for _, word := range words[1:] {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || seen[key] {
+			return Form{}, fmt.Errorf("it has the word %.40q; after the size come fit=, colour=, range=, mean= and std=, each once", word)
+		}
+		seen[key] = true
+		if err := f.set(key, value); err != nil {
+			return Form{}, err
+		}
+	}
+	if f.Colour == ColourGray && max(len(f.Mean), len(f.Std)) > 1 {
+		return Form{}, errors.New("it has several values in mean or std, and colour=gray has one channel")
+	}
+	return f, nil
+}
+
+func (f *Form) set(key, value string) (err error) {
+	switch key {
+	case "fit":
+		f.Fit, err = choice(key, value, FitStretch, FitCrop, FitPad)
+	case "colour", "color":
+		f.Colour, err = choice(key, value, ColourRGB, ColourBGR, ColourGray)
+	case "range":
+		f.Ranged = true
+		f.Low, f.High, err = bounds(value)
+	case "mean":
+		f.Mean, err = channels(key, value)
+	case "std":
+		f.Std, err = channels(key, value)
+		for _, v := range f.Std {
+			if v <= 0 {
+				return fmt.Errorf("it has std=%.60q; each value must be above 0", value)
+			}
+		}
+	default:
+		return fmt.Errorf("it has the word %.40q; after the size come fit=, colour=, range=, mean= and std=", key+"="+value)
+	}
+	return err
+}
+
+func size(word string) (width, height int, err error) {
+	w, h, _ := strings.Cut(word, "x")
+	width, wErr := strconv.Atoi(w)
+	height, hErr := strconv.Atoi(h)
+	if wErr != nil || hErr != nil || width < 1 || height < 1 || width > MostSide || height > MostSide {
+		return 0, 0, errSize
+	}
+	return width, height, nil
+}
+
+func choice(key, value string, of ...string) (string, error) {
+	for _, c := range of {
+		if value == c {
+			return c, nil
+		}
+	}
+	return "", fmt.Errorf("it has %s=%.40q; %s is one of %s", key, value, key, strings.Join(of, ", "))
+}
+
+func bounds(value string) (low, high float64, err error) {
+	l, h, ok := strings.Cut(value, "..")
+	low, okLow := number(l)
+	high, okHigh := number(h)
+	if !ok || !okLow || !okHigh || low >= high {
+		return 0, 0, fmt.Errorf("it has range=%.40q; it is what black and full colour become, as 0..1, -1..1 or 0..255", value)
+	}
+	return low, high, nil
+}
+
+// channels reads one value, or three.
+func channels(key, value string) ([]float64, error) {
+	var out []float64
+	for text := range strings.SplitSeq(value, ",") {
+		v, ok := number(text)
+		if !ok || len(out) == 3 {
+			return nil, fmt.Errorf("it has %s=%.60q; it is one number, or three with commas between them", key, value)
+		}
+		out = append(out, v)
+	}
+	if len(out) == 2 {
+		return nil, fmt.Errorf("it has %s=%.60q; it is one number, or three with commas between them", key, value)
+	}
+	return out, nil
+}
+
+func number(text string) (float64, bool) {
+	v, err := strconv.ParseFloat(text, 64)
+	return v, err == nil && !math.IsNaN(v) && math.Abs(v) <= 1e6
+}
