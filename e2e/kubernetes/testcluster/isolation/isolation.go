@@ -23,6 +23,9 @@ const (
 
 	stageInit = "init"
 	stageWork = "work"
+
+	// refused is the exit code of namespaces that cannot be made fit to work in.
+	refused = 97
 )
 
 // fresh are directories of the machine that a node writes to under fixed names; in
@@ -81,6 +84,9 @@ func enter() (int, error) {
 			}
 		case <-done:
 			code := c.ProcessState.ExitCode()
+			if code == refused {
+				return 0, errors.New("the reason is above")
+			}
 			if err := RemoveCgroups(cgroup); err != nil {
 				fmt.Fprintln(os.Stderr, "isolation:", err)
 				code = max(code, 1)
@@ -108,7 +114,7 @@ func again(stage string, environment ...string) *exec.Cmd {
 func initialise() int {
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "isolation:", err)
-		return 1
+		return refused
 	}
 	c := again(stageWork)
 	if err := c.Start(); err != nil {

@@ -49,6 +49,9 @@ func Possible(binaries string) error {
 			return fmt.Errorf("a real node needs Debian's packages: run scripts/kubernetes.sh where apt-get works: %w", err)
 		}
 	}
+	if err := isolation.MakeCgroups(isolation.Cgroup()); err != nil {
+		return fmt.Errorf("a real node needs control groups: %w", err)
+	}
 	return nil
 }
 
@@ -66,9 +69,6 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 }
 
 func (n *Node) start(ctx context.Context) error {
-	if err := isolation.MakeCgroups(isolation.Cgroup()); err != nil {
-		return err
-	}
 	if err := n.configure(); err != nil {
 		return err
 	}
