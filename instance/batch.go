@@ -86,21 +86,25 @@ func (s *Server) shapeOf(m member) string {
 // neighbours.
 func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response) time.Duration {
 	inputs, rows, release := s.join(group)
-	outputs, exec, err := s.run(ctx, rows, inputs)
+	outputs, failed, exec, err := s.run(ctx, rows, inputs)
 	release()
 	switch {
 	case err == nil:
-		from := 0
-		for _, m := range group {
-			responses[m.at] = s.respond(m, slice(outputs, from, m.Rows))
-			from += m.Rows
+		for i, m := range group {
+			if failed[i] != nil {
+				responses[m.at] = protocol.Failure(http.StatusInternalServerError, failed[i])
+				continue
+			}
+			responses[m.at] = s.respond(m, outputs[i])
 		}
 	case ctx.Err() != nil:
 		for _, m := range group {
 			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, errors.New("the request was given up before it ran"))
 		}
-	case len(group) == 1:
-		responses[group[0].at] = protocol.Failure(http.StatusInternalServerError, err)
+	case len(group) == 1 || lost(err):
+		for _, m := range group {
+			responses[m.at] = protocol.Failure(http.StatusInternalServerError, err)
+		}
 	default:
 		s.metrics.retries.Inc()
 		for i := range group {
@@ -113,17 +117,19 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 // join puts the members' inputs together along the batch dimension. Those of a
 // single member are taken as they are. release gives the buffers back once
 // the inputs are not needed any more.
-func (s *Server) join(group []member) (inputs []tensor.Tensor, rows int, release func()) {
-	if len(group) == 1 {
-		return group[0].Inputs, group[0].Rows, func() {}
-	}
+func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, release func()) {
+	total := 0
 	for _, m := range group {
-		rows += m.Rows
+		rows = append(rows, m.Rows)
+		total += m.Rows
+	}
+	if len(group) == 1 {
+		return group[0].Inputs, rows, func() {}
 	}
 	inputs = slices.Clone(group[0].Inputs)
 	buffers := make([]*[]byte, len(inputs))
 	for i := range inputs {
-		size := len(inputs[i].Data) / group[0].Rows * rows
+		size := len(inputs[i].Data) / group[0].Rows * total
 		buffers[i] = s.buffers.get(size)
 		data := (*buffers[i])[:0]
 		for _, m := range group {
@@ -131,7 +137,7 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows int, release
 		}
 		inputs[i].Data = data
 		inputs[i].Shape = slices.Clone(inputs[i].Shape)
-		inputs[i].Shape[0] = int64(rows)
+		inputs[i].Shape[0] = int64(total)
 	}
 	return inputs, rows, func() {
 		for _, b := range buffers {
@@ -140,53 +146,79 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows int, release
 	}
 }
 
-// run has the engine run the rows, at most MaxBatch at a time, once it is this
-// batch's turn.
-func (s *Server) run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, time.Duration, error) {
+// run has the engine run members with so many rows each once it is this batch's
+// turn. A single member runs at most MaxBatch rows at a time.
+func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor) ([][]tensor.Tensor, []error, time.Duration, error) {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		return nil, nil, 0, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	if rows <= s.options.MaxBatch {
+	if len(rows) > 1 || rows[0] <= s.options.MaxBatch {
 		return s.execute(ctx, rows, inputs)
 	}
 	var all []tensor.Tensor
 	var total time.Duration
-	for from := 0; from < rows; from += s.options.MaxBatch {
-		n := min(s.options.MaxBatch, rows-from)
-		outputs, exec, err := s.execute(ctx, n, slice(inputs, from, n))
+	for from := 0; from < rows[0]; from += s.options.MaxBatch {
+		n := min(s.options.MaxBatch, rows[0]-from)
+		outputs, failed, exec, err := s.execute(ctx, []int{n}, slice(inputs, from, n))
 		total += exec
-		if err != nil {
-			return nil, total, err
+		if err == nil {
+			err = failed[0]
 		}
-		if all, err = extend(all, outputs); err != nil {
-			return nil, total, err
+		if err != nil {
+			return nil, nil, total, err
+		}
+		if all, err = extend(all, outputs[0]); err != nil {
+			return nil, nil, total, err
 		}
 	}
-	return all, total, nil
+	return [][]tensor.Tensor{all}, make([]error, 1), total, nil
 }
 
-// execute runs one batch and checks that its outputs can be split.
-func (s *Server) execute(ctx context.Context, rows int, inputs []tensor.Tensor) (outputs []tensor.Tensor, exec time.Duration, err error) {
+// execute runs one batch and gives each member its rows of the outputs.
+func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, exec time.Duration, err error) {
 	defer s.recovered(&err)
-	start := time.Now()
-	outputs, err = s.engine.Run(ctx, rows, inputs)
-	exec = time.Since(start)
-	s.metrics.run(rows, exec)
-	if err != nil {
-		return nil, exec, err
+	total := 0
+	for _, n := range rows {
+		total += n
 	}
+	start := time.Now()
+	if engine, ok := s.engine.(RequestEngine); ok {
+		outputs, failed, err = engine.RunRequests(ctx, rows, inputs)
+		exec = time.Since(start)
+		s.metrics.run(total, exec)
+		return outputs, failed, exec, err
+	}
+	whole, err := s.engine.Run(ctx, total, inputs)
+	exec = time.Since(start)
+	s.metrics.run(total, exec)
+	if err == nil {
+		err = s.divisible(whole, total)
+	}
+	if err != nil {
+		return nil, nil, exec, err
+	}
+	from := 0
+	for _, n := range rows {
+		outputs = append(outputs, slice(whole, from, n))
+		from += n
+	}
+	return outputs, make([]error, len(rows)), exec, nil
+}
+
+// divisible checks that outputs can be split.
+func (s *Server) divisible(outputs []tensor.Tensor, rows int) error {
 	if len(outputs) != len(s.model.Outputs) {
-		return nil, exec, fmt.Errorf("the engine gave %d outputs of %d", len(outputs), len(s.model.Outputs))
+		return fmt.Errorf("the engine gave %d outputs of %d", len(outputs), len(s.model.Outputs))
 	}
 	for _, t := range outputs {
 		if len(t.Shape) == 0 || t.Shape[0] != int64(rows) || len(t.Data)%rows != 0 {
-			return nil, exec, fmt.Errorf("output %q has the shape %v for %d rows, so it cannot be split", t.Name, t.Shape, rows)
+			return fmt.Errorf("output %q has the shape %v for %d rows, so it cannot be split", t.Name, t.Shape, rows)
 		}
 	}
-	return outputs, exec, nil
+	return nil
 }
 
 // slice returns n rows of every tensor, without a copy.

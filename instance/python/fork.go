@@ -1,0 +1,115 @@
+package python
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forkTime is how long a warm process may take to fork.
+const forkTime = 5 * time.Second
+
+// fork has a warm process fork one for us, which takes on our environment, cores,
+// control group and mounts.
+func fork(socket string, log *os.File, env []string) (*process, error) {
+	conn, err := net.DialTimeout("unix", socket, forkTime)
+	if err != nil {
+		return nil, fmt.Errorf("the warm process: %w", err)
+	}
+	warm := conn.(*net.UnixConn)
+	if err := ours(warm); err != nil {
+		return nil, errors.Join(err, warm.Close())
+	}
+	p, theirs, err := newProcess()
+	if err != nil {
+		return nil, errors.Join(err, warm.Close())
+	}
+	defer theirs.close()
+	lines := bufio.NewReader(warm)
+	if p.pid, err = handOver(warm, lines, p, theirs, log, env); err != nil {
+		return nil, errors.Join(fmt.Errorf("the warm process: %w", err), p.release(), warm.Close())
+	}
+	go p.follow(warm, lines)
+	return p, nil
+}
+
+// ours refuses a warm process of another user's.
+func ours(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	if int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("the warm process is of user %d", peer.Uid)
+	}
+	return nil
+}
+
+func handOver(warm *net.UnixConn, lines *bufio.Reader, p *process, theirs ends, log *os.File, env []string) (pid int, err error) {
+	if err := warm.SetDeadline(time.Now().Add(forkTime)); err != nil {
+		return 0, err
+	}
+	rights := unix.UnixRights(int(log.Fd()), int(theirs.control.Fd()), int(theirs.life.Fd()), int(p.in.file.Fd()), int(p.out.file.Fd()))
+	if _, _, err := warm.WriteMsgUnix([]byte{0}, rights, nil); err != nil {
+		return 0, err
+	}
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+		return 0, err
+	}
+	if err := p.write(hello{Env: variables(env)}); err != nil {
+		return 0, err
+	}
+	return pid, warm.SetDeadline(time.Time{})
+}
+
+// follow learns how the process ended from the one that forked it. If that has
+// gone, the process's end is waited for alone.
+func (p *process) follow(warm *net.UnixConn, lines *bufio.Reader) {
+	defer close(p.ended)
+	defer warm.Close()
+	if line, err := lines.ReadString('\n'); err == nil {
+		status, _ := strconv.Atoi(strings.TrimSpace(line))
+		p.how = describe(syscall.WaitStatus(status))
+		return
+	}
+	p.how = "ended"
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func variables(env []string) map[string]string {
+	out := make(map[string]string, len(env))
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		out[name] = value
+	}
+	return out
+}

@@ -1,0 +1,50 @@
+package python
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// outOfMemory counts the processes of this control group that the kernel killed
+// because they needed more memory than its limit; 0 where nobody can tell.
+func outOfMemory() uint64 {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		var file string
+		switch {
+		case parts[1] == "":
+			file = filepath.Join("/sys/fs/cgroup", parts[2], "memory.events")
+		case strings.Contains(","+parts[1]+",", ",memory,"):
+			file = filepath.Join("/sys/fs/cgroup/memory", parts[2], "memory.oom_control")
+		default:
+			continue
+		}
+		if count, ok := countIn(file); ok {
+			return count
+		}
+	}
+	return 0
+}
+
+func countIn(file string) (uint64, bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "oom_kill" {
+			count, err := strconv.ParseUint(fields[1], 10, 64)
+			return count, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,161 @@
+package python
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// runner is the program of a handler's process, and of a warm one.
+//
+//go:embed runner/runner.py
+var runner []byte
+
+// process is one that runs a handler.
+type process struct {
+	channel
+	pid int
+	// life is closed to end the process; the kernel does it if we die.
+	life *os.File
+	// in is what goes to the process, out what comes from it.
+	in, out *shared
+	// ended is closed once the process has; how then says in words how it did.
+	ended chan struct{}
+	how   string
+}
+
+// ends are the descriptors that the other side gets.
+type ends struct{ control, life *os.File }
+
+func (e ends) close() {
+	e.control.Close()
+	e.life.Close()
+}
+
+// newProcess makes all but the process.
+func newProcess() (*process, ends, error) {
+	p := &process{ended: make(chan struct{})}
+	ours, control, err := pair("control")
+	if err != nil {
+		return nil, ends{}, err
+	}
+	life, theirs, err := pair("life")
+	if err != nil {
+		ours.Close()
+		control.Close()
+		return nil, ends{}, err
+	}
+	p.life = life
+	p.conn, err = net.FileConn(ours)
+	ours.Close()
+	if err == nil {
+		p.in, err = newShared("inputs")
+	}
+	if err == nil {
+		p.out, err = newShared("outputs")
+	}
+	if err != nil {
+		ends{control, theirs}.close()
+		return nil, ends{}, errors.Join(err, p.release())
+	}
+	return p, ends{control, theirs}, nil
+}
+
+func pair(name string) (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
+}
+
+// start starts a process from nothing.
+func start(python string, log *os.File, env []string) (*process, error) {
+	p, theirs, err := newProcess()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.close()
+	c, script, err := command(python, "serve")
+	if err != nil {
+		return nil, errors.Join(err, p.release())
+	}
+	defer script.Close()
+	c.Env, c.Stdout, c.Stderr = env, log, log
+	c.ExtraFiles = []*os.File{theirs.control, theirs.life, p.in.file, p.out.file, script}
+	if err := c.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", python, err), p.release())
+	}
+	p.pid = c.Process.Pid
+	go func() {
+		defer close(p.ended)
+		_ = c.Wait() // How it ended is in its state.
+		status, _ := c.ProcessState.Sys().(syscall.WaitStatus)
+		p.how = describe(status)
+	}()
+	return p, nil
+}
+
+// scriptFD is where the program is for a process of its own.
+const scriptFD = 7
+
+// command is the runner in a session of its own; the file has to be its descriptor
+// scriptFD.
+func command(python string, arguments ...string) (*exec.Cmd, *os.File, error) {
+	fd, err := unix.MemfdCreate("runner.py", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, err
+	}
+	script := os.NewFile(uintptr(fd), "runner.py")
+	if _, err := script.WriteAt(runner, 0); err != nil {
+		return nil, nil, errors.Join(err, script.Close())
+	}
+	c := exec.Command(python, append([]string{"-s", "-u", fmt.Sprintf("/dev/fd/%d", scriptFD)}, arguments...)...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return c, script, nil
+}
+
+// describe says how a process ended.
+func describe(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return fmt.Sprintf("was ended by the signal %s (%v)", unix.SignalName(status.Signal()), status.Signal())
+	}
+	return fmt.Sprintf("exited with status %d", status.ExitStatus())
+}
+
+// end ends the process with all that it has started, and frees what it was given.
+func (p *process) end() error {
+	select {
+	case <-p.ended:
+	default:
+		if p.pid > 0 { // It leads a group; it may just be about to.
+			_ = unix.Kill(-p.pid, unix.SIGKILL)
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+	}
+	err := p.release()
+	<-p.ended
+	return err
+}
+
+func (p *process) release() error {
+	var errs []error
+	if p.conn != nil {
+		errs = append(errs, p.conn.Close())
+	}
+	if p.life != nil {
+		errs = append(errs, p.life.Close())
+	}
+	for _, s := range []*shared{p.in, p.out} {
+		if s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,537 @@
+"""The process that runs a function's Python beside its instance.
+
+    runner.py serve             answers batches on the inherited descriptors
+    runner.py warm SOCKET [MODULE...]
+                                imports modules and forks such processes
+
+Messages are JSON after its length in four bytes, little endian. Tensors are in two
+shared memory files, one for what comes and one for what goes, at the offsets that
+the messages tell. Package python, which starts this, describes both.
+"""
+import ctypes
+import fcntl
+import gc
+import importlib
+import importlib.util
+import json
+import mmap
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+
+CONTROL, LIFE, INPUTS, OUTPUTS = 3, 4, 5, 6
+DTYPES = {
+    "BOOL": "bool", "UINT8": "uint8", "INT8": "int8", "INT16": "int16", "UINT16": "uint16",
+    "INT32": "int32", "UINT32": "uint32", "INT64": "int64", "UINT64": "uint64",
+    "FP16": "float16", "FP32": "float32", "FP64": "float64",
+}
+LIBC = ctypes.CDLL(None, use_errno=True)
+NAMES = {numpy: name for name, numpy in DTYPES.items()}
+ALIGN = 64
+
+
+class Wrong(Exception):
+    """What the author of the function did wrong, in a sentence."""
+
+
+def explain(error):
+    """One line for who asked: a traceback's last."""
+    if isinstance(error, Wrong):
+        return str(error)
+    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+
+
+class Channel:
+    """Messages over a socket."""
+
+    def __init__(self, sock):
+        self.sock = sock
+
+    def read(self):
+        head = self.exactly(4)
+        if head is None:
+            return None
+        body = self.exactly(struct.unpack("<I", head)[0])
+        return None if body is None else json.loads(body)
+
+    def exactly(self, size):
+        got = bytearray()
+        while len(got) < size:
+            part = self.sock.recv(size - len(got))
+            if not part:
+                return None
+            got += part
+        return bytes(got)
+
+    def write(self, message):
+        body = json.dumps(message).encode()
+        self.sock.sendall(struct.pack("<I", len(body)) + body)
+
+
+class Memory:
+    """A shared memory file, mapped as far as it was needed so far."""
+
+    def __init__(self, fd):
+        self.fd, self.size, self.map = fd, 0, None
+
+    def reach(self, size, grow=False):
+        if size <= self.size:
+            return self.map
+        have = os.fstat(self.fd).st_size
+        if have < size:
+            if not grow:
+                raise ValueError("the shared memory is smaller than the message says")
+            os.ftruncate(self.fd, max(size, 2 * have))
+            have = os.fstat(self.fd).st_size
+        # Arrays of an earlier mapping keep it alive by themselves.
+        self.map, self.size = mmap.mmap(self.fd, have), have
+        return self.map
+
+
+def info(name, dtype, shape):
+    """A tensor's description; its first dimension is the batch."""
+    numpy = getattr(dtype, "name", None) or str(dtype)
+    if numpy not in NAMES:
+        raise Wrong(f"{name!r} has the type {numpy}; known are {', '.join(NAMES)}")
+    return {"name": name, "datatype": NAMES[numpy], "shape": [-1] + [-1 if d is None else int(d) for d in shape]}
+
+
+def declared(module, what):
+    """The handler's inputs or outputs: {"x": ("float32", [4])}, the shape that of one row."""
+    import numpy as np
+
+    table = getattr(module, what, None)
+    if table is None:
+        return None
+    try:
+        return [info(name, np.dtype(dtype), shape) for name, (dtype, shape) in dict(table).items()]
+    except Wrong:
+        raise
+    except Exception as error:
+        raise Wrong(f"the handler's {what} is {table!r}; write it as {what} = {{\"x\": (\"float32\", [4])}}, "
+                    "the shape being that of one row") from error
+
+
+def of_specs(specs):
+    """The same of TensorFlow's specs by name."""
+    found = []
+    for name, spec in specs.items():
+        if spec.shape.rank is None or spec.shape.rank == 0:
+            raise Wrong(f"{name!r} of the model has no batch dimension: its shape is {spec.shape}")
+        if spec.shape[0] is not None:
+            raise Wrong(f"{name!r} of the model has a fixed batch of {spec.shape[0]}: save it with None as the first dimension")
+        found.append(info(name, spec.dtype, spec.shape[1:]))
+    return found
+
+
+class TensorFlow:
+    """A SavedModel or a Keras file by its default signature."""
+
+    requests = False
+
+    def __init__(self, path):
+        import tensorflow as tf
+
+        self.tf = tf
+        self.function = self.saved(path) if os.path.isdir(path) else self.keras(path)
+        self.inputs = of_specs(self.function.structured_input_signature[1])
+        self.outputs = of_specs(self.function.structured_outputs)
+
+    def saved(self, path):
+        self.model = self.tf.saved_model.load(path)
+        signatures = dict(self.model.signatures)
+        if "serving_default" in signatures:
+            return signatures["serving_default"]
+        if len(signatures) == 1:
+            return next(iter(signatures.values()))
+        if not signatures:
+            raise Wrong("the SavedModel has no signature; write it with model.export(), with "
+                        "tf.saved_model.save(..., signatures=...), or add a handler that calls it")
+        raise Wrong(f"the SavedModel has the signatures {', '.join(signatures)} and none named serving_default")
+
+    def keras(self, path):
+        import keras
+
+        self.model = model = keras.models.load_model(path, compile=False)
+        tf = self.tf
+        specs = {t.name: tf.TensorSpec([None, *t.shape[1:]], t.dtype, name=t.name) for t in model.inputs}
+        names = model.output_names
+
+        def call(**inputs):
+            found = model([inputs[t.name] for t in model.inputs] if len(specs) > 1 else next(iter(inputs.values())), training=False)
+            if isinstance(found, dict):
+                return found
+            return dict(zip(names, found if isinstance(found, (list, tuple)) else [found]))
+
+        return tf.function(call).get_concrete_function(**specs)
+
+    def run(self, arrays):
+        found = self.function(**{name: self.tf.constant(a) for name, a in arrays.items()})
+        return {name: t.numpy() for name, t in found.items()}
+
+
+class Handler:
+    """A handler file: load(path) once, handle(batch) for every batch."""
+
+    requests = True
+
+    def __init__(self, file, path):
+        sys.path.insert(0, os.path.dirname(file))
+        spec = importlib.util.spec_from_file_location("handler", file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["handler"] = module
+        spec.loader.exec_module(module)
+        self.name = os.path.basename(file)
+        self.handle = getattr(module, "handle", None)
+        if not callable(self.handle):
+            raise Wrong(f"{self.name} has no function handle(batch)")
+        model = module.load(path) if hasattr(module, "load") else None
+        self.inputs = declared(module, "inputs") or self.of_model(model)
+        self.outputs = declared(module, "outputs") or self.learn()
+
+    def of_model(self, model):
+        signatures = dict(getattr(model, "signatures", None) or {})
+        if "serving_default" in signatures:
+            return of_specs(signatures["serving_default"].structured_input_signature[1])
+        if getattr(model, "inputs", None) and hasattr(model, "output_names"):
+            return [info(t.name, t.dtype, t.shape[1:]) for t in model.inputs]
+        raise Wrong(f"{self.name} does not tell its inputs: write inputs = {{\"x\": (\"float32\", [4])}} in it, "
+                    "the shape being that of one row, or return the model from load if it is TensorFlow's")
+
+    def learn(self):
+        """What handle gives for a row of zeros, where the handler does not say."""
+        import numpy as np
+
+        row = {i["name"]: np.zeros([1] + [max(1, d) for d in i["shape"][1:]], DTYPES[i["datatype"]]) for i in self.inputs}
+        try:
+            self.outputs = None
+            found = self.run([row])[0]
+        except Exception as error:
+            traceback.print_exc()
+            raise Wrong(f"{self.name} does not tell its outputs, and handle fails for a row of zeros ({explain(error)}): "
+                        "write outputs = {\"y\": (\"float32\", [1])} in it") from error
+        if isinstance(found, Exception):
+            raise Wrong(f"{self.name} does not tell its outputs, and handle gives {explain(found)} for a row of zeros")
+        return [info(name, a.dtype, a.shape[1:]) for name, a in found.items()]
+
+    def run(self, batch):
+        """One answer for each request: its outputs by name, or an error."""
+        answers = self.handle(batch)
+        if not isinstance(answers, (list, tuple)) and not hasattr(answers, "shape"):
+            raise Wrong(f"handle gave {type(answers).__name__} for a batch of {len(batch)}; it must be a list of {len(batch)}")
+        if len(answers) != len(batch):
+            raise Wrong(f"handle gave {len(answers)} answers for a batch of {len(batch)}")
+        return [self.answer(request, a) for request, a in zip(batch, answers)]
+
+    def answer(self, request, given):
+        if isinstance(given, Exception):
+            return given
+        try:
+            return self.checked(len(next(iter(request.values()))), given)
+        except Exception as error:
+            return error
+
+    def checked(self, rows, given):
+        import numpy as np
+
+        if not isinstance(given, dict):
+            if self.outputs and len(self.outputs) > 1:
+                raise Wrong(f"handle gave {type(given).__name__} for a request; with {len(self.outputs)} outputs it must be a dict")
+            given = {self.outputs[0]["name"] if self.outputs else "output": given}
+        arrays = {}
+        for name in [o["name"] for o in self.outputs] if self.outputs else given:
+            if name not in given:
+                raise Wrong(f"handle gave no {name!r} for a request, but {', '.join(map(str, given)) or 'nothing'}")
+            arrays[name] = array = np.asarray(given[name])
+            if array.ndim == 0 or len(array) != rows:
+                raise Wrong(f"handle gave {name!r} with the shape {list(array.shape)} for a request of {rows} rows")
+        for o in self.outputs or []:
+            array = arrays[o["name"]]
+            if array.dtype.name != DTYPES[o["datatype"]]:
+                raise Wrong(f"handle gave {o['name']!r} as {array.dtype.name}, and it is {DTYPES[o['datatype']]}")
+            if len(array.shape) != len(o["shape"]) or any(d >= 0 and d != s for d, s in zip(o["shape"][1:], array.shape[1:])):
+                raise Wrong(f"handle gave {o['name']!r} with the shape {list(array.shape)}, and that of a row is {o['shape'][1:]}")
+        return arrays
+
+
+def limit_threads(threads):
+    """Threads of libraries that a warm process has imported already, too."""
+    if "tensorflow" in sys.modules:
+        tf = sys.modules["tensorflow"]
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+
+
+def load(config):
+    if config["engine"] == "tensorflow":
+        import tensorflow  # noqa: F401, before its threads are limited
+    limit_threads(config["threads"])
+    path = os.path.join(config["dir"], config["model"]) if config["model"] else config["dir"]
+    if config["handler"]:
+        subject = Handler(os.path.join(config["dir"], config["handler"]), path)
+        if "torch" in sys.modules:  # The handler may just have imported it.
+            sys.modules["torch"].set_num_threads(config["threads"])
+        return subject
+    return TensorFlow(path)
+
+
+class Server:
+    """Answers batches, one at a time."""
+
+    def __init__(self, channel, inputs, outputs):
+        self.channel, self.inputs, self.outputs = channel, Memory(inputs), Memory(outputs)
+
+    def run(self):
+        config = self.channel.read()
+        if config is None:
+            return
+        began = time.monotonic()
+        try:
+            os.chdir(config["dir"])
+            self.subject = load(config)
+        except BaseException as error:
+            traceback.print_exc()
+            self.channel.write({"error": explain(error)})
+            return
+        self.channel.write({"inputs": self.subject.inputs, "outputs": self.subject.outputs,
+                            "requests": self.subject.requests, "load_s": time.monotonic() - began})
+        while (message := self.channel.read()) is not None:
+            try:
+                answer = self.batch(message)
+            except Exception as error:
+                traceback.print_exc()
+                answer = {"error": explain(error)}
+            self.channel.write(answer)
+
+    def batch(self, message):
+        import numpy as np
+
+        memory = self.inputs.reach(message["size"])
+        arrays = {t["name"]: np.ndarray(t["shape"], DTYPES[t["datatype"]], memory, t["at"]) for t in message["inputs"]}
+        if not self.subject.requests:
+            return {"answers": [self.put([self.subject.run(arrays)], [sum(message["rows"])])[0]]}
+        batch, row = [], 0
+        for rows in message["rows"]:
+            batch.append({name: a[row:row + rows] for name, a in arrays.items()})
+            row += rows
+        return {"answers": self.put(self.subject.run(batch), message["rows"])}
+
+    def put(self, answers, rows):
+        """Writes the answers' arrays into the memory for what goes."""
+        import numpy as np
+
+        at, places = 0, []
+        for answer in answers:
+            if isinstance(answer, Exception):
+                traceback.print_exception(answer)
+                places.append({"error": explain(answer)})
+                continue
+            tensors = []
+            for name, array in answer.items():
+                tensors.append({"name": name, "datatype": NAMES[array.dtype.name], "shape": list(array.shape), "at": at})
+                at += -(-array.nbytes // ALIGN) * ALIGN
+            places.append({"outputs": tensors})
+        memory = self.outputs.reach(max(at, 1), grow=True)
+        for answer, place in zip(answers, places):
+            for t in place.get("outputs", []):
+                np.copyto(np.ndarray(t["shape"], DTYPES[t["datatype"]], memory, t["at"]), answer[t["name"]])
+        return places
+
+
+def serve(control, life, inputs, outputs):
+    # When the instance has gone, however it did, so has this: the kernel sees to it,
+    # whatever the handler is doing.
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        if os.read(life, 1) == b"":
+            os._exit(0)
+    except BlockingIOError:
+        pass
+    # The instance finishes what it has when it is told to end; this ends with it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:  # Where memory is short, this goes, and not the instance.
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+    except OSError:
+        pass
+    os.dup2(2, 1)  # What a handler prints is the log's.
+    sys.stdout.reconfigure(line_buffering=True)
+    Server(Channel(socket.socket(fileno=control)), inputs, outputs).run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def join_groups(pid):
+    """Enters the control groups of a process."""
+    def groups(of):
+        with open(f"/proc/{of}/cgroup") as file:
+            return dict(line.rstrip("\n").split(":", 2)[1:] for line in file)
+
+    own, theirs = groups("self"), groups(pid)
+    with open("/proc/self/mountinfo") as file:
+        mounts = [line.split() for line in file]
+    for controllers, path in theirs.items():
+        if own.get(controllers) == path:
+            continue
+        for mount in mounts:
+            kind = mount.index("-") + 1
+            options = mount[kind + 2].split(",")
+            if controllers == "" and mount[kind] == "cgroup2" or \
+                    controllers and mount[kind] == "cgroup" and set(controllers.split(",")) <= set(options):
+                below = os.path.relpath(path, mount[3])
+                if below.startswith(".."):
+                    continue
+                with open(os.path.join(mount[4], below, "cgroup.procs"), "w") as file:
+                    file.write("0")
+                break
+        else:
+            raise Wrong(f"the control group {controllers}:{path} of the instance cannot be seen")
+
+
+def join_mounts(pid):
+    """Sees the file systems that a process sees: its secrets are its alone."""
+    theirs = f"/proc/{pid}/ns/mnt"
+    if os.readlink(theirs) == os.readlink("/proc/self/ns/mnt"):
+        return
+    with open(theirs) as file:
+        if LIBC.setns(file.fileno(), 0) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error), theirs)
+
+
+def become(conn):
+    """A process forked for an instance: what the instance is, this gets to be, too."""
+    conn.settimeout(10)
+    _, fds, _, _ = socket.recv_fds(conn, 1, 5)
+    pid, uid, _ = struct.unpack("3i", conn.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    conn.close()
+    if len(fds) != 5 or uid != os.geteuid():
+        os._exit(1)
+    log, control, life, inputs, outputs = fds
+    os.dup2(log, 2)
+    os.dup2(log, 1)
+    os.close(log)
+    channel = Channel(socket.socket(fileno=os.dup(control)))
+    hello = channel.read()
+    try:
+        os.setsid()
+        join_groups(pid)
+        os.sched_setaffinity(0, os.sched_getaffinity(pid))
+        join_mounts(pid)
+    except Exception as error:
+        channel.write({"error": explain(error), "refused": True})
+        os._exit(1)
+    os.environ.clear()
+    os.environ.update(hello["env"])
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    serve(control, life, inputs, outputs)
+
+
+def reap(children):
+    """Tells those whose processes have ended how."""
+    while children:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        conn = children.pop(pid)
+        try:
+            conn.sendall(b"%d\n" % status)
+        except OSError:
+            pass
+        conn.close()
+
+
+def expand(names):
+    """Modules in the place of distributions."""
+    from importlib import metadata
+
+    by = {}
+    for module, distributions in metadata.packages_distributions().items():
+        for d in distributions:
+            by.setdefault(d.lower().replace("_", "-"), []).append(module)
+    for name in names:
+        if name.startswith("@"):
+            yield from (m for m in by.get(name[1:].lower().replace("_", "-"), []) if m.isidentifier() and m[0] != "_")
+        else:
+            yield name
+
+
+def warm(path, modules):
+    """Imports the modules and forks a process for everyone who connects, until standard input ends.
+
+    A name with @ before it is that of a distribution, and stands for its modules.
+    """
+    for name in expand(modules):
+        try:
+            importlib.import_module(name)
+        except Exception:  # A handler that needs it will say so.
+            traceback.print_exc()
+    if (threads := len(os.listdir("/proc/self/task"))) > 1:
+        sys.exit(f"importing {', '.join(modules)} started {threads - 1} threads; what is forked from such a process may hang")
+    gc.collect()
+    gc.freeze()  # Their pages stay shared.
+    listener = socket.socket(socket.AF_UNIX)
+    if os.path.exists(path):
+        os.unlink(path)
+    mask = os.umask(0o077)
+    listener.bind(path)
+    os.umask(mask)
+    listener.listen(64)
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("ready", flush=True)
+    children = {}
+    while True:
+        ready, _, _ = select.select([listener, woken, 0], [], [])
+        if 0 in ready and not os.read(0, 1):
+            os.unlink(path)
+            os._exit(0)
+        if woken in ready:
+            os.read(woken, 4096)
+            reap(children)
+        if listener not in ready:
+            continue
+        conn, _ = listener.accept()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for other in [listener, *children.values()]:
+                other.close()
+            for fd in (woken, wake):
+                os.close(fd)
+            try:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                become(conn)
+            finally:
+                os._exit(1)
+        children[pid] = conn
+        try:
+            conn.sendall(b"%d\n" % pid)
+        except OSError:
+            pass
+
+
+if __name__ == "__main__":
+    if sys.path and sys.path[0].startswith("/dev/fd"):
+        sys.path.pop(0)
+    if sys.argv[1] == "warm":
+        warm(sys.argv[2], sys.argv[3:])
+    else:
+        serve(CONTROL, LIFE, INPUTS, OUTPUTS)
