@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
 )
 
 // ownMemory is what an instance takes beside what its engine allocates: the
@@ -37,6 +37,8 @@ type instanceFlags struct {
 	bodyLimit int64
 	memory    int64
 	warmUp    time.Duration
+	// warm is the directory of warm Python processes.
+	warm string
 }
 
 // NewInstanceCommand returns the instance command: the server inside an
@@ -49,6 +51,10 @@ func NewInstanceCommand() *cobra.Command {
 		Long: `instance loads one ONNX model and answers inference requests for it, one by one
 and in batches: POST /, the Open Inference Protocol v2, TensorFlow Serving's
 predict API and the provider's batch endpoint.
+
+The manifest of a bundle, bundle.yaml, may stand for the model: then a Python process
+beside the instance runs the bundle's handler, or TensorFlow its SavedModel or Keras
+file.
 
 With --prepared, the directory that "faas-infer instance prepare" printed, it
 maps a model that was optimised for this host before, which takes milliseconds
@@ -70,7 +76,8 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.model, "model", "", "the ONNX file")
+	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python runs")
+	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen, which a handler's process is forked from")
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; where it does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
@@ -88,11 +95,10 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 func (f *instanceFlags) run(c *cobra.Command) error {
 	began := time.Now()
 	if f.model == "" && f.prepared == "" {
-		return errors.New("--model is missing: which ONNX file to serve")
+		return errors.New("--model is missing: which ONNX file or bundle.yaml to serve")
 	}
 	if f.name == "" {
-		base := filepath.Base(f.model)
-		f.name = base[:len(base)-len(filepath.Ext(base))]
+		f.name = modelName(f.model)
 	}
 	ctx := c.Context()
 	f.tuneRuntime()
@@ -168,7 +174,10 @@ func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
 // load loads library and model and, for a quick model, runs once, so that the
 // first request meets a warm engine. What a slow one's first run takes more is
 // little beside the run itself.
-func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (*onnxruntime.Engine, instance.Startup, error) {
+func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	if f.inPython() {
+		return f.loadPython(ctx, logger)
+	}
 	if err := onnxruntime.Load(f.library); err != nil {
 		return nil, instance.Startup{}, err
 	}
@@ -211,12 +220,17 @@ func newPrepareCommand() *cobra.Command {
 		Short: "Make a model ready for this host, once, and print the directory for --prepared",
 		Long: `prepare optimises a model for this host's CPU and writes it in the form that
 instances map into memory. It does so once per model, CPU and engine version,
-and checks that the outputs stay the same.`,
+and checks that the outputs stay the same. For the bundle.yaml of a bundle that
+Python runs, it installs what the bundle requires into a virtual environment in the
+user's cache, once, and keeps a copy of the bundle.`,
 		Example: `  faas-infer instance prepare --model mnist.onnx --cache /var/lib/faas-infer/prepared`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if model == "" || cache == "" {
 				return errors.New("--model and --cache are both needed")
+			}
+			if python.IsManifest(model) {
+				return preparePython(c.Context(), c.OutOrStdout(), model, cache, asJSON)
 			}
 			if err := onnxruntime.Load(library); err != nil {
 				return err
@@ -236,7 +250,7 @@ and checks that the outputs stay the same.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&model, "model", "", "the ONNX file")
+	flags.StringVar(&model, "model", "", "the ONNX file, or a bundle.yaml")
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.BoolVar(&asJSON, "json", false, "print all that was measured, as JSON")

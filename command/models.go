@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/command/dependent"
+	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -32,6 +33,8 @@ type childModels struct {
 	// prepared is the directory of prepared models, database the file of
 	// operators' profiles, "" for the user's.
 	prepared, database string
+	// warm keeps warm Python processes, nil for none.
+	warm *python.Warmth
 
 	mu sync.Mutex
 	// seen are the model files that were looked at, by path.
@@ -59,7 +62,7 @@ func (m *childModels) look(file string) (seenModel, error) {
 	if seen, ok := m.seen[file]; ok && seen.stamp == stamp {
 		return seen, nil
 	}
-	hash, err := model.ContentHash(file)
+	hash, err := contentHash(file)
 	if err != nil {
 		return seenModel{}, err
 	}
@@ -98,8 +101,20 @@ func stampOf(dir string) (string, error) {
 	return stamp.String(), err
 }
 
-// Check is control.Models': it reads the file and infers its graph.
+// contentHash is that of a model's file, or of a bundle that runs in Python.
+func contentHash(file string) (string, error) {
+	if python.IsManifest(file) {
+		return python.Hash(file)
+	}
+	return model.ContentHash(file)
+}
+
+// Check is control.Models': it reads the file and infers its graph. What Python
+// runs is looked at and not run.
 func (m *childModels) Check(ctx context.Context, file string) error {
+	if python.IsManifest(file) {
+		return python.Check(ctx, file)
+	}
 	_, err := m.run(ctx, nil, "model", "show", file, "--json")
 	return err
 }
@@ -118,7 +133,7 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	}
 	if seen.ready != "" {
 		if _, err := os.Stat(seen.ready); err == nil {
-			return seen.ready, nil
+			return seen.ready, m.keepWarm(seen.ready)
 		}
 	}
 	out, err := m.run(ctx, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
@@ -127,16 +142,36 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	}
 	prepared := strings.TrimSpace(string(out))
 	m.keep(file, seen, prepared)
-	return prepared, nil
+	return prepared, m.keepWarm(prepared)
+}
+
+// keepWarm sees to a warm process for what Python runs.
+func (m *childModels) keepWarm(prepared string) error {
+	if m.warm == nil || !python.IsPrepared(prepared) {
+		return nil
+	}
+	p, err := python.Read(prepared)
+	if err != nil {
+		return err
+	}
+	_, err = m.warm.Keep(p)
+	return err
 }
 
 // Measure is control.Models'.
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	return m.profile(ctx, "model", file, maxBatch, until)
+	prepared, p, err := m.profile(ctx, "model", file, maxBatch, until)
+	if err != nil {
+		return "", nil, err
+	}
+	return prepared, p, m.keepWarm(prepared)
 }
 
 // Predict is control.Models'.
 func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	if python.IsManifest(file) {
+		return "", nil, fmt.Errorf("%w: what Python runs has no operators to be looked at", control.ErrUnpredictable)
+	}
 	prepared, p, err := m.profile(ctx, "predict", file, maxBatch, until)
 	switch {
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -51,10 +52,11 @@ func newProfileModelCommand() *cobra.Command {
 	var o profileOptions
 	c := &cobra.Command{
 		Use:   "model FILE",
-		Short: "Measure one ONNX model at every power-of-two batch and thread count",
+		Short: "Measure one model at every power-of-two batch and thread count",
 		Long: `model prepares the model for this host, as instances do, and then executes
 batches of 1, 2, 4, … requests with realistic random inputs on 1, 2, 4, …
-threads: median, 95th percentile and processor time of each.`,
+threads: median, 95th percentile and processor time of each. FILE is an ONNX file, or
+the bundle.yaml of a bundle that Python runs: TensorFlow's or a handler's.`,
 		Example: `  faas-infer profile model mnist.onnx
   faas-infer profile model mnist.onnx --max-batch 64 --threads 1 --until 50ms --json`,
 		Args: cobra.ExactArgs(1),
@@ -112,6 +114,9 @@ type measuredModel struct {
 
 // measure prepares the model and measures it.
 func (o *profileOptions) measure(ctx context.Context, file string) (*measuredModel, error) {
+	if python.IsManifest(file) {
+		return o.measurePython(ctx, file)
+	}
 	m, err := model.ReadFile(file)
 	if err != nil {
 		return nil, err

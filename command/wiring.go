@@ -15,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/policy"
@@ -55,7 +56,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
 	}
-	argv = append([]string{self(), "instance", "--prepared", spec.Model}, f.InstanceArguments(spec)...)
+	argv = append([]string{self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
 	argv = append(argv, "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
@@ -93,7 +94,13 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Bac
 	if err != nil {
 		return nil, err
 	}
-	o.Backend, o.Models, o.Bundles, o.Secrets = models, f.childModels(), bundles(f.bundles), secrets
+	looked := f.childModels()
+	if looked.warm, err = python.NewWarmth(f.warmDir(), b.Log); err != nil {
+		b.Log.Warn().Err(err).Msg("Python functions start without warm processes")
+	} else {
+		context.AfterFunc(ctx, func() { _ = looked.warm.Close() }) // They end with this process in any case.
+	}
+	o.Backend, o.Models, o.Bundles, o.Secrets = models, looked, bundles(f.bundles), secrets
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
 	if err != nil {
@@ -126,6 +133,9 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
 	}, nil
 }
+
+// warmDir is where warm Python processes listen.
+func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
 
 // childModels looks at models in child processes.
 func (f *ProviderFlags) childModels() *childModels {
@@ -163,6 +173,9 @@ func (root bundles) Model(_ context.Context, f *provider.Function) (dir, file st
 	}
 	if err := b.CheckModel(); err != nil {
 		return "", "", fmt.Errorf("image %q: %w", image, err)
+	}
+	if model != "" && b.InPython() {
+		return "", "", fmt.Errorf("image %q: another model than the bundle's cannot be named for the engine %s; write it into the bundle's %s", image, b.Engine, bundle.ManifestFile)
 	}
 	if model == "" {
 		return b.Dir, b.ModelPath(), nil

@@ -118,6 +118,16 @@ func (e *Engine) Memory() int64 {
 	return resident(e.process.pid)
 }
 
+// ProcessorTime is what the process has used.
+func (e *Engine) ProcessorTime() time.Duration {
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
+	if e.process == nil {
+		return 0
+	}
+	return processorTime(e.process.pid)
+}
+
 // Close ends the process.
 func (e *Engine) Close() error {
 	e.cancel()

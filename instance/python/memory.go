@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -132,4 +134,25 @@ func resident(pid int) int64 {
 		return 0
 	}
 	return pages * int64(os.Getpagesize())
+}
+
+// processorTime is what a process's threads have used, 0 if it is gone.
+func processorTime(pid int) time.Duration {
+	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
+	if err != nil {
+		return 0
+	}
+	var total int64
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // A thread that has just ended.
+		}
+		first, _, _ := bytes.Cut(text, []byte(" "))
+		n, err := strconv.ParseInt(string(first), 10, 64)
+		if err == nil {
+			total += n
+		}
+	}
+	return time.Duration(total)
 }

@@ -161,7 +161,7 @@ class TensorFlow:
         self.model = model = keras.models.load_model(path, compile=False)
         tf = self.tf
         specs = {t.name: tf.TensorSpec([None, *t.shape[1:]], t.dtype, name=t.name) for t in model.inputs}
-        names = model.output_names
+        names = getattr(model, "output_names", None) or [model.layers[-1].name]
 
         def call(**inputs):
             found = model([inputs[t.name] for t in model.inputs] if len(specs) > 1 else next(iter(inputs.values())), training=False)
@@ -199,7 +199,7 @@ class Handler:
         signatures = dict(getattr(model, "signatures", None) or {})
         if "serving_default" in signatures:
             return of_specs(signatures["serving_default"].structured_input_signature[1])
-        if getattr(model, "inputs", None) and hasattr(model, "output_names"):
+        if getattr(model, "inputs", None) and hasattr(model, "predict_step"):
             return [info(t.name, t.dtype, t.shape[1:]) for t in model.inputs]
         raise Wrong(f"{self.name} does not tell its inputs: write inputs = {{\"x\": (\"float32\", [4])}} in it, "
                     "the shape being that of one row, or return the model from load if it is TensorFlow's")
