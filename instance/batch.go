@@ -19,33 +19,61 @@ type member struct {
 	at int
 }
 
+// decodedBytes is how many bytes of inputs a batch may hold at once. Compressed
+// bodies and images are small, and their inputs are not.
+const decodedBytes = 64 << 20
+
 // HandleBatch answers every request at its own position and tells how long the
-// engine ran for them. When ctx ends, what has not run yet is given up with
-// 503.
+// engine ran for them, and images were decoded. When ctx ends, what has not run
+// yet is given up with 503.
 func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]frame.Response, time.Duration) {
 	responses := make([]frame.Response, len(requests))
 	members := make([]member, 0, len(requests))
+	var exec time.Duration
+	held := 0
+	run := func() {
+		for _, group := range s.group(members) {
+			exec += s.runGroup(ctx, group, responses)
+		}
+		members, held = members[:0], 0
+	}
 	for i, r := range requests {
 		if int64(len(r.Body)) > s.options.BodyLimit {
 			responses[i] = tooLarge(s.options.BodyLimit)
 			continue
 		}
-		call, response := s.decode(r)
+		call, response, took := s.decodeTimed(r)
+		exec += took
 		if call == nil {
 			responses[i] = response
 			continue
 		}
 		members = append(members, member{Call: call, at: i})
+		for _, in := range call.Inputs {
+			held += len(in.Data)
+		}
+		if held > decodedBytes {
+			run()
+		}
 	}
-	var exec time.Duration
-	for _, group := range s.group(members) {
-		exec += s.runGroup(ctx, group, responses)
-	}
+	run()
 	for _, r := range responses {
 		s.metrics.request(r.Status)
 	}
 	s.metrics.members.Observe(float64(len(requests)))
 	return responses, exec
+}
+
+// decodeTimed reads one member and tells how long that took where the function
+// takes images: it is as much of a request's time as the engine's then.
+func (s *Server) decodeTimed(r frame.Request) (*protocol.Call, frame.Response, time.Duration) {
+	if s.model.Images == nil {
+		call, response := s.decode(r)
+		return call, response, 0
+	}
+	began := time.Now()
+	call, response := s.decode(r)
+	return call, response, time.Since(began)
 }
 
 // group splits members into those that run together: at most MaxBatch rows of

@@ -12,7 +12,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/model/picture"
 )
 
 // DefaultBodyLimit is the largest request body in bytes where Options says
@@ -39,6 +41,8 @@ type Options struct {
 	// BodyLimit is the largest body of one request in bytes. A batch may have
 	// 64 MiB of bodies, or one that is larger. 0 is DefaultBodyLimit.
 	BodyLimit int64
+	// Images is what the model wants of an image, nil if it takes none.
+	Images *picture.Form
 	// Startup is what the metrics tell of how the instance started.
 	Startup Startup
 	Logger  zerolog.Logger
@@ -79,12 +83,18 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	}
 	s := &Server{
 		engine:  engine,
-		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows},
+		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxBody: options.BodyLimit},
 		options: options,
 		turn:    make(chan struct{}, 1),
 		metrics: newMetrics(options.Startup),
 
 		frameLimit: max(frameBodies, options.BodyLimit) + frame.Overhead(options.MaxBatch),
+	}
+	if options.Images != nil {
+		var err error
+		if s.model.Images, err = pixels.New(*options.Images, s.model.Inputs); err != nil {
+			return nil, fmt.Errorf("what is declared of images does not fit the model: %w", err)
+		}
 	}
 	for _, in := range s.model.Inputs {
 		for _, d := range in.Shape[1:] {

@@ -50,7 +50,7 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 			Ready bool   `json:"ready"`
 		}{m.Name, true})
 	case len(rest) == 1 && rest[0] == "infer":
-		return called(r, m.decodeInfer)
+		return m.called(r, m.decodeInfer)
 	}
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
 }
@@ -110,6 +110,9 @@ type inferOutput struct {
 
 // decodeInfer reads an inference request of the Open Inference Protocol.
 func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
+	if r.Header.Get(lengthHeader) == "0" {
+		return m.decodeRaw(r)
+	}
 	text, binary, err := splitBinary(r)
 	if err != nil {
 		return nil, err
@@ -124,7 +127,7 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 	}
 	given := make([]tensor.Tensor, len(request.inputs))
 	for i := range request.inputs {
-		if given[i], binary, err = request.inputs[i].tensor(binary); err != nil {
+		if given[i], binary, err = request.inputs[i].tensor(m, binary); err != nil {
 			return nil, err
 		}
 	}
@@ -214,6 +217,11 @@ func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 		return m.noInput(in.Name)
 	case slices.ContainsFunc(before, func(b inferInput) bool { return b.Name == in.Name }):
 		return fmt.Errorf("input %q is given twice", in.Name)
+	case in.Datatype == bytesType:
+		if err := in.Parameters.check(); err != nil {
+			return fmt.Errorf("input %q: %w", in.Name, err)
+		}
+		return in.checkFiles(m)
 	case in.Datatype.Size() == 0:
 		return fmt.Errorf("input %q has the datatype %.100q, which is not one of a model's", in.Name, in.Datatype)
 	}
@@ -226,7 +234,10 @@ func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 
 // tensor reads the input's elements, from the binary part if it says so; what
 // is left of that is returned.
-func (in *inferInput) tensor(binary []byte) (t tensor.Tensor, rest []byte, err error) {
+func (in *inferInput) tensor(m *Model, binary []byte) (t tensor.Tensor, rest []byte, err error) {
+	if in.Datatype == bytesType {
+		return in.files(m, binary)
+	}
 	t = tensor.Tensor{Name: in.Name, Type: in.Datatype, Shape: in.Shape}
 	if size := in.Parameters.BinaryDataSize; size != nil {
 		if in.data != nil {

@@ -1,7 +1,8 @@
 // Package protocol speaks the request formats that inference clients use: the
 // Open Inference Protocol v2 over REST with its binary tensor extension (KServe,
 // Triton), the REST predict API of TensorFlow Serving, and the single invoke of
-// a function, POST /, which takes either.
+// a function, POST /, which takes either, and a bare body: one image, one .npy file
+// or one tensor's elements. Bodies may come compressed and be answered so.
 //
 // It is plain data in, data out: a request becomes a [Call] with the model's
 // inputs as one request holds them, and the outputs that belong to the call
@@ -16,8 +17,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/instance/coding"
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -31,7 +33,15 @@ type Model struct {
 	Outputs []tensor.Info
 	// MaxRows is the most rows that one request may have, 0 for any number.
 	MaxRows int
+	// MaxBody is the largest body in bytes once it is decompressed, 0 is 32 MiB.
+	MaxBody int64
+	// Images makes the model's only input of images, nil where the deployment does
+	// not say what of an image the model takes.
+	Images *pixels.Maker
 }
+
+// defaultMaxBody is the largest decompressed body where Model says nothing.
+const defaultMaxBody = 32 << 20
 
 // Call is one inference request.
 type Call struct {
@@ -43,6 +53,8 @@ type Call struct {
 	Inputs []tensor.Tensor
 
 	encode func(outputs []tensor.Tensor) (frame.Response, error)
+	// request is what the call was made of, without its body.
+	request frame.Request
 }
 
 // Respond writes the response of the call from its own rows of the outputs,
@@ -52,7 +64,7 @@ func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
 	if err != nil {
 		return Failure(http.StatusInternalServerError, err)
 	}
-	return response
+	return pack(response, c.request)
 }
 
 // Failure is the response for a request that could not be served. Its body is
@@ -99,20 +111,28 @@ func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 		return nil, Failure(http.StatusNotFound, fmt.Errorf(
 			"there is no %s here; send requests to /, /v2/models/%s/infer or /v1/models/%s:predict", r.Path, m.Name, m.Name))
 	}
-	return called(r, decode)
+	return m.called(r, decode)
 }
 
 // called runs a decoder for a route that takes POST only.
-func called(r frame.Request, decode func(frame.Request) (*Call, error)) (*Call, frame.Response) {
+func (m *Model) called(r frame.Request, decode func(frame.Request) (*Call, error)) (*Call, frame.Response) {
 	if r.Method != http.MethodPost {
 		response := Failure(http.StatusMethodNotAllowed, fmt.Errorf("%s takes POST, not %s", r.Path, r.Method))
 		response.Header.Set("Allow", http.MethodPost)
 		return nil, response
 	}
+	if err := m.inflate(&r); err != nil {
+		response := Failure(statusOf(err), err)
+		if errors.Is(err, coding.ErrUnknown) {
+			response.Header.Set("Accept-Encoding", coding.Accepted)
+		}
+		return nil, response
+	}
 	call, err := decode(r)
 	if err != nil {
-		return nil, Failure(http.StatusBadRequest, err)
+		return nil, Failure(statusOf(err), err)
 	}
+	call.request = frame.Request{Header: r.Header}
 	return call, frame.Response{}
 }
 
@@ -124,49 +144,6 @@ func (m *Model) known(name string) bool {
 
 func (m *Model) unknown(name string) frame.Response {
 	return Failure(http.StatusNotFound, fmt.Errorf("there is no model %q here; this is %q", name, m.Name))
-}
-
-// decodeInvoke reads a request to the function itself, in either protocol.
-func (m *Model) decodeInvoke(r frame.Request) (*Call, error) {
-	if r.Header.Get(lengthHeader) != "" {
-		return m.decodeInfer(r)
-	}
-	openInference, err := isOpenInference(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if openInference {
-		return m.decodeInfer(r)
-	}
-	return m.decodePredict(r)
-}
-
-// errDecided ends the look at a body as soon as its protocol is known.
-var errDecided = errors.New("decided")
-
-// isOpenInference looks at a body for what sets the protocols apart: "inputs"
-// is a list of objects in the Open Inference Protocol, numbers or an object in
-// TensorFlow Serving's, which also has "instances".
-func isOpenInference(body []byte) (bool, error) {
-	r := tensorjson.NewReader(body)
-	var found bool
-	err := r.Object(func(key string) error {
-		switch key {
-		case "instances":
-			return errDecided
-		case "inputs":
-			found = r.Take('[') && r.Peek() == '{'
-			return errDecided
-		}
-		return r.Skip()
-	})
-	switch {
-	case errors.Is(err, errDecided):
-		return found, nil
-	case err != nil:
-		return false, err
-	}
-	return false, errors.New(`the body has neither "inputs" nor "instances"`)
 }
 
 // assemble puts the inputs of a request into the model's order and checks them.
@@ -214,6 +191,9 @@ func (m *Model) input(name string) int {
 }
 
 func (m *Model) noInput(name string) error {
+	if name == base64Key && m.Images == nil {
+		return errNoImages
+	}
 	return fmt.Errorf("the model has no input %.100q; it takes %s", name, describeAll(m.Inputs))
 }
 

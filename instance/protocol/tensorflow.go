@@ -36,7 +36,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	}
 	switch {
 	case len(rest) == 0 && verb == "predict":
-		return called(r, m.decodePredict)
+		return m.called(r, m.decodePredict)
 	case len(rest) == 0 && verb == "":
 		return nil, modelStatus()
 	case len(rest) == 1 && rest[0] == "metadata" && verb == "":
@@ -48,6 +48,9 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 // decodePredict reads a predict request, by rows ("instances") or by columns
 // ("inputs").
 func (m *Model) decodePredict(q frame.Request) (*Call, error) {
+	if m.hasFiles(q.Body) {
+		return m.decodeFiles(q)
+	}
 	r := tensorjson.NewReader(q.Body)
 	columns := make([]*tensorjson.Values, len(m.Inputs))
 	var format string

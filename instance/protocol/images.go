@@ -1,0 +1,250 @@
+package protocol
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// bytesType is the Open Inference Protocol's type of elements of any length. It
+// is a file's, never a model's.
+const bytesType tensor.Type = "BYTES"
+
+// base64Key marks a file in JSON, as TensorFlow Serving has it: {"b64": "…"}.
+const base64Key = "b64"
+
+// errNoImages is for an image that a function is sent which declares none.
+var errNoImages = &refusal{http.StatusUnsupportedMediaType, errors.New(
+	"the function takes no images; deploy it with the annotation com.openfaas.infer.image, for example 224x224")}
+
+// images collects rows of a model's only input, one for each image.
+type images struct {
+	model *Model
+	rows  int64
+	data  []byte
+}
+
+// add decodes one more image.
+func (i *images) add(file []byte) (err error) {
+	if i.model.Images == nil {
+		return errNoImages
+	}
+	i.rows++
+	if err := i.model.checkRows(i.rows); err != nil {
+		return err
+	}
+	// As an image is small and what becomes of it is not, the bound on bodies says
+	// little.
+	if size := i.rows * int64(i.model.Images.Row()); i.rows > 1 && size > i.model.maxBody() {
+		return &refusal{http.StatusRequestEntityTooLarge, fmt.Errorf("%d images take %d bytes as an input; at most %d in one request", i.rows, size, i.model.maxBody())}
+	}
+	i.data, err = i.model.Images.Append(i.data, file)
+	return err
+}
+
+// tensor is the input that the images make.
+func (i *images) tensor() tensor.Tensor {
+	in := i.model.Inputs[0]
+	return tensor.Tensor{Name: in.Name, Type: in.Type, Shape: i.model.Images.Shape(in, int(i.rows)), Data: i.data}
+}
+
+// image makes the input of a body that is one image.
+func (m *Model) image(body []byte) (tensor.Tensor, error) {
+	rows := images{model: m}
+	if err := rows.add(body); err != nil {
+		return tensor.Tensor{}, err
+	}
+	return rows.tensor(), nil
+}
+
+// hasFiles reports whether a predict request's first row is a file and not
+// numbers.
+func (m *Model) hasFiles(body []byte) bool {
+	if m.Images == nil {
+		return false
+	}
+	found := false
+	r := tensorjson.NewReader(body)
+	// However the look ends, what is wrong shows again when the body is read.
+	_ = r.Object(func(key string) error {
+		if key != "instances" && key != "inputs" {
+			return r.Skip()
+		}
+		if r.Peek() == '[' {
+			r.Take('[')
+		}
+		found = m.looksFile(r)
+		return errDecided
+	})
+	return found
+}
+
+// looksFile reports whether {"b64": …} comes next, below the input's name or not.
+func (m *Model) looksFile(r *tensorjson.Reader) (found bool) {
+	if r.Peek() != '{' {
+		return false
+	}
+	_ = r.Object(func(key string) error {
+		if found = key == base64Key; !found && key == m.Inputs[0].Name {
+			if r.Peek() == '[' {
+				r.Take('[')
+			}
+			found = m.looksFile(r)
+		}
+		return errDecided
+	})
+	return found
+}
+
+// decodeFiles reads a predict request whose rows are images.
+func (m *Model) decodeFiles(q frame.Request) (*Call, error) {
+	rows := images{model: m}
+	var format string
+	r := tensorjson.NewReader(q.Body)
+	err := r.Object(func(key string) error {
+		switch key {
+		case "signature_name":
+			return readSignatureName(r)
+		case "instances", "inputs":
+			if format != "" {
+				return errors.New(`the body has more than one of "instances" and "inputs"`)
+			}
+			format = key
+			if err := rows.read(r, true); err != nil {
+				return fmt.Errorf("%s: image %d: %w", key, max(rows.rows-1, 0), err)
+			}
+			return nil
+		}
+		return r.Skip()
+	})
+	if err == nil {
+		err = r.End()
+	}
+	if err == nil && rows.rows == 0 {
+		err = fmt.Errorf("%q is empty", format)
+	}
+	if err != nil {
+		return nil, err
+	}
+	call, err := m.assemble([]tensor.Tensor{rows.tensor()})
+	if err != nil {
+		return nil, err
+	}
+	call.encode = encodeRows
+	if format == "inputs" {
+		call.encode = encodeColumns
+	}
+	return call, nil
+}
+
+// read reads a file, a list of files, or either below the input's name.
+func (i *images) read(r *tensorjson.Reader, outermost bool) error {
+	if outermost && r.Peek() == '[' {
+		return r.Array(func() error { return i.read(r, false) })
+	}
+	members := 0
+	err := r.Object(func(key string) error {
+		if members++; members > 1 {
+			return errors.New(`an image is {"b64": "…"} and nothing beside it`)
+		}
+		switch key {
+		case base64Key:
+			return i.readBase64(r)
+		case i.model.Inputs[0].Name:
+			return i.read(r, outermost)
+		}
+		return i.model.noInput(key)
+	})
+	if err == nil && members == 0 {
+		err = errors.New(`an image is {"b64": "…"}`)
+	}
+	return err
+}
+
+// readBase64 reads a file that is a JSON string.
+func (i *images) readBase64(r *tensorjson.Reader) error {
+	text, err := r.Raw()
+	if err != nil {
+		return err
+	}
+	if len(text) < 2 || text[0] != '"' {
+		return errors.New("b64 is not a string")
+	}
+	text = text[1 : len(text)-1]
+	file := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Decode(file, text)
+	if err != nil {
+		return fmt.Errorf("b64 is not base64: %w", err)
+	}
+	return i.add(file[:n])
+}
+
+// files reads an input of type BYTES: each element an image, with its length
+// before it in the binary part, or as base64 in JSON. What is left of the binary
+// part is returned.
+func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []byte, err error) {
+	rows := images{model: m}
+	size := in.Parameters.BinaryDataSize
+	switch {
+	case size != nil && in.data != nil:
+		err = errors.New("it has both data and binary_data_size")
+	case size != nil && (*size < 0 || *size > int64(len(binary))):
+		err = fmt.Errorf("it has a binary_data_size of %d, the body holds %d bytes", *size, len(binary))
+	case size != nil:
+		err = rows.readBinary(binary[:*size])
+		rest = binary[*size:]
+	case in.data != nil:
+		r := tensorjson.NewReader(in.data)
+		rest = binary
+		err = r.Array(func() error { return rows.readBase64(r) })
+	default:
+		err = errors.New("it has no data")
+	}
+	if err == nil && rows.rows != in.elements {
+		err = fmt.Errorf("it has %d images, its shape %s takes %d", rows.rows, describeShape(in.Shape), in.elements)
+	}
+	if err != nil {
+		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	return rows.tensor(), rest, nil
+}
+
+// readBinary reads files, each with its length before it.
+func (i *images) readBinary(data []byte) error {
+	for len(data) > 0 {
+		if len(data) < 4 {
+			return fmt.Errorf("%d bytes follow the last image", len(data))
+		}
+		n := int64(binary.LittleEndian.Uint32(data))
+		if data = data[4:]; n > int64(len(data)) {
+			return fmt.Errorf("image %d has %d bytes by the length before it, and %d follow", i.rows, n, len(data))
+		}
+		at := i.rows
+		if err := i.add(data[:n]); err != nil {
+			return fmt.Errorf("image %d: %w", at, err)
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// checkFiles compares an input of type BYTES with what the model takes.
+func (in *inferInput) checkFiles(m *Model) (err error) {
+	if m.Images == nil {
+		return fmt.Errorf("input %q has the datatype %q, which holds images: %w", in.Name, in.Datatype, errNoImages.err)
+	}
+	if one := len(in.Shape) == 1 || len(in.Shape) == 2 && in.Shape[1] == 1; !one || in.Shape[0] < 1 {
+		return fmt.Errorf("input %q has the shape %s; of images it is [N] or [N,1]", in.Name, describeShape(in.Shape))
+	}
+	in.elements = in.Shape[0]
+	if err := m.checkRows(in.elements); err != nil {
+		return fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	return nil
+}

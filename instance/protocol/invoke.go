@@ -1,0 +1,196 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/npy"
+	"github.com/faas-infer/faas-infer/instance/pixels"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// rawContent is the media type of bare elements.
+const rawContent = "application/octet-stream"
+
+// decodeInvoke reads a request to the function itself, in either protocol or
+// bare.
+func (m *Model) decodeInvoke(r frame.Request) (*Call, error) {
+	if r.Header.Get(lengthHeader) != "" {
+		return m.decodeInfer(r)
+	}
+	call, ok, err := m.decodeBare(r)
+	if !ok {
+		call, err = m.decodeJSON(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return call, m.accepted(call, r)
+}
+
+// decodeJSON reads a body in either protocol.
+func (m *Model) decodeJSON(r frame.Request) (*Call, error) {
+	if m.hasFiles(r.Body) {
+		return m.decodeFiles(r)
+	}
+	openInference, err := isOpenInference(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if openInference {
+		return m.decodeInfer(r)
+	}
+	return m.decodePredict(r)
+}
+
+// errDecided ends the look at a body as soon as its protocol is known.
+var errDecided = errors.New("decided")
+
+// isOpenInference looks at a body for what sets the protocols apart: "inputs"
+// is a list of objects in the Open Inference Protocol, numbers or an object in
+// TensorFlow Serving's, which also has "instances".
+func isOpenInference(body []byte) (bool, error) {
+	r := tensorjson.NewReader(body)
+	var found bool
+	err := r.Object(func(key string) error {
+		switch key {
+		case "instances":
+			return errDecided
+		case "inputs":
+			found = r.Take('[') && r.Peek() == '{'
+			return errDecided
+		}
+		return r.Skip()
+	})
+	switch {
+	case errors.Is(err, errDecided):
+		return found, nil
+	case err != nil:
+		return false, err
+	}
+	return false, errors.New(`the body has neither "inputs" nor "instances"`)
+}
+
+// decodeBare reads a body to the function itself that is in neither protocol: an
+// image, a .npy file or a tensor's bare elements. ok is false where it is JSON.
+func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
+	kind, _, mimeErr := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if mimeErr != nil {
+		kind = ""
+	}
+	var given tensor.Tensor
+	switch {
+	case npy.Is(r.Body), kind == npy.ContentType:
+		given, err = npy.Decode(r.Body)
+	case pixels.Is(r.Body), strings.HasPrefix(kind, "image/"):
+		given, err = m.image(r.Body)
+	case kind == rawContent:
+		given, err = m.raw(r.Body)
+	default:
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	if len(m.Inputs) != 1 {
+		return nil, true, fmt.Errorf("the body holds one input; the model takes %s; send them as JSON or by the Open Inference Protocol", describeAll(m.Inputs))
+	}
+	given.Name = m.Inputs[0].Name
+	call, err = m.assemble([]tensor.Tensor{given})
+	if err == nil {
+		call.encode = encodeRows
+	}
+	return call, true, err
+}
+
+// raw reads the only input's elements, as many rows as there are.
+func (m *Model) raw(body []byte) (tensor.Tensor, error) {
+	if len(m.Inputs) != 1 {
+		return tensor.Tensor{}, nil // The caller tells.
+	}
+	in := m.Inputs[0]
+	n, err := tensor.Elements(in.Shape[1:])
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("bare elements do not tell their shape, and the model takes %s; send a .npy file or the Open Inference Protocol", describe(in))
+	}
+	row := n * int64(in.Type.Size())
+	if row == 0 || len(body) == 0 || int64(len(body))%row != 0 {
+		return tensor.Tensor{}, fmt.Errorf("input %q: the body has %d bytes; a row of %s takes %d", in.Name, len(body), describe(in), row)
+	}
+	shape := append([]int64{int64(len(body)) / row}, in.Shape[1:]...)
+	return tensor.Tensor{Type: in.Type, Shape: shape, Data: body}, nil
+}
+
+// decodeRaw reads a request of the Open Inference Protocol without a JSON part:
+// the only input's elements. All outputs come back as binary data.
+func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
+	if len(m.Inputs) != 1 {
+		return nil, fmt.Errorf("%s is 0, so the body is one input; the model takes %s", lengthHeader, describeAll(m.Inputs))
+	}
+	given, err := m.raw(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	given.Name = m.Inputs[0].Name
+	call, err := m.assemble([]tensor.Tensor{given})
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := m.wanted(inferRequest{parameters: parameters{BinaryDataOutput: true}})
+	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return m.encodeInfer("", wanted, outputs) }
+	return call, err
+}
+
+// accepted has a call to the function itself answered in the form that its
+// client asks for by Accept: a .npy file or bare elements, of one output.
+func (m *Model) accepted(call *Call, r frame.Request) error {
+	form := ""
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		kind, _, _ := strings.Cut(part, ";")
+		if kind = strings.ToLower(strings.TrimSpace(kind)); kind == npy.ContentType || kind == rawContent {
+			form = kind
+			break
+		}
+		if kind == "application/json" || kind == "*/*" {
+			return nil
+		}
+	}
+	if form == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(r.Query)
+	if err != nil {
+		return fmt.Errorf("the query cannot be read: %w", err)
+	}
+	at, name := 0, query.Get("output")
+	switch {
+	case name != "":
+		if at = m.output(name); at < 0 {
+			return fmt.Errorf("the model has no output %.100q; it gives %s", name, describeAll(m.Outputs))
+		}
+	case len(m.Outputs) != 1:
+		return &refusal{http.StatusNotAcceptable, fmt.Errorf("%s holds one output and the model gives %s; name one in the query, as ?output=%s",
+			form, describeAll(m.Outputs), m.Outputs[0].Name)}
+	}
+	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeBare(form, outputs[at]) }
+	return nil
+}
+
+func encodeBare(form string, t tensor.Tensor) (frame.Response, error) {
+	body := t.Data
+	if form == npy.ContentType {
+		var err error
+		if body, err = npy.Append(make([]byte, 0, len(t.Data)+256), t); err != nil {
+			return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
+		}
+	}
+	response := answer(http.StatusOK, body)
+	response.Header["Content-Type"] = []string{form}
+	return response, nil
+}
