@@ -131,12 +131,23 @@ func (b *Backend) heldGPUs(node string) (held []gpu.Held) {
 // create has the API server make the pod. A second try that finds it there is the
 // first one's success, as nobody else has its name.
 func (b *Backend) create(ctx context.Context, e *entry, pod *corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(ctx, createPatience)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
+	// Where thousands are started at once, the last of them wait long for their turn:
+	// patience begins with it.
+	if err := b.turn(ctx); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, createPatience)
+	defer stop()
 	tries := 0
 	return attempt.Do(ctx, func(ctx context.Context) error {
-		tries++
+		if tries++; tries > 1 {
+			if err := b.turn(ctx); err != nil {
+				return err
+			}
+		}
 		created, err := b.createOnce(ctx, pod)
 		if tries > 1 && apierrors.IsAlreadyExists(err) {
 			return nil
@@ -150,10 +161,8 @@ func (b *Backend) create(ctx context.Context, e *entry, pod *corev1.Pod) error {
 	})
 }
 
+// createOnce asks once, and ends the turn.
 func (b *Backend) createOnce(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	if err := b.turn(ctx); err != nil {
-		return nil, err
-	}
 	defer b.done()
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()

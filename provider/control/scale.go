@@ -95,15 +95,15 @@ func (c *Controller) unseen(err error) bool {
 // room is what is free on the nodes when everything that was begun is counted,
 // also what the backend has not heard of yet.
 func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
-	hold := func(node string, held cluster.Resources) {
-		for i := range nodes {
-			if node == nodes[i].Name {
-				nodes[i].Free = nodes[i].Free.Sub(held)
-			}
-		}
-	}
+	at := make(map[string]*cluster.Node, len(nodes))
 	for i := range nodes {
 		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
+		at[nodes[i].Name] = &nodes[i]
+	}
+	hold := func(node string, held cluster.Resources) {
+		if n, ok := at[node]; ok {
+			n.Free = n.Free.Sub(held)
+		}
 	}
 	for _, in := range c.instances {
 		hold(in.Node, in.holds())

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
@@ -117,8 +118,10 @@ func (d *Dispatcher) done(b *batch, served bool, ran Executed) {
 }
 
 // lost deals with an exchange that broke off: the instance gets nothing more,
-// and those of its members that are not answered go back to the queue once, with
-// the deadline they had. It returns own's signal, mine if it has been answered.
+// and those of its members that are not answered go back to the queue, once if the
+// instance may have had them, with the deadline they had; where no other instance is
+// ready, with that of a request that finds none. It returns own's signal, mine if it
+// has been answered.
 func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, cause error) signal {
 	now := time.Now()
 	d.mu.Lock()
@@ -128,17 +131,20 @@ func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, 
 		go d.options.OnLost(b.instance, cause)
 	}
 	d.release(b.instance, now)
-	answered := true
+	answered, reached := true, !errors.Is(cause, errUnreached)
 	for _, c := range unanswered {
 		answered = answered && c != own
+		if !c.cold && d.ready() == 0 {
+			c.cold, c.deadline = true, c.deadline.Add(d.options.ColdWait)
+		}
 		switch {
 		case c.ctx.Err() != nil:
 			c.signal <- signal{err: c.ctx.Err()}
-		case c.retried || d.closed || !now.Before(c.deadline):
+		case c.retried && reached || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.signal <- signal{err: ErrInstanceLost}
 		default:
-			c.retried = true
+			c.retried = c.retried || reached
 			d.calls[c.id] = c
 			d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 		}

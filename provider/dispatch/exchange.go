@@ -37,6 +37,10 @@ type refusedError struct{ status string }
 
 func (e *refusedError) Error() string { return "the instance answered a batch with " + e.status }
 
+// errUnreached says that no connection could be made, so that the instance has
+// certainly not had the batch.
+var errUnreached = errors.New("connect to instance")
+
 // harmless tells whether an exchange failed for a reason that says nothing
 // against the instance, and what its members are to be told.
 func harmless(err error) (failure *Error, ok bool) {
@@ -193,7 +197,7 @@ func (l *link) get() (*connection, time.Duration, error) {
 	defer cancel()
 	conn, err := l.dial(ctx, l.network, l.address)
 	if err != nil {
-		return nil, 0, fmt.Errorf("connect to instance: %w", err)
+		return nil, 0, fmt.Errorf("%w: %w", errUnreached, err)
 	}
 	return &connection{Conn: conn, reader: bufio.NewReaderSize(conn, 16<<10)}, timeout, nil
 }
