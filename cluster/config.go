@@ -133,6 +133,9 @@ type InstanceSpec struct {
 	Bundle string `json:"bundle"`
 	// Model is the model file inside the bundle; "" for a process.
 	Model string `json:"model"`
+	// Images is what the model wants of an image, as the deployment declares it; ""
+	// if it takes none.
+	Images string `json:"images,omitempty"`
 	// Fingerprint tells what would run differently: a driver that takes the
 	// instance over compares it with that of what is deployed. "" where the
 	// other fields say it all.

@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/model/picture"
 )
 
 // ownMemory is what an instance takes beside what its engine allocates: the
@@ -39,6 +40,8 @@ type instanceFlags struct {
 	warmUp    time.Duration
 	// warm is the directory of warm Python processes.
 	warm string
+	// image is what the model wants of an image, as package picture reads it.
+	image string
 }
 
 // NewInstanceCommand returns the instance command: the server inside an
@@ -78,6 +81,7 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 	flags := c.Flags()
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen, which a handler's process is forked from")
+	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images, made into what the model wants: width and height, as 224x224, and after them fit=, colour=, range=, mean= and std=")
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; where it does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
@@ -99,6 +103,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	}
 	if f.name == "" {
 		f.name = modelName(f.model)
+	}
+	images, err := f.images()
+	if err != nil {
+		return err
 	}
 	ctx := c.Context()
 	f.tuneRuntime()
@@ -123,7 +131,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer engine.Close()
 	startup.Began = began
 	server, err := instance.NewServer(engine, instance.Options{
-		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Startup: startup, Logger: logger,
+		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Images: images, Startup: startup, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -138,6 +146,18 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 		return instance.AnnounceReady()
 	})
+}
+
+// images reads what the model wants of an image, nil if it takes none.
+func (f *instanceFlags) images() (*picture.Form, error) {
+	if f.image == "" {
+		return nil, nil
+	}
+	form, err := picture.Parse(f.image)
+	if err != nil {
+		return nil, fmt.Errorf("--image is %q: %w, for example %q", f.image, err, picture.Example)
+	}
+	return &form, nil
 }
 
 // tuneRuntime sets Go's runtime for a process whose work is the engine's: no

@@ -69,10 +69,14 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 // InstanceArguments are what "faas-infer instance" is told of a model's instance
 // on every platform: all but where the model is and where to listen.
 func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
-	return []string{"--name", functionName(spec.Function),
+	argv := []string{"--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
 		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
 		"--max-rows", strconv.Itoa(rowsPerRequest)}
+	if spec.Images != "" {
+		argv = append(argv, "--image", spec.Images)
+	}
+	return argv
 }
 
 // watchdogCommand is the same for an ordinary function's instance.

@@ -37,6 +37,10 @@ const (
 	// InferModel is the model file inside the bundle; if absent, the
 	// bundle's manifest names it.
 	InferModel = "com.openfaas.infer.model"
+	// InferImage is what the model wants of an image: its width and height in
+	// pixels, and what else package picture reads, as "224x224 fit=crop". With it,
+	// the function takes JPEG and PNG images.
+	InferImage = "com.openfaas.infer.image"
 	// InferMaxBatch is the most requests in one batch: 1 to 1024, 32 if
 	// absent.
 	InferMaxBatch = "com.openfaas.infer.max-batch"
@@ -107,7 +111,7 @@ const (
 // (it would be a misspelling that silently changes nothing).
 var known = map[string][]string{
 	"com.openfaas.slo.":   {SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferKeepAlive, InferMaxBatch, InferModel, InferPolicy},
+	"com.openfaas.infer.": {InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy},
 }
 
 // scale are the keys of scaling. Others below com.openfaas.scale. belong to
@@ -130,6 +134,9 @@ type Inference struct {
 	// Model is a slash-separated path inside the bundle, "" if the bundle's
 	// manifest is to decide.
 	Model string
+	// Image is what the model wants of an image, for picture.Parse, "" if the
+	// function takes no images.
+	Image string
 	// MaxBatch is the most requests in one batch.
 	MaxBatch int
 	// Policy is one of batching.Names, "" for the provider's default.
@@ -292,6 +299,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Budget, err = budget(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
+	case InferImage:
+		in.Image, err = image(key, value)
 	case InferMaxBatch:
 		in.MaxBatch, err = integer(key, value, 1, LargestBatch, "32")
 	case InferPolicy:

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/model/picture"
 )
 
 func duration(key, value string, longest time.Duration, example string) (time.Duration, error) {
@@ -51,4 +53,13 @@ func modelPath(key, value string) (string, error) {
 			Why: "it must be the path of a file inside the bundle", Example: "model.onnx"}
 	}
 	return clean, nil
+}
+
+// image refuses what an instance could not read, and writes the words with one
+// space between them.
+func image(key, value string) (string, error) {
+	if _, err := picture.Parse(value); err != nil {
+		return "", &Error{Key: key, Value: value, Why: err.Error(), Example: picture.Example}
+	}
+	return strings.Join(strings.Fields(value), " "), nil
 }

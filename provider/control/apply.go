@@ -28,7 +28,7 @@ const (
 func (c *Controller) start(fn *function, s scaling.Start) {
 	spec := cluster.InstanceSpec{
 		ID: newID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
-		Bundle: fn.bundle, Model: fn.prepared, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
+		Bundle: fn.bundle, Model: fn.prepared, Images: fn.Inference.Image, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
 	}
 	in, ok := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
 	if !ok {
