@@ -145,26 +145,19 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	return prepared, m.keepWarm(prepared)
 }
 
-// keepWarm sees to a warm process for what Python runs.
-func (m *childModels) keepWarm(prepared string) error {
-	if m.warm == nil || !python.IsPrepared(prepared) {
-		return nil
-	}
-	p, err := python.Read(prepared)
-	if err != nil {
-		return err
-	}
-	_, err = m.warm.Keep(p)
-	return err
-}
-
 // Measure is control.Models'.
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	prepared, p, err := m.profile(ctx, "model", file, maxBatch, until)
-	if err != nil {
-		return "", nil, err
+	if python.IsManifest(file) {
+		// What is measured can be forked from the warm process, too.
+		prepared, err := m.Prepare(ctx, file)
+		if err != nil {
+			return "", nil, err
+		}
+		if err := m.awaitWarm(ctx, prepared); err != nil {
+			return "", nil, err
+		}
 	}
-	return prepared, p, m.keepWarm(prepared)
+	return m.profile(ctx, "model", file, maxBatch, until)
 }
 
 // Predict is control.Models'.
@@ -202,6 +195,9 @@ func (m *childModels) profile(ctx context.Context, command, file string, maxBatc
 	defer out.Close()
 	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()}
+	if m.warm != nil && python.IsManifest(file) {
+		arguments = append(arguments, "--warm", m.warm.Dir())
+	}
 	if command == "predict" {
 		arguments = append(arguments, "--database", m.database)
 	}

@@ -46,6 +46,8 @@ type profileOptions struct {
 	prepared          string
 	json              bool
 	out               string
+	// warm is the directory of warm Python processes, "" for none.
+	warm string
 }
 
 func newProfileModelCommand() *cobra.Command {
@@ -71,6 +73,7 @@ the bundle.yaml of a bundle that Python runs: TensorFlow's or a handler's.`,
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	f.StringVar(&o.out, "out", "", "also write the profile to this file")
+	f.StringVar(&o.warm, "warm", "", "the directory where warm Python processes listen, for what Python runs")
 	return c
 }
 

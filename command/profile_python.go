@@ -37,7 +37,7 @@ func (o *profileOptions) measurePython(ctx context.Context, manifest string) (*m
 	plan.Threads = threadsUpTo(o.threads)
 	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
 		r.inputs, r.used = map[int][]tensor.Tensor{}, 0
-		r.engine, err = python.Open(ctx, python.Options{Prepared: prepared, Threads: n, Logger: zerolog.Nop(), Timeout: time.Minute})
+		r.engine, err = python.Open(ctx, python.Options{Prepared: prepared, Threads: n, Warm: o.warm, Logger: zerolog.Nop(), Timeout: time.Minute})
 		return r, err
 	}, plan, progressBar(os.Stderr, "measuring "+modelName(manifest)))
 	if err != nil {

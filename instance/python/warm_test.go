@@ -1,0 +1,86 @@
+package python_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/python"
+)
+
+// warmth keeps a warm process of a prepared bundle's environment.
+func warmth(t testing.TB, p python.Prepared) *python.Warmth {
+	t.Helper()
+	w, err := python.NewWarmth(filepath.Join(t.TempDir(), "warm"), zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ready, err := w.Keep(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ready:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the warm process does not get ready")
+	}
+	return w
+}
+
+// A forked process is its instance's: environment, log, end.
+func TestForkedFromAWarmProcess(t *testing.T) {
+	p := handler(t, head+`
+import os, sys
+def load(path): print("libraries", "numpy" in sys.modules, "variable", os.environ.get("FAAS_INFER_TEST"))
+def handle(batch):
+    if batch[0]["x"][0, 0] == 1: os._exit(7)
+    return [r["x"] + os.getppid() for r in batch]
+`)
+	w := warmth(t, p)
+	t.Setenv("FAAS_INFER_TEST", "mine")
+	e, l := serve(t, p, func(o *python.Options) { o.Warm = w.Dir() })
+	if _, forked := e.LoadTime(); !forked {
+		t.Errorf("it was not forked:\n%s", l)
+	}
+	l.await(t, "libraries True variable mine")
+	out, err := e.Run(t.Context(), 1, floats("x", 0))
+	if err != nil || int(values(out[0])[0]) == os.Getpid() {
+		t.Errorf("%v %v", out, err)
+	}
+	if _, err := e.Run(t.Context(), 1, floats("x", 1)); err == nil || !strings.Contains(err.Error(), "exited with status 7") {
+		t.Errorf("%v", err)
+	}
+	if _, err := e.Run(t.Context(), 1, floats("x", 0)); err != nil {
+		t.Errorf("after it was replaced: %v", err)
+	}
+}
+
+// Instances outlive the warm process, and start without one.
+func TestTheWarmProcessEnds(t *testing.T) {
+	p := handler(t, head+"def handle(batch): return [r['x'] for r in batch]")
+	w := warmth(t, p)
+	with := func(o *python.Options) { o.Warm = w.Dir() }
+	forked, _ := serve(t, p, with)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forked.Run(t.Context(), 1, floats("x", 1)); err != nil {
+		t.Errorf("the forked one: %v", err)
+	}
+	e, _ := serve(t, p, with)
+	if _, forked := e.LoadTime(); forked {
+		t.Error("it was forked from nothing")
+	}
+	if _, err := w.Keep(p); err == nil {
+		t.Error("a closed one keeps another")
+	}
+}
