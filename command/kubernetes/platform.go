@@ -167,7 +167,8 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	models := &imageModels{Models: f.Models(), root: f.imageDir()}
-	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, &images{platform: p, models: models}, p.secrets
+	found := &images{platform: p, models: models}
+	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, found, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned
 	o.Leading, o.Peers, o.Eligible = p.election.Leading, p.peers(), p.eligible
 	if p.control, err = control.New(opening, o); err != nil {
@@ -181,7 +182,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
-	return p.shared(kinds.New(p.control, p.ordinary, b.Log)), nil
+	return p.shared(kinds.New(p.control, ordinary{p.ordinary, found}, b.Log)), nil
 }
 
 // secretType is the type of a secret; what cannot be read has none.

@@ -1,0 +1,62 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/bundle/image"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/deployments"
+)
+
+// ordinary are the ordinary functions of a cluster, of which none is a model.
+type ordinary struct {
+	*deployments.Controller
+	images *images
+}
+
+// lookTimeout bounds how long a deployment waits for a look at its image.
+const lookTimeout = 10 * time.Second
+
+// Deploy implements [provider.Controller]. An image with a model in it has nothing to
+// run without an objective. What cannot be looked at is the kubelet's to find out,
+// which may have other credentials.
+func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	if err := o.images.program(ctx, f); errors.Is(err, bundle.ErrModel) {
+		return nil, refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
+	}
+	return o.Controller.Deploy(ctx, f)
+}
+
+// program returns an error if the function's image has a bundle that is no program.
+func (i *images) program(ctx context.Context, f *provider.Function) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	keychain, err := i.keychain(ctx, f)
+	if err != nil {
+		return err
+	}
+	plain := image.WithPlain(i.platform.flags.plain...)
+	found, err := image.Resolve(ctx, f.Deployment.Image, keychain, plain)
+	if err != nil || found.Bundle == "" {
+		return err
+	}
+	b, err := image.Pull(ctx, f.Deployment.Image, keychain, i.models.root, plain)
+	if err != nil {
+		return err
+	}
+	return b.CheckProgram()
+}
+
+// refusal is an error of the deployment's own making.
+type refusal struct{ error }
+
+// HTTPStatus is 400.
+func (refusal) HTTPStatus() int { return http.StatusBadRequest }
+
+// Unwrap returns what was found.
+func (r refusal) Unwrap() error { return r.error }
