@@ -102,6 +102,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	promised := c.promised(r.Function, profile)
 	fingerprint := c.fingerprint(r, prepared)
 	if fn.profile != nil && fn.prepared == prepared && fn.fingerprint == fingerprint && slices.Equal(fn.promised, promised) &&
+		fn.Inference.Image == r.Inference.Image &&
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values {
 		fn.renew(r.Revision)
 	}
