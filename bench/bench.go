@@ -20,8 +20,10 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/dependent"
+	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/load"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -46,11 +48,21 @@ type Options struct {
 	Gateway func(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error)
 }
 
-// subject is a model of the zoo, made ready in a directory of its own.
+// subject is a model of the zoo, made ready in a directory of its own, or one that
+// Python runs, which has no model but inputs.
 type subject struct {
 	name, file string
 	model      *model.Model
+	inputs     []tensor.Info
 	dir        string
+}
+
+// samples are inputs of one request.
+func (s *subject) samples(seed uint64) ([]tensor.Tensor, error) {
+	if s.model == nil {
+		return python.Sample(s.inputs, 1, seed), nil
+	}
+	return s.model.SampleInputs(1, seed)
 }
 
 // newSubject writes a model of the zoo into a temporary directory; close
@@ -79,7 +91,7 @@ func (s *subject) target(url string) (load.Target, error) {
 	var bodies [][]byte
 	var length int
 	for seed := range uint64(8) {
-		inputs, err := s.model.SampleInputs(1, seed)
+		inputs, err := s.samples(seed)
 		if err != nil {
 			return load.Target{}, err
 		}

@@ -134,9 +134,10 @@ func (t Throughput) policy(ctx context.Context, o Options, s *subject, prepared 
 	return t.bisect(ctx, o, target, policy, bound)
 }
 
-// bisect narrows the rate between one that is met and one that is not.
+// bisect narrows the rate between one that is met and one that is not. The highest
+// rate that is thought possible is raised if it is met.
 func (t Throughput) bisect(ctx context.Context, o Options, target load.Target, policy string, high float64) (found, error) {
-	low := 0.0
+	low, ceiling := 0.0, high
 	var f found
 	for try := uint64(1); high-low > resolution*high; try++ {
 		rate := (low + high) / 2
@@ -147,6 +148,10 @@ func (t Throughput) bisect(ctx context.Context, o Options, target load.Target, p
 		fmt.Fprintf(o.Log, "%s: %.0f requests/s: %.2f %% within %v, p99 %.1f ms\n", policy, rate, 100*result.WithinSLO, t.SLO, milliseconds(result.Latency.P99))
 		if met {
 			low, f = rate, found{rate, *result}
+			if ceiling-low <= 2*resolution*ceiling { // The bound was none.
+				ceiling *= 1.5
+				high = ceiling
+			}
 			continue
 		}
 		high = rate

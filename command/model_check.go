@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -38,7 +39,7 @@ func newModelCheckCommand() *cobra.Command {
 reads the model and infers its shapes, predicts how long a batch takes at every batch
 size and CPU share from the times of its operators, and says by which configs
 ⟨batch, CPU⟩ the objective can be met here, and which is the cheapest when it is
-busy. It is given an ONNX file, a bundle or the folder of a function with one ONNX
+busy. What Python runs is measured as a whole. It is given an ONNX file, a bundle or the folder of a function with one ONNX
 file, or the name of a model of the zoo. Exit status 1: the objective cannot be met.
 
 rate is how many requests per second an instance of the config takes (r_up, INFless
@@ -69,6 +70,9 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if err != nil {
 		return err
 	}
+	if python.IsManifest(file) {
+		return o.runPython(ctx, file, out)
+	}
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}
@@ -93,7 +97,26 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if o.json {
 		err = checked.report(s.name).JSON(out)
 	} else {
-		err = errors.Join(describeModel(out, s), checked.print(out))
+		err = errors.Join(describeModel(out, s.name, s.model.Inputs(), s.model.Outputs()), checked.print(out))
+	}
+	return errors.Join(err, checked.verdict())
+}
+
+// runPython measures what cannot be predicted, as the provider does.
+func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Writer) error {
+	if err := python.Check(ctx, manifest); err != nil {
+		return err
+	}
+	measure := profileOptions{maxBatch: o.maxBatch, prepared: o.prepared, until: o.slo / 2}
+	found, infos, err := measure.describePython(ctx, manifest)
+	if err != nil {
+		return err
+	}
+	checked := checkModel(found.Profile, o.maxBatch, o.cpu, o.slo)
+	if o.json {
+		err = checked.report(modelName(manifest)).JSON(out)
+	} else {
+		err = errors.Join(describeModel(out, modelName(manifest), infos.inputs, infos.outputs), checked.print(out))
 	}
 	return errors.Join(err, checked.verdict())
 }
@@ -106,7 +129,7 @@ func modelFile(argument string) (string, error) {
 		return argument, nil
 	}
 	if _, err := os.Stat(filepath.Join(argument, "saved_model.pb")); err == nil {
-		return "", fmt.Errorf("%s is a TensorFlow SavedModel; its operators can be shown (faas-infer model show), but no engine here runs it: convert it to ONNX", argument)
+		return "", fmt.Errorf("%s is a TensorFlow SavedModel; name the directory above it, with a %s that says engine: tensorflow and model: %s", argument, bundle.ManifestFile, filepath.Base(argument))
 	}
 	if _, err := os.Stat(filepath.Join(argument, bundle.ManifestFile)); err == nil {
 		b, err := bundle.OpenDir(argument)
@@ -192,8 +215,8 @@ func (m checkedModel) verdict() error {
 }
 
 // describeModel says what the model takes and gives.
-func describeModel(out io.Writer, s *profiled) error {
-	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", s.name, tensors(s.model.Inputs()), tensors(s.model.Outputs()))
+func describeModel(out io.Writer, name string, inputs, outputs []tensor.Info) error {
+	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensors(inputs), tensors(outputs))
 	return err
 }
 

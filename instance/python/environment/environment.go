@@ -27,6 +27,10 @@ var base embed.FS
 // empty.
 const ProgramEnv = "FAAS_INFER_PYTHON"
 
+// ReadyEnv names the program of a Python that has all that the function needs, as in
+// an image that was built with it. It is used as it is.
+const ReadyEnv = "FAAS_INFER_PYTHON_READY"
+
 // ErrRequirements is wrapped where pip cannot install what is asked for.
 var ErrRequirements = errors.New("the requirements cannot be installed")
 
@@ -51,6 +55,9 @@ func Find(ctx context.Context, engine, requirements string) (Environment, error)
 	}
 	sum := sha256.Sum256(text)
 	hash := hex.EncodeToString(sum[:8])
+	if ready := os.Getenv(ReadyEnv); ready != "" {
+		return Environment{Hash: hash, Python: ready}, nil
+	}
 	return Environment{Hash: hash, Python: filepath.Join(root, hash, "bin", "python")}, nil
 }
 
