@@ -93,7 +93,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	if options.Images != nil {
 		var err error
 		if s.model.Images, err = pixels.New(*options.Images, s.model.Inputs); err != nil {
-			return nil, fmt.Errorf("what is declared of images does not fit the model: %w", err)
+			return nil, fmt.Errorf("com.openfaas.infer.image does not fit the model: %w", err)
 		}
 	}
 	for _, in := range s.model.Inputs {
