@@ -62,7 +62,7 @@ func TestRequirementsThatCannotBeInstalled(t *testing.T) {
 	_, err := python.Prepare(t.Context(), write(t, map[string]string{
 		"bundle.yaml": handlerManifest + "requirements: r.txt\n", "handler.py": "def handle(batch): pass", "r.txt": "no-such-distribution-anywhere==1\n",
 	}), t.TempDir())
-	if !errors.Is(err, environment.ErrRequirements) || !strings.Contains(err.Error(), "ERROR: ") || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, environment.ErrRequirements) || !strings.Contains(err.Error(), "No matching distribution found for ") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
 }

@@ -126,14 +126,23 @@ func (e Environment) make(ctx context.Context, root, engine, requirements string
 	return os.Rename(made, filepath.Dir(filepath.Dir(e.Python)))
 }
 
-// lastLines are the last few lines of a log in one.
+// lastLines are the last few lines of a log in one: of pip's, those that are errors,
+// if there are any, but for long lists of what does not count.
 func lastLines(log []byte) string {
 	const few = 4
-	var lines []string
+	var lines, wrong []string
 	for line := range strings.Lines(string(log)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "[notice]") {
-			lines = append(lines, line)
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "[notice]") || strings.HasPrefix(line, "ERROR: Ignored the following") {
+			continue
 		}
+		lines = append(lines, line)
+		if strings.HasPrefix(line, "ERROR: ") {
+			wrong = append(wrong, strings.TrimPrefix(line, "ERROR: "))
+		}
+	}
+	if len(wrong) > 0 {
+		lines = wrong
 	}
 	return strings.Join(lines[max(0, len(lines)-few):], "; ")
 }
