@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,18 +22,24 @@ func TestRealClients(t *testing.T) {
 	file := filepath.Join(folder, "same.onnx")
 	writeSame(t, file)
 	address := freeAddress(t)
-	serve := helperCommand("instance", "--model", file, "--name", "same.openfaas-fn", "--max-batch", "2",
+	serve := helperCommand("instance", "--model", file, "--name", "photos.openfaas-fn", "--max-batch", "2",
 		"--image", "32x32", "--listen", "tcp://"+address)
 	startUntilReady(t, serve)
-	clients(t, "http://"+address, "same")
+	python := clientsPython(t)
+	if out, err := exec.Command(python, "testdata/clients.py", "http://"+address, "photos").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	} else {
+		t.Logf("%s", out)
+	}
+	payloadsOfTheGuide(t, python, address)
 	if err := serve.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = serve.Wait() // It was killed.
 }
 
-// clients runs testdata/clients.py against a model that answers with its input.
-func clients(t *testing.T, url, name string) {
+// clientsPython is the Python of the environment with the clients.
+func clientsPython(t *testing.T) string {
 	t.Helper()
 	environment := exec.Command("../scripts/python.sh", "python", filepath.Join(mustAbsolute(t, "testdata"), "clients.txt"))
 	environment.Stderr = os.Stderr
@@ -40,11 +47,55 @@ func clients(t *testing.T, url, name string) {
 	if err != nil {
 		t.Fatalf("the clients' Python environment: %v", err)
 	}
-	out, err := exec.Command(strings.TrimSpace(string(python)), "testdata/clients.py", url, name).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	return strings.TrimSpace(string(python))
+}
+
+// guideFiles writes the files that the guide's commands send.
+const guideFiles = `import json, numpy
+from PIL import Image
+batch = numpy.random.default_rng(1).random((2, 3, 32, 32), numpy.float32)
+numpy.save("batch.npy", batch)
+batch.tofile("batch.raw")
+json.dump({"instances": batch.tolist()}, open("request.json", "w"))
+image = Image.fromarray((batch[0] * 255).astype(numpy.uint8).transpose(1, 2, 0)).resize((64, 48))
+image.save("cat.jpg")
+image.save("dog.png")
+`
+
+var guideBlocks = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
+
+// payloadsOfTheGuide runs every command of docs/payloads.md, at the instance in
+// the place of the gateway.
+func payloadsOfTheGuide(t *testing.T, python, address string) {
+	t.Helper()
+	const function = "127.0.0.1:8080/function/photos"
+	dir := t.TempDir()
+	run := func(name string, arguments ...string) {
+		t.Helper()
+		c := exec.Command(name, arguments...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "URL=http://"+address)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", arguments[len(arguments)-1], err, out)
+		}
 	}
-	t.Logf("%s", out)
+	run(python, "-c", guideFiles)
+	text, err := os.ReadFile("../docs/payloads.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := guideBlocks.FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 8 {
+		t.Errorf("the guide has %d commands", len(blocks))
+	}
+	for _, b := range blocks {
+		code := strings.ReplaceAll(b[2], function, address)
+		if b[1] == "sh" {
+			run("bash", "-euo", "pipefail", "-c", code)
+		} else {
+			run(python, "-c", code)
+		}
+	}
 }
 
 func mustAbsolute(t *testing.T, path string) string {
