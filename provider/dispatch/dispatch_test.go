@@ -29,7 +29,9 @@ type echo struct {
 	server  *http.Server
 	address string
 	// gate, if set, is received from before each batch is answered.
-	gate    chan struct{}
+	gate chan struct{}
+	// arrived counts the batches that have come there.
+	arrived atomic.Int64
 	batches atomic.Int64
 	largest atomic.Int64
 	// broken makes it hang up without an answer, refusing answer 413.
@@ -59,6 +61,7 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	e.arrived.Add(1)
 	if e.gate != nil {
 		<-e.gate
 	}

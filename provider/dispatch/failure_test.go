@@ -135,7 +135,8 @@ func TestReconfigureKeepsCount(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return d.Stats().Waiting == 10 })
+	// The old policy's are at the gate before the new one's come there.
+	waitFor(t, func() bool { return d.Stats().Waiting == 10 && e.arrived.Load() == 2 })
 	d.Reconfigure(batching.NewShared(batching.Options{SLO: time.Minute}), time.Minute)
 	for range 2 { // Those of the old policy.
 		gate <- struct{}{}
