@@ -37,8 +37,8 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 
 .PHONY: test
 test: ## Check formatting, vet, run all tests with the race detector, end to end too
-	@echo "[1/4] what the tests need: the binary, ONNX Runtime, the gateway, Chromium"
-	@$(MAKE) --no-print-directory -j4 ready chromium
+	@echo "[1/4] what the tests need: the binary, ONNX Runtime, the gateway, Chromium, TensorFlow"
+	@$(MAKE) --no-print-directory -j4 ready chromium python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory check vet
 	@echo "[3/4] tests of the packages"
@@ -90,6 +90,11 @@ gateway: ## Build the stock OpenFaaS gateway into the user's cache
 .PHONY: images
 images: ## Build the container images of faas-infer, into dist/; scripts/image.sh pushes them, too
 	@scripts/image.sh
+
+.PHONY: python
+python: ## Make the virtual environments of the tests, with TensorFlow, in the user's cache
+	@scripts/python.sh tensorflow >/dev/null
+	@scripts/python.sh python command/testdata/clients.txt >/dev/null
 
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the first time)
