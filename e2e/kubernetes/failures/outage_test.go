@@ -128,14 +128,24 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		}
 	}()
 	l := begin(t, 20*time.Millisecond, []string{"a"}, r)
-	scale(t, r, "b", 4)
+	wanted := 4
+	scale(t, r, "b", wanted)
 	var pending *corev1.Pod
 	eventually(t, "a pod is on a node", func() string {
+		running := 0
 		for _, p := range of(t, "b") {
-			if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
+			switch {
+			case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
 				pending = p
 				return ""
+			case p.Status.Phase == corev1.PodRunning:
+				running++
 			}
+		}
+		// Who plays the nodes may have heard of it a moment late.
+		if running >= wanted && wanted < 6 {
+			wanted++
+			scale(t, r, "b", wanted)
 		}
 		return "none"
 	})
