@@ -134,8 +134,8 @@ func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, 
 	answered, reached := true, !errors.Is(cause, errUnreached)
 	for _, c := range unanswered {
 		answered = answered && c != own
-		if !c.cold && d.ready() == 0 {
-			c.cold, c.deadline = true, c.deadline.Add(d.options.ColdWait)
+		if !c.cold && !c.orphaned && d.ready() == 0 {
+			c.orphaned, c.deadline = true, c.deadline.Add(d.options.ColdWait)
 		}
 		switch {
 		case c.ctx.Err() != nil:

@@ -108,6 +108,8 @@ type call struct {
 	slo      time.Duration
 	cold     bool
 	retried  bool
+	// orphaned: its instance was lost and no other was ready.
+	orphaned bool
 	// signal carries the answer, or before it a batch to lead.
 	signal chan signal
 }
@@ -260,7 +262,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	switch {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost
-	case c.cold && d.ready() == 0:
+	case (c.cold || c.orphaned) && d.ready() == 0:
 		err, reason = d.problem.error(), metrics.NoInstance
 	}
 	d.options.Recorder.AddDrop(reason)
