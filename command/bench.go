@@ -8,7 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/bench"
+	"github.com/faas-infer/faas-infer/bench/cores"
+	"github.com/faas-infer/faas-infer/bench/dataplane"
+	"github.com/faas-infer/faas-infer/bench/footprint"
+	"github.com/faas-infer/faas-infer/bench/front"
+	"github.com/faas-infer/faas-infer/bench/rig"
+	"github.com/faas-infer/faas-infer/bench/throughput"
+	"github.com/faas-infer/faas-infer/command/subject"
 	"github.com/faas-infer/faas-infer/report"
 )
 
@@ -16,7 +22,7 @@ import (
 func NewBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the data plane, the batching policies, cold starts, memory, Python, asynchronous requests and models of latency",
+		Short: "Measure the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances and models of latency",
 		Long: `bench measures on this machine, with real instances. What is compared is
 measured in the same run and in turn, so that the ratios hold where single times
 do not. Each command prints a table, or with --json one object.`,
@@ -26,12 +32,12 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFrontCommand(), newPythonBenchCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newRecoveryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand())
 	return c
 }
 
 // benchCommand is a bench with the flags that all have.
-func benchCommand(c *cobra.Command, run func(ctx context.Context, o bench.Options) (*report.Report, error)) *cobra.Command {
+func benchCommand(c *cobra.Command, run func(ctx context.Context, o rig.Options) (*report.Report, error)) *cobra.Command {
 	var asJSON bool
 	var prepared string
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -42,10 +48,10 @@ func benchCommand(c *cobra.Command, run func(ctx context.Context, o bench.Option
 		if err != nil {
 			return err
 		}
-		if prepared, err = preparedDir(prepared); err != nil {
+		if prepared, err = subject.PreparedDir(prepared); err != nil {
 			return err
 		}
-		r, err := run(cmd.Context(), bench.Options{Self: self, Models: &childModels{prepared: prepared}, Log: os.Stderr, Gateway: benchGateway})
+		r, err := run(cmd.Context(), rig.Options{Self: self, Models: &childModels{prepared: prepared}, Log: os.Stderr, Gateway: benchGateway})
 		if err != nil {
 			return err
 		}
@@ -67,15 +73,15 @@ provider's invoke route (shared queue, batches of one) and through faas-provider
 own proxy, each a process of its own, in turn: latency with one client,
 requests/s with 16, with small bodies and with bodies of 1 MiB.`,
 		Example: `  faas-infer bench dataplane --each 2s`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
-		return bench.Dataplane(ctx, o, each)
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		return dataplane.Run(ctx, o, each)
 	})
 	c.Flags().DurationVar(&each, "each", each, "how long each way is driven, per round")
 	return c
 }
 
 func newThroughputCommand() *cobra.Command {
-	t := bench.Throughput{}
+	t := throughput.Bench{}
 	c := benchCommand(&cobra.Command{
 		Use:   "throughput",
 		Short: "The highest rate that each batching policy serves within the SLO",
@@ -85,14 +91,14 @@ INFless' queues and for the shared queue. The instance has one core for itself;
 everything else shares the other.`,
 		Example: `  faas-infer bench throughput --model dssm --slo 50ms
   faas-infer bench throughput --model lstm --slo 100ms --max-batch 16 --json`,
-	}, func(ctx context.Context, o bench.Options) (_ *report.Report, err error) {
+	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
 		if t.MaxBatch < 1 || t.SLO <= 0 || t.Trial <= 0 {
 			return nil, errors.New("--max-batch, --slo and --trial must be positive")
 		}
-		if t.Core, err = bench.Pin(); err != nil {
+		if t.Core, err = cores.Pin(); err != nil {
 			return nil, err
 		}
-		return bench.RunThroughput(ctx, o, t)
+		return throughput.Run(ctx, o, t)
 	})
 	f := c.Flags()
 	f.StringVar(&t.Model, "model", "dssm", "an architecture of faas-infer model make")
@@ -113,11 +119,11 @@ times a request until its answer, several times; the instance tells how its part
 of the start went.`,
 		Example: `  faas-infer bench coldstart --model mnist
   faas-infer bench coldstart --model resnet-50 --runs 10 --json`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		if runs < 1 {
 			return nil, errors.New("--runs must be at least 1")
 		}
-		return bench.Coldstart(ctx, o, model, runs)
+		return footprint.Coldstart(ctx, o, model, runs)
 	})
 	c.Flags().StringVar(&model, "model", "mnist", "an architecture of faas-infer model make")
 	c.Flags().IntVar(&runs, "runs", 20, "how many cold starts")
@@ -130,8 +136,8 @@ func newSharingCommand() *cobra.Command {
 		Use:     "sharing",
 		Short:   "What a second instance of a model costs: load time and memory of its own",
 		Example: `  faas-infer bench sharing --model bert`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
-		return bench.Sharing(ctx, o, model)
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		return footprint.Sharing(ctx, o, model)
 	})
 	c.Flags().StringVar(&model, "model", "resnet-50", "an architecture of faas-infer model make")
 	return c
@@ -143,11 +149,11 @@ func newMemoryCommand() *cobra.Command {
 		Use:     "memory",
 		Short:   "What an idle provider takes, alone and with many functions at zero instances",
 		Example: `  faas-infer bench memory --functions 100`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		if functions < 1 {
 			return nil, errors.New("--functions must be at least 1")
 		}
-		return bench.Memory(ctx, o, functions)
+		return footprint.Memory(ctx, o, functions)
 	})
 	c.Flags().IntVar(&functions, "functions", 100, "how many functions are deployed")
 	return c
@@ -162,11 +168,11 @@ func newFunctionsCommand() *cobra.Command {
 inference functions at zero instances, times the list of all of them, and adds up
 what provider and instances take.`,
 		Example: `  faas-infer bench functions --each 100`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		if each < 1 {
 			return nil, errors.New("--each must be at least 1")
 		}
-		return bench.Functions(ctx, o, each)
+		return footprint.Functions(ctx, o, each)
 	})
 	c.Flags().IntVar(&each, "each", 100, "how many functions of each kind")
 	return c
@@ -183,7 +189,7 @@ func newFrontCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tuneCollector(0)
-			return bench.ServeFront(cmd.Context(), kind, listen, socket, address, exec)
+			return front.Serve(cmd.Context(), kind, listen, socket, address, exec)
 		},
 	}
 	c.Flags().StringVar(&kind, "kind", "provider", "provider or faas-proxy")

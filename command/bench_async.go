@@ -8,12 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/bench"
+	"github.com/faas-infer/faas-infer/bench/async"
+	"github.com/faas-infer/faas-infer/bench/rig"
 	"github.com/faas-infer/faas-infer/report"
 )
 
 func newAsyncBenchCommand() *cobra.Command {
-	var a bench.Async
+	var a async.Bench
 	c := benchCommand(&cobra.Command{
 		Use:   "async",
 		Short: "Asynchronous requests: accepted per second, batched against one at a time, lost over kills",
@@ -26,11 +27,11 @@ requests never come back while the provider is killed with SIGKILL --kills times
 The gateway needs ports 8080 and 8082, and is built by "make gateway".`,
 		Example: `  faas-infer bench async
   faas-infer bench async --messages 10000 --kills 2 --json`,
-	}, func(ctx context.Context, o bench.Options) (*report.Report, error) {
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		if a.SLO <= 0 || a.Queued < 1 || a.Messages < 1 || a.Kills < 0 {
 			return nil, errors.New("--slo, --queued and --messages must be positive, and --kills not negative")
 		}
-		return bench.Asynchronous(ctx, o, a)
+		return async.Run(ctx, o, a)
 	})
 	f := c.Flags()
 	f.StringVar(&a.Model, "model", "dssm", "an architecture of faas-infer model make")
@@ -41,7 +42,7 @@ The gateway needs ports 8080 and 8082, and is built by "make gateway".`,
 	return c
 }
 
-// benchGateway is bench.Options.Gateway.
+// benchGateway is rig.Options.Gateway.
 func benchGateway(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error) {
 	secrets := filepath.Join(dir, "gateway-secrets")
 	if _, _, err := basicAuth(secrets); err != nil {

@@ -19,7 +19,8 @@ func newBatchModelCommand() *cobra.Command {
 		Long: `batch-model compares two models of the latency behind a dispatching buffer, the one
 that BATCH (SC 2020) prints and the exact one, with the percentiles of long
 simulations, with each other on the service times that BATCH was shown for, and with
-what the requests of a recording meet. It says how long an evaluation takes.
+what the requests of a recording meet; and what is computed for a bounded number of
+instances with a play of their queue. It says how long an evaluation takes.
 
 --vectors takes other vectors in the form of the built-in ones: a JSON array of
 objects with Name, Arrival, D0 and D1 (the arrival process in 1/s), B, T (s), S (S[k-1]

@@ -1,11 +1,9 @@
 package command
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -13,10 +11,12 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // TestRealClients has Triton's Python client, requests and NumPy ask an instance,
-// a process with the real engine, in every form that it takes.
+// a process with the real engine, in every form that it takes. The commands of
+// docs/payloads.md are run by the end-to-end tests.
 func TestRealClients(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "same.onnx")
@@ -31,7 +31,6 @@ func TestRealClients(t *testing.T) {
 	} else {
 		t.Logf("%s", out)
 	}
-	payloadsOfTheGuide(t, python, address)
 	if err := serve.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,54 +47,6 @@ func clientsPython(t *testing.T) string {
 		t.Fatalf("the clients' Python environment: %v", err)
 	}
 	return strings.TrimSpace(string(python))
-}
-
-// guideFiles writes the files that the guide's commands send.
-const guideFiles = `import json, numpy
-from PIL import Image
-batch = numpy.random.default_rng(1).random((2, 3, 32, 32), numpy.float32)
-numpy.save("batch.npy", batch)
-batch.tofile("batch.raw")
-json.dump({"instances": batch.tolist()}, open("request.json", "w"))
-image = Image.fromarray((batch[0] * 255).astype(numpy.uint8).transpose(1, 2, 0)).resize((64, 48))
-image.save("cat.jpg")
-image.save("dog.png")
-`
-
-var guideBlocks = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
-
-// payloadsOfTheGuide runs every command of docs/payloads.md, at the instance in
-// the place of the gateway.
-func payloadsOfTheGuide(t *testing.T, python, address string) {
-	t.Helper()
-	const function = "127.0.0.1:8080/function/photos"
-	dir := t.TempDir()
-	run := func(name string, arguments ...string) {
-		t.Helper()
-		c := exec.Command(name, arguments...)
-		c.Dir = dir
-		c.Env = append(os.Environ(), "URL=http://"+address)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", arguments[len(arguments)-1], err, out)
-		}
-	}
-	run(python, "-c", guideFiles)
-	text, err := os.ReadFile("../docs/payloads.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := guideBlocks.FindAllStringSubmatch(string(text), -1)
-	if len(blocks) < 8 {
-		t.Errorf("the guide has %d commands", len(blocks))
-	}
-	for _, b := range blocks {
-		code := strings.ReplaceAll(b[2], function, address)
-		if b[1] == "sh" {
-			run("bash", "-euo", "pipefail", "-c", code)
-		} else {
-			run(python, "-c", code)
-		}
-	}
 }
 
 func mustAbsolute(t *testing.T, path string) string {
@@ -138,10 +89,9 @@ func writeSame(t *testing.T, file string) {
 // freeAddress is one of this machine at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Unused()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }

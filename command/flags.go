@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/command/subject"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
@@ -118,7 +119,7 @@ func (f *ProviderFlags) complete() error {
 	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
 		return fmt.Errorf("--bundles: %w", err)
 	}
-	if f.prepared, err = preparedDir(f.prepared); err != nil {
+	if f.prepared, err = subject.PreparedDir(f.prepared); err != nil {
 		return err
 	}
 	// Instances have another working directory.

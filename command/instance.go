@@ -9,12 +9,15 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
@@ -40,6 +43,9 @@ type instanceFlags struct {
 	warmUp    time.Duration
 	// warm is the directory of warm Python processes.
 	warm string
+	// device is what computes an ONNX model, "auto" for a GPU if the instance has a share
+	// of one.
+	device string
 	// image is what the model wants of an image, as package picture reads it.
 	image string
 }
@@ -57,7 +63,9 @@ predict API and the provider's batch endpoint.
 
 The manifest of a bundle, bundle.yaml, may stand for the model: then a Python process
 beside the instance runs the bundle's handler, or TensorFlow its SavedModel or Keras
-file.
+file, or a model server the bundle's model: Triton, TensorFlow Serving or MLServer,
+which is given batches of --max-batch and does not wait for more; or a program beside
+the instance does what is to be done before and after the bundle's ONNX model.
 
 With --prepared, the directory that "faas-infer instance prepare" printed, it
 maps a model that was optimised for this host before, which takes milliseconds
@@ -79,7 +87,7 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python runs")
+	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen, which a handler's process is forked from")
 	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images, made into what the model wants: width and height, as 224x224, and after them fit=, colour=, range=, mean= and std=")
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; where it does not fit this host, --model is loaded")
@@ -92,6 +100,7 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, not the process")
 	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready unless it is known to take longer than this: a request that waits for the instance would wait for that run too")
 	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where `make onnxruntime` puts it)")
+	flags.StringVar(&f.device, "device", automatic, "what computes an ONNX model: cpu, cuda, or auto, which is cuda where the instance has a share of a GPU")
 	c.AddCommand(newPrepareCommand())
 	return c
 }
@@ -101,8 +110,11 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	if f.model == "" && f.prepared == "" {
 		return errors.New("--model is missing: which ONNX file or bundle.yaml to serve")
 	}
+	if !slices.Contains([]string{automatic, string(onnxruntime.CPU), string(onnxruntime.CUDA)}, f.device) {
+		return fmt.Errorf("--device %q: it is %s, %s or %s", f.device, automatic, onnxruntime.CPU, onnxruntime.CUDA)
+	}
 	if f.name == "" {
-		f.name = modelName(f.model)
+		f.name = subject.Name(f.model)
 	}
 	images, err := f.images()
 	if err != nil {
@@ -195,8 +207,8 @@ func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
 // first request meets a warm engine. What a slow one's first run takes more is
 // little beside the run itself.
 func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
-	if f.inPython() {
-		return f.loadPython(ctx, logger)
+	if f.isBeside() {
+		return f.loadBeside(ctx, logger)
 	}
 	if err := onnxruntime.Load(f.library); err != nil {
 		return nil, instance.Startup{}, err
@@ -215,11 +227,23 @@ func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instan
 	return engine, startup, nil
 }
 
-func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, error) {
-	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads}
-	if f.memory > 0 {
-		options.MemoryLimit = max(f.memory-ownMemory, f.memory/2)
+// automatic is the device that follows from what the instance has.
+const automatic = "auto"
+
+// computesOn is the device of an ONNX model.
+func (f *instanceFlags) computesOn() onnxruntime.Device {
+	switch {
+	case f.device != automatic:
+		return onnxruntime.Device(f.device)
+	case gpu.Shared(os.Getenv):
+		return onnxruntime.CUDA
 	}
+	return onnxruntime.CPU
+}
+
+func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, error) {
+	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads, Device: f.computesOn()}
+	options.MemoryLimit = f.engineMemory()
 	if f.prepared == "" {
 		return onnxruntime.Open(options)
 	}
@@ -241,8 +265,8 @@ func newPrepareCommand() *cobra.Command {
 		Long: `prepare optimises a model for this host's CPU and writes it in the form that
 instances map into memory. It does so once per model, CPU and engine version,
 and checks that the outputs stay the same. For the bundle.yaml of a bundle that
-Python runs, it installs what the bundle requires into a virtual environment in the
-user's cache, once, and keeps a copy of the bundle.`,
+Python or a model server runs, it installs what the bundle requires into a virtual
+environment in the user's cache, once, and keeps a copy of the bundle.`,
 		Example: `  faas-infer instance prepare --model mnist.onnx --cache /var/lib/faas-infer/prepared`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -250,7 +274,7 @@ user's cache, once, and keeps a copy of the bundle.`,
 				return errors.New("--model and --cache are both needed")
 			}
 			if python.IsManifest(model) {
-				return preparePython(c.Context(), c.OutOrStdout(), model, cache, asJSON)
+				return prepareBeside(c.Context(), c.OutOrStdout(), model, cache, asJSON)
 			}
 			if err := onnxruntime.Load(library); err != nil {
 				return err

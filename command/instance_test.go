@@ -120,7 +120,7 @@ func askInstance(t *testing.T, socket string) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	pixels := strings.Repeat("0.5,", 28*28-1) + "0.5"
 	for body, want := range map[string]string{
 		`{"inputs":[{"name":"image","shape":[1,1,28,28],"datatype":"FP32","data":[` + pixels + `]}]}`: `200 {"model_name"`,

@@ -39,12 +39,16 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	}
 	close = append(close, secrets.Close)
 	f.builtinBundles(b.Log)
-	backend, err := local.New(ctx, f.backendOptions(b.Log))
+	options, warm := f.backendOptions(b.Log), f.warmth(ctx, b.Log)
+	if warm != nil {
+		options.Beside = warm.Memory
+	}
+	backend, err := local.New(ctx, options)
 	if err != nil {
 		return p, err
 	}
 	close = append(close, backend.Close)
-	controller, err := f.control(ctx, b, backend, kept, secrets)
+	controller, err := f.control(ctx, b, backend, kept, secrets, warm)
 	if err != nil {
 		return p, err
 	}
@@ -54,6 +58,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	}
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
 	p.Logs = functionLogs{files: backend.Logs(), log: b.Log}
+	p.Defaults = bundles(f.bundles).defaults
 	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
 	return p, nil
 }

@@ -19,20 +19,22 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// NewModelCommand is `faas-infer model`: make a model of the zoo, look into an
-// ONNX file or a SavedModel, put a model into a bundle.
+// NewModelCommand is `faas-infer model`: make a model of the zoo, convert one of another
+// framework, look into an ONNX file or a SavedModel, put a model into a bundle.
 func NewModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
-		Short: "Make, show and bundle ONNX models",
+		Short: "Make, convert, show, check and bundle models",
 		Long: `A function's image names a bundle: a directory with an ONNX model and a small
-manifest. These commands make models to try things out with, show what is in an
-ONNX file or a TensorFlow SavedModel, and write bundles.`,
+manifest. These commands make models to try things out with, convert those of other
+frameworks, show what is in an ONNX file or a TensorFlow SavedModel, tell which
+objectives a model can meet here, and write bundles.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
+  faas-infer model convert trained.keras trained.onnx
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelCheckCommand(), newModelBundleCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand())
 	return c
 }
 

@@ -14,18 +14,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/command/beside"
+	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/subject"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/report"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // checkOptions are the flags of "model check".
 type checkOptions struct {
-	predictOptions
+	profile.PredictOptions
 	slo time.Duration
 	cpu int
 }
@@ -39,7 +41,7 @@ func newModelCheckCommand() *cobra.Command {
 reads the model and infers its shapes, predicts how long a batch takes at every batch
 size and CPU share from the times of its operators, and says by which configs
 ⟨batch, CPU⟩ the objective can be met here, and which is the cheapest when it is
-busy. What Python runs is measured as a whole. It is given an ONNX file, a bundle or the folder of a function with one ONNX
+busy. What Python or a model server runs is measured as a whole. It is given an ONNX file, a bundle or the folder of a function with one ONNX
 file, or the name of a model of the zoo. Exit status 1: the objective cannot be met.
 
 rate is how many requests per second an instance of the config takes (r_up, INFless
@@ -54,16 +56,16 @@ Eq. 1), cost what a request takes of a core at that rate.`,
 	}
 	f := c.Flags()
 	f.DurationVar(&o.slo, "slo", 0, "the latency objective, as com.openfaas.slo.latency has it (0: show the times alone)")
-	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch, as com.openfaas.infer.max-batch has it")
+	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch, as com.openfaas.infer.max-batch has it")
 	f.IntVar(&o.cpu, "cpu", 0, "a CPU limit in millicores, as limits.cpu has it (0: none)")
-	databaseFlag(c, &o.database)
-	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
-	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	profile.DatabaseFlag(c, &o.Database)
+	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	return c
 }
 
 func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) error {
-	if o.slo < 0 || o.cpu < 0 || o.maxBatch < 1 {
+	if o.slo < 0 || o.cpu < 0 || o.MaxBatch < 1 {
 		return errors.New("--slo and --cpu must not be negative, --max-batch at least 1")
 	}
 	file, err := modelFile(argument)
@@ -73,52 +75,37 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if python.IsManifest(file) {
 		return o.runPython(ctx, file, out)
 	}
-	if err := onnxruntime.Load(""); err != nil {
-		return err
-	}
-	models, err := newProfiledModels(o.prepared)
+	found, err := o.Model(ctx, file)
 	if err != nil {
 		return err
 	}
-	defer models.close()
-	s, err := models.get(file)
-	if err != nil {
-		return err
-	}
-	prediction, err := o.predict(ctx, s)
-	if err != nil {
-		return err
-	}
-	p, err := o.profile(s, prediction)
-	if err != nil {
-		return err
-	}
-	checked := checkModel(p, o.maxBatch, o.cpu, o.slo)
-	if o.json {
-		err = checked.report(s.name).JSON(out)
+	s := found.Subject
+	return o.tell(out, s.Name, found.Profile, s.Model.Inputs(), s.Model.Outputs())
+}
+
+// tell prints what the objective means for a model; the error says that it cannot be
+// met.
+func (o *checkOptions) tell(out io.Writer, name string, p *profiler.Profile, inputs, outputs []tensor.Info) (err error) {
+	checked := checkModel(p, o.MaxBatch, o.cpu, o.slo)
+	if o.JSON {
+		err = checked.report(name).JSON(out)
 	} else {
-		err = errors.Join(describeModel(out, s.name, s.model.Inputs(), s.model.Outputs()), checked.print(out))
+		err = errors.Join(describeModel(out, name, inputs, outputs), checked.print(out))
 	}
 	return errors.Join(err, checked.verdict())
 }
 
 // runPython measures what cannot be predicted, as the provider does.
 func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Writer) error {
-	if err := python.Check(ctx, manifest); err != nil {
+	if err := beside.Check(ctx, manifest); err != nil {
 		return err
 	}
-	measure := profileOptions{maxBatch: o.maxBatch, prepared: o.prepared, until: o.slo / 2}
-	found, infos, err := measure.describePython(ctx, manifest)
+	measure := profile.Options{MaxBatch: o.MaxBatch, Prepared: o.Prepared, Until: o.slo / 2}
+	found, infos, err := measure.Describe(ctx, manifest)
 	if err != nil {
 		return err
 	}
-	checked := checkModel(found.Profile, o.maxBatch, o.cpu, o.slo)
-	if o.json {
-		err = checked.report(modelName(manifest)).JSON(out)
-	} else {
-		err = errors.Join(describeModel(out, modelName(manifest), infos.inputs, infos.outputs), checked.print(out))
-	}
-	return errors.Join(err, checked.verdict())
+	return o.tell(out, subject.Name(manifest), found.Profile, infos.Inputs, infos.Outputs)
 }
 
 // modelFile is the ONNX file that an argument stands for: itself, that of a bundle,
@@ -150,7 +137,7 @@ func modelFile(argument string) (string, error) {
 
 // checkedConfig is one config of a model.
 type checkedConfig struct {
-	scaling.Candidate
+	capacity.Candidate
 	// meets: a request is answered in time by it.
 	meets bool
 	// rate is r_up in requests/s, cost in core·ms per request.
@@ -167,14 +154,14 @@ type checkedModel struct {
 // checkModel finds which of the configs that the provider would choose from meet
 // the objective.
 func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) checkedModel {
-	shares, options := p.Shares(limit), scaling.Production()
+	shares, options := p.Shares(limit), capacity.Production()
 	out := checkedModel{slo: slo, memory: p.Memory}
 	usable := map[int]int{}
 	for _, share := range shares {
 		usable[share] = options.Usable(p.Table(maxBatch, share), slo)
 	}
-	for _, c := range scaling.Candidates(p.Candidates(shares, maxBatch, 0)) {
-		up := scaling.Bounds(c.Config.Batch, c.Exec, slo, scaling.Exact).Up
+	for _, c := range capacity.Candidates(p.Candidates(shares, maxBatch, 0)) {
+		up := capacity.Bounds(c.Config.Batch, c.Exec, slo, capacity.Exact).Up
 		out.configs = append(out.configs, checkedConfig{
 			Candidate: c, meets: slo == 0 || c.Config.Batch <= usable[c.Config.CPU], rate: up, cost: float64(c.Config.CPU) / up,
 		})
@@ -209,7 +196,7 @@ func (m checkedModel) verdict() error {
 		return errors.New("there is no config to choose from; raise --cpu")
 	}
 	fastest := slices.MinFunc(m.configs, func(a, b checkedConfig) int { return int(a.Exec - b.Exec) })
-	least := time.Duration(float64(fastest.Exec) / (1 - scaling.Production().Reserve))
+	least := time.Duration(float64(fastest.Exec) / (1 - capacity.Production().Reserve))
 	return fmt.Errorf("no config meets an objective of %v here: the fastest, %v, takes %v; the smallest objective that can be met is about %v",
 		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), least.Round(100*time.Microsecond)+100*time.Microsecond)
 }

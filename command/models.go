@@ -19,11 +19,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/command/beside"
 	"github.com/faas-infer/faas-infer/command/dependent"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 )
 
 // childModels looks at models in child processes of this program: a file that
@@ -101,31 +103,31 @@ func stampOf(dir string) (string, error) {
 	return stamp.String(), err
 }
 
-// contentHash is that of a model's file, or of a bundle that runs in Python.
+// contentHash is that of a model's file, or of a bundle that more than a file runs.
 func contentHash(file string) (string, error) {
 	if python.IsManifest(file) {
-		return python.Hash(file)
+		return beside.Hash(file)
 	}
 	return model.ContentHash(file)
 }
 
-// Check is control.Models': it reads the file and infers its graph. What Python
-// runs is looked at and not run.
+// Check is times.Models': it reads the file and infers its graph. What a
+// process beside the instance runs is looked at and not run.
 func (m *childModels) Check(ctx context.Context, file string) error {
 	if python.IsManifest(file) {
-		return python.Check(ctx, file)
+		return beside.Check(ctx, file)
 	}
 	_, err := m.run(ctx, nil, "model", "show", file, "--json")
 	return err
 }
 
-// Hash is control.Models'.
+// Hash is times.Models'.
 func (m *childModels) Hash(file string) (string, error) {
 	seen, err := m.look(file)
 	return seen.hash, err
 }
 
-// Prepare is control.Models'.
+// Prepare is times.Models'.
 func (m *childModels) Prepare(ctx context.Context, file string) (string, error) {
 	seen, err := m.look(file)
 	if err != nil {
@@ -145,7 +147,7 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	return prepared, m.keepWarm(prepared)
 }
 
-// Measure is control.Models'.
+// Measure is times.Models'.
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if python.IsManifest(file) {
 		// What is measured can be forked from the warm process, too.
@@ -160,10 +162,10 @@ func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, un
 	return m.profile(ctx, "model", file, maxBatch, until)
 }
 
-// Predict is control.Models'.
+// Predict is times.Models'.
 func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if python.IsManifest(file) {
-		return "", nil, fmt.Errorf("%w: what Python runs has no operators to be looked at", control.ErrUnpredictable)
+		return "", nil, fmt.Errorf("%w: what Python, a model server or a handler runs has no operators to be looked at", times.ErrUnpredictable)
 	}
 	prepared, p, err := m.profile(ctx, "predict", file, maxBatch, until)
 	switch {
@@ -176,10 +178,10 @@ func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, un
 }
 
 // asUnpredictable makes an error by whose text a model's times do not follow from
-// its operators one that wraps control.ErrUnpredictable.
+// its operators one that wraps times.ErrUnpredictable.
 func asUnpredictable(err error) error {
-	if why, ok := strings.CutPrefix(err.Error(), control.ErrUnpredictable.Error()+":"); ok {
-		return fmt.Errorf("%w: %s", control.ErrUnpredictable, strings.TrimSpace(why))
+	if why, ok := strings.CutPrefix(err.Error(), times.ErrUnpredictable.Error()+":"); ok {
+		return fmt.Errorf("%w: %s", times.ErrUnpredictable, strings.TrimSpace(why))
 	}
 	return err
 }
@@ -208,7 +210,7 @@ func (m *childModels) profile(ctx context.Context, command, file string, maxBatc
 	if err != nil {
 		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
-	var measured measuredModel
+	var measured profile.Measured
 	if err := json.Unmarshal(text, &measured); err != nil {
 		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
@@ -238,7 +240,7 @@ func (m *childModels) run(ctx context.Context, file *os.File, arguments ...strin
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		text := strings.TrimPrefix(lastLine(complaint.String()), filepath.Base(self)+": ")
+		text := strings.TrimPrefix(profile.LastLine(complaint.String()), filepath.Base(self)+": ")
 		var exit *exec.ExitError
 		if text == "" || errors.As(err, &exit) && !exit.Exited() {
 			text = fmt.Sprintf("%s %s failed: %v %s", arguments[0], arguments[1], err, text)
@@ -246,9 +248,4 @@ func (m *childModels) run(ctx context.Context, file *os.File, arguments ...strin
 		return nil, errors.New(strings.TrimSpace(text))
 	}
 	return out.Bytes(), nil
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 )
 
 func write(t *testing.T, file, text string) {
@@ -92,11 +93,11 @@ func TestChildrenEndWithTheirContext(t *testing.T) {
 
 func TestUnpredictableModels(t *testing.T) {
 	err := asUnpredictable(errors.New("cannot be predicted: node \"loop\" is a Loop"))
-	if !errors.Is(err, control.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
+	if !errors.Is(err, times.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
 		t.Errorf("error %v", err)
 	}
-	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, control.ErrUnpredictable) {
-		t.Errorf("%v counts as unpredictable", err)
+	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, times.ErrUnpredictable) {
+		t.Errorf("%v counts as subject.Unpredictable", err)
 	}
 }
 
@@ -107,7 +108,7 @@ func TestLastLine(t *testing.T) {
 		"one\ntwo\n":                         "two",
 		"warning: x\nfaas-infer: bad  \n\n ": "faas-infer: bad",
 	} {
-		if got := lastLine(in); got != want {
+		if got := profile.LastLine(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

@@ -43,6 +43,8 @@ type Parts struct {
 	Several bool
 	// Build and PublicKey answer faas-cli's remote builder; nil for 404.
 	Build, PublicKey http.Handler
+	// Defaults are the annotations that images bring along; nil for none.
+	Defaults provider.Defaults
 	// Serve, if it is not nil, is called once the provider has its functions, and
 	// ends what it has begun with ctx. It returns at once.
 	Serve func(ctx context.Context, s *provider.Server)

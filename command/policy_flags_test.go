@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/policy"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // parsed is what the flags say, names checked.
@@ -82,7 +82,7 @@ func TestSchedulerFlag(t *testing.T) {
 	if f, err = parsed(t, "--scheduler", "greedy"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.scaling(); err != nil || got.Options != scaling.Greedy() || got.Joint {
+	if got, err := f.scaling(); err != nil || got.Options != capacity.Greedy() || got.Joint {
 		t.Errorf("greedy: %+v, %v", got, err)
 	}
 }

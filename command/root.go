@@ -7,6 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/async"
+	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/simulate"
 	"github.com/faas-infer/faas-infer/report"
 )
 
@@ -39,14 +43,14 @@ an objective are ordinary ones: any program, called one to one.`,
 		NewWatchdogCommand(),
 		NewModelCommand(),
 		NewBundleCommand(),
-		NewProfileCommand(),
+		profile.NewCommand(),
 		NewUpCommand(),
 		NewProviderCommand(),
-		NewLoadCommand(),
-		NewAsyncCommand(),
+		load.NewCommand(),
+		async.NewCommand(),
 		NewRedirectCommand(),
 		NewBenchCommand(),
-		NewSimulateCommand(),
+		simulate.NewCommand(),
 		NewTuneCommand(),
 	)
 	return root

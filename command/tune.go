@@ -10,10 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/batching/latency/pool"
 	"github.com/faas-infer/faas-infer/bench/batchmodel"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/policy/otp"
+	"github.com/faas-infer/faas-infer/sim/plot"
 	"github.com/faas-infer/faas-infer/sim/trace"
 )
 
@@ -23,6 +26,8 @@ type tuneOptions struct {
 	slo                time.Duration
 	percentile, budget float64
 	maxBatch, runners  int
+	instances          int
+	spread             float64
 	plot               string
 	json               bool
 	database, prepared string
@@ -38,7 +43,10 @@ func NewTuneCommand() *cobra.Command {
 resources, batch sizes and timeouts of a dispatching buffer for the cheapest request
 of which the percentile meets the SLO (BATCH Eq. 2), by the exact distribution of
 latencies. With --budget it is the lowest percentile that so much per request buys
-(Eq. 3), and the SLO, if there is one, must be met, too.
+(Eq. 3), and the SLO, if there is one, must be met, too. With --instances, batches
+wait for one of so many at most, and the least number that does is told. Where no
+small process has what the file has, as with an outage in it, the choice is made for
+the file's requests themselves, and that is told, too.
 
 --arrivals is a CSV file, packed by gzip or not, or ` + oneOf(trace.Builtin()) + `. Its first
 line names the columns. Either the first is timestamp: a request's time, as
@@ -70,10 +78,12 @@ GPU (INFless Eq. 2).`,
 	f.Float64Var(&o.percentile, "percentile", 95, "how many % of the requests are to be answered within the SLO")
 	f.Float64Var(&o.budget, "budget", 0, "the most that a request may cost on average (0: no bound)")
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch")
+	f.IntVar(&o.instances, "instances", 0, "how many instances there can be, for which batches then wait (0: as many as there are batches)")
+	f.Float64Var(&o.spread, "spread", -1, "standard deviation of the logarithm of execution times (-1: the profile's)")
 	f.IntVar(&o.runners, "runners-up", 5, "how many of the next best choices to print")
 	f.StringVar(&o.plot, "plot", "", "file to draw the predicted distribution to, as SVG")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
-	databaseFlag(c, &o.database)
+	profile.DatabaseFlag(c, &o.database)
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	return c
 }
@@ -95,6 +105,10 @@ func (o *tuneOptions) check() error {
 		return fmt.Errorf("--percentile %v: it must be from 50 to 99.99", o.percentile)
 	case o.maxBatch < 1 || o.maxBatch > 256:
 		return fmt.Errorf("--max-batch %d: it must be from 1 to 256", o.maxBatch)
+	case o.instances < 0:
+		return fmt.Errorf("--instances %d: it must be 1 or more, or 0 for as many as there are batches", o.instances)
+	case o.spread != -1 && !(o.spread >= 0 && o.spread <= pool.MaxSpread):
+		return fmt.Errorf("--spread %v: it must be from 0 to %v", o.spread, pool.MaxSpread)
 	case o.runners < 0:
 		return errors.New("--runners-up must not be negative")
 	}
@@ -112,8 +126,7 @@ type tuned struct {
 	plan    otp.Plan
 	// exact and paper are predicted of the choice, replayed is what the recorded
 	// requests would have met with it.
-	exact, paper *latency.Distribution
-	replayed     batchmodel.Replayed
+	exact, paper, replayed *latency.Distribution
 }
 
 func (o *tuneOptions) run(ctx context.Context, out io.Writer) error {
@@ -132,7 +145,7 @@ func (o *tuneOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if o.plot != "" {
-		if err := drawTo(o.plot, t.figure()); err != nil {
+		if err := plot.WriteFile(o.plot, t.figure()); err != nil {
 			return fmt.Errorf("--plot: %w", err)
 		}
 	}
@@ -161,8 +174,13 @@ func (t *tuned) fitted() (err error) {
 // choose solves the objective.
 func (t *tuned) choose() error {
 	o := t.options
-	objective := otp.Objective{Arrivals: &t.fit.Process, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget}
+	objective := otp.Objective{
+		Arrivals: &t.fit.Process, Recorded: t.gaps(), Composed: true, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget, Spread: t.spread(),
+	}
 	t.shares, t.configs = policy.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
+	for i := range t.shares {
+		t.shares[i].Instances = o.instances
+	}
 	var err error
 	if t.plan, err = otp.Solve(objective, t.shares, o.runners); err != nil {
 		return err
@@ -170,23 +188,53 @@ func (t *tuned) choose() error {
 	if t.plan.Short != nil {
 		return fmt.Errorf("%w (%s)", t.plan.Short, t.describe(t.plan.Best))
 	}
+	return t.predict()
+}
+
+// predict finds what requests meet with the choice, by the models and as recorded.
+func (t *tuned) predict() (err error) {
 	best := t.plan.Best
 	exec := make([]float64, best.Batch)
 	for k := range exec {
 		exec[k] = t.shares[best.Share].Exec[k].Seconds()
 	}
-	b := latency.Buffer{Arrivals: t.fit.Process, Batch: best.Batch, Timeout: best.Timeout.Seconds(), Service: exec}
-	if t.exact, err = b.Exact(); err != nil {
+	if t.exact, err = t.plan.Predict(best); err != nil {
 		return err
 	}
+	b := latency.Buffer{Arrivals: t.fit.Process, Batch: best.Batch, Timeout: best.Timeout.Seconds(), Service: exec}
 	if t.paper, err = b.Paper(); err != nil {
 		return err
 	}
-	t.replayed = batchmodel.Replay(t.times, best.Batch, best.Timeout, exec)
-	return nil
+	record, err := latency.NewTrace(t.gaps())
+	if err != nil {
+		return err
+	}
+	t.replayed, err = record.Replay(best.Batch, best.Timeout.Seconds(), exec, latency.Reality{Spread: t.spread(), Instances: best.Instances})
+	return err
+}
+
+// gaps are the recorded ones in s.
+func (t *tuned) gaps() []float64 {
+	var all []float64
+	for i := 1; i < len(t.times); i++ {
+		all = append(all, (t.times[i] - t.times[i-1]).Seconds())
+	}
+	return all
+}
+
+// spread is that of the times, as asked for.
+func (t *tuned) spread() float64 {
+	if t.options.spread >= 0 {
+		return t.options.spread
+	}
+	return min(t.subject.times.Spread(), pool.MaxSpread)
 }
 
 // describe is a choice in words.
 func (t *tuned) describe(c otp.Choice) string {
-	return fmt.Sprintf("batches of %d, a timeout of %v, %s", c.Batch, c.Timeout.Round(time.Microsecond), t.subject.resources(t.configs[c.Share]))
+	text := fmt.Sprintf("batches of %d, a timeout of %v, %s", c.Batch, c.Timeout.Round(time.Microsecond), t.subject.resources(t.configs[c.Share]))
+	if c.Instances > 0 {
+		text = fmt.Sprintf("%d × %s", c.Instances, text)
+	}
+	return text
 }

@@ -40,12 +40,26 @@ func (t *tuned) print(out io.Writer) error {
 		fmt.Fprintf(w, "\t%s\n", note)
 	}
 	best := t.plan.Best
+	if basis := t.basis(); basis != "" {
+		fmt.Fprintf(w, "chosen for\t%s\n", basis)
+	}
 	fmt.Fprintf(w, "choice\t%s\n", t.describe(best))
 	fmt.Fprintf(w, "predicted\t%s%.4g %s a request, %.3g requests a batch\n", t.met(best), best.Cost, t.subject.unit, best.MeanBatch)
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	return errors.Join(t.printDistribution(out), t.printRunners(out))
+}
+
+// basis says what the choice was made for, where that is not the fitted process.
+func (t *tuned) basis() string {
+	switch {
+	case t.plan.Phases == 0:
+		return "the file's own requests: no process of some phases has what they have"
+	case t.plan.Phases > t.fit.Process.Order():
+		return fmt.Sprintf("a process of %d phases, which the file's requests agree with: of fewer, none has what they have", t.plan.Phases)
+	}
+	return ""
 }
 
 // met says how a choice stands to the objective.
@@ -148,6 +162,7 @@ func (t *tuned) report() *report.Report {
 	r.Add("fit.scv", p.SCV(), "", "")
 	r.Add("fit.lag1", p.Autocorrelation(1), "", "")
 	r.Add("fit.dispersion", p.Dispersion(), "", "")
+	r.Add("choice.phases", float64(t.plan.Phases), "", strings.TrimSpace("of the process that it was made for; 0: for the file's own requests. "+t.basis()))
 	t.addChoice(r, "choice", t.plan.Best)
 	for _, q := range tuneQuantiles {
 		r.Add(fmt.Sprintf("cdf.p%g_ms", 100*q), 1e3*t.exact.Quantile(q), "ms", "")
@@ -174,6 +189,10 @@ func (t *tuned) addChoice(r *report.Report, name string, c otp.Choice) {
 	}
 	r.Add(name+".cost", c.Cost, t.subject.unit, "a request")
 	r.Add(name+".mean_batch", c.MeanBatch, "requests", "")
+	r.Add(name+".busy", c.Busy, "instances", "that execute something on average")
+	if c.Instances > 0 {
+		r.Add(name+".instances", float64(c.Instances), "instances", "the least that meet the objective")
+	}
 }
 
 // drawn is how many points a line of the drawing has.
@@ -182,7 +201,7 @@ const drawn = 400
 // figure draws the distribution of the choice.
 func (t *tuned) figure() plot.Figure {
 	best := t.plan.Best
-	last := best.Timeout.Seconds() + t.shares[best.Share].Exec[best.Batch-1].Seconds()
+	last := max(t.exact.Quantile(0.999), best.Timeout.Seconds()+t.shares[best.Share].Exec[best.Batch-1].Seconds())
 	line := func(name string, colour int, paper bool, cdf func(float64) float64) plot.Series {
 		s := plot.Series{Name: name, Mark: plot.Line, Colour: colour, Paper: paper}
 		for i := range drawn + 1 {

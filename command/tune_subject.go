@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/policy/otp"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/lambda"
 	"github.com/faas-infer/faas-infer/profiler/reference"
-	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/sim/profile"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	simulated "github.com/faas-infer/faas-infer/sim/profile"
 )
 
 // tuneSubject is what is tuned: a model's times and what they cost.
@@ -36,7 +36,7 @@ func lambdaModels() []string  { return lambda.Models() }
 
 // subject finds what --profile names.
 func (o *tuneOptions) subject(ctx context.Context) (tuneSubject, error) {
-	own := otp.Cluster{Beta: scaling.DefaultBeta}
+	own := otp.Cluster{Beta: capacity.DefaultBeta}
 	s := tuneSubject{name: o.profile, unit: "resource·s", price: own}
 	from, model, prefixed := strings.Cut(o.profile, ":")
 	if !prefixed {
@@ -46,9 +46,9 @@ func (o *tuneOptions) subject(ctx context.Context) (tuneSubject, error) {
 	var err error
 	switch from {
 	case "2080ti":
-		s.times, err = profile.FromTestbed(reference.INFless(), model, profile.Memory{})
+		s.times, err = simulated.FromTestbed(reference.INFless(), model, simulated.Memory{})
 	case "lambda":
-		s.times, err = profile.FromLambda(model)
+		s.times, err = simulated.FromLambda(model)
 		s.unit, s.price = "$", otp.DefaultLambda()
 	case "local":
 		s.times, err = o.local(ctx, model)
@@ -84,28 +84,12 @@ func whose(model string) string {
 
 // local predicts a model's times on this machine.
 func (o *tuneOptions) local(ctx context.Context, model string) (policy.Times, error) {
-	if err := onnxruntime.Load(""); err != nil {
-		return nil, err
-	}
-	models, err := newProfiledModels(o.prepared)
+	predict := profile.PredictOptions{MaxBatch: o.maxBatch, Database: o.database, Prepared: o.prepared, Until: o.slo}
+	found, err := predict.Model(ctx, model)
 	if err != nil {
 		return nil, err
 	}
-	defer models.close()
-	s, err := models.get(model)
-	if err != nil {
-		return nil, err
-	}
-	predict := predictOptions{maxBatch: o.maxBatch, database: o.database, until: o.slo}
-	prediction, err := predict.predict(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	p, err := predict.profile(s, prediction)
-	if err != nil {
-		return nil, err
-	}
-	return measuredTimes(p)
+	return measuredTimes(found.Profile)
 }
 
 // savedProfile reads what "profile model" has written.
@@ -114,7 +98,7 @@ func savedProfile(file string) (policy.Times, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m measuredModel
+	var m profile.Measured
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("%s is no profile of \"profile model --out\": %w", file, err)
 	}
@@ -130,11 +114,7 @@ func measuredTimes(p *profiler.Profile) (policy.Times, error) {
 	if p.MaxBatch() < 1 {
 		return nil, errors.New("the profile has no times")
 	}
-	shares := []int{250, 500}
-	for _, threads := range p.Threads() {
-		shares = append(shares, 1000*threads)
-	}
-	return profile.FromProfile(p, shares, 0)
+	return simulated.FromProfile(p, p.Shares(0), 0)
 }
 
 // configs are those with a batch of so many at most.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,9 +76,9 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// An outage in the file has the moments of a burst: what is predicted then is told to
-// be off.
-func TestTuneDoubts(t *testing.T) {
+// An outage in the file has the moments of a burst, which no small process tells from
+// one: the choice is made for the file's own requests, and they meet what is predicted.
+func TestTuneOutage(t *testing.T) {
 	outage := gapsFile(t, 2000, func(i int) float64 {
 		if i == 1000 {
 			return 200
@@ -84,8 +86,62 @@ func TestTuneDoubts(t *testing.T) {
 		return 0.02 + 0.06*float64(i*7%11)/10
 	})
 	text, err := tune(t, "--arrivals", outage, "--profile", "ssd", "--slo", "500ms")
-	if err != nil || !strings.Contains(text, "Take care: the file's own requests") {
+	if err != nil || !strings.Contains(text, "chosen for  the file's own requests") || strings.Contains(text, "Take care") {
 		t.Errorf("%v in\n%s", err, text)
+	}
+}
+
+// With a bounded number of instances, the least that does is told; one is too few.
+func TestTuneInstances(t *testing.T) {
+	args := []string{"--arrivals", "azure-llm", "--profile", "2080ti:ssd", "--slo", "600ms", "--percentile", "95", "--runners-up", "2"}
+	text, err := tune(t, append(args, "--instances", "8")...)
+	if err != nil || !strings.Contains(text, " × batches of ") {
+		t.Errorf("%v in\n%s", err, text)
+	}
+	if _, err := tune(t, append(args, "--instances", "8", "--spread", "0.9")...); err == nil || !strings.Contains(err.Error(), "--spread 0.9: it must be from 0 to 0.7") {
+		t.Errorf("got %v", err)
+	}
+	burst := gapsFile(t, 3000, func(i int) float64 { return 0.0002 + 0.00001*float64(i%7) })
+	if _, err := tune(t, "--arrivals", burst, "--profile", "2080ti:ssd", "--slo", "600ms", "--instances", "1"); err == nil || !strings.Contains(err.Error(), "no choice has enough instances") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Odd files are no reason to say something wrong: what is predicted is what the file's
+// requests would meet, or that it is not is told.
+func TestTuneOddFiles(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, c := range map[string]struct {
+		gap  func(i int) float64
+		args []string
+	}{
+		"equal gaps":             {gap: func(int) float64 { return 0.1 }},
+		"equal gaps, no batch":   {gap: func(int) float64 { return 0.1 }, args: []string{"--max-batch", "1"}},
+		"mostly zero":            {gap: func(i int) float64 { return float64(i%10/9) * 2 }},
+		"a pause of 200 s":       {gap: func(i int) float64 { return 0.02*random.ExpFloat64() + float64(i/1000*(i%1000/999))*200 }},
+		"an SCV in the hundreds": {gap: func(i int) float64 { return 0.01*random.ExpFloat64() + float64(i%500/499)*30 }},
+		"nothing to wait with":   {gap: func(int) float64 { return 0.05 * random.ExpFloat64() }, args: []string{"--slo", "170ms"}},
+		"two instances":          {gap: func(int) float64 { return 0.2 * random.ExpFloat64() }, args: []string{"--instances", "2"}},
+	} {
+		args := append([]string{"--arrivals", gapsFile(t, 3000, c.gap), "--profile", "ssd", "--slo", "500ms"}, c.args...)
+		text, err := tune(t, append(args, "--json")...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var r report.Report
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			t.Fatal(err)
+		}
+		values, notes := map[string]float64{}, map[string]string{}
+		for _, x := range r.Results {
+			values[x.Name], notes[x.Name] = x.Value, x.Note
+		}
+		off := values["replayed.difference_pct"]
+		t.Logf("%-22s batches of %v, %.4g ms, for %v phases; p95 %.4g ms, replayed %+.2f %%", name, values["choice.batch"], values["choice.timeout_ms"], values["choice.phases"], values["cdf.p95_ms"], off)
+		if math.Abs(off) > trusted && !strings.Contains(notes["replayed.difference_pct"], "Take care") || values["choice.within_pct"] < 95 {
+			t.Errorf("%s: %+v", name, values)
+		}
 	}
 }
 
@@ -124,6 +180,7 @@ func TestTuneRefuses(t *testing.T) {
 		{with("--profile", "ssd", "--slo", "-1s"), "must not be negative"},
 		{with("--profile", "ssd", "--slo", "1s", "--percentile", "100"), "--percentile 100: it must be from 50 to 99.99"},
 		{with("--profile", "ssd", "--slo", "1s", "--max-batch", "0"), "--max-batch 0"},
+		{with("--profile", "ssd", "--slo", "1s", "--instances", "-1"), "--instances -1: it must be 1 or more"},
 		{with("--profile", "nobody", "--slo", "1s"), `--profile: "nobody" is not known: it is a profile's file, 2080ti:MODEL with catdog`},
 		{with("--profile", "2080ti:bert", "--slo", "1s"), `no model "bert"`},
 		{with("--profile", "lambda:bert", "--slo", "1s"), `of model "bert": there are those of inception-v4`},

@@ -11,10 +11,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/command/dependent"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/model/bundle"
@@ -22,12 +25,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 	"github.com/faas-infer/faas-infer/provider/kinds"
 	"github.com/faas-infer/faas-infer/provider/replicas"
 	"github.com/faas-infer/faas-infer/provider/secret"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/report"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // builtinBundles writes the built-in bundles. A directory of bundles that cannot
@@ -36,14 +41,6 @@ func (f *ProviderFlags) builtinBundles(log zerolog.Logger) {
 	if err := bundle.WriteBuiltin(f.bundles); err != nil {
 		log.Warn().Err(err).Msg("there are no built-in bundles")
 	}
-}
-
-// self is this program's executable file.
-func self() string {
-	if path, err := os.Executable(); err == nil {
-		return path
-	}
-	return os.Args[0]
 }
 
 // rowsPerRequest is the most rows that one request may have, on every instance
@@ -56,7 +53,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
 	}
-	argv = append([]string{self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
+	argv = append([]string{dependent.Self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
 	argv = append(argv, "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
@@ -81,7 +78,7 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 
 // watchdogCommand is the same for an ordinary function's instance.
 func watchdogCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-	return []string{self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
+	return []string{dependent.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
 }
 
 // How often the controllers look at the load, and how long a retired instance
@@ -91,19 +88,26 @@ const (
 	grace = 10 * time.Second
 )
 
-// control makes the controllers of both kinds of functions.
-func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *secret.Store) (*kinds.Controller, error) {
+// warmth keeps warm Python processes until ctx ends; nil where it cannot, which is logged.
+func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.Warmth {
+	warm, err := python.NewWarmth(f.warmDir(), log)
+	if err != nil {
+		log.Warn().Err(err).Msg("Python functions start without warm processes")
+		return nil
+	}
+	context.AfterFunc(ctx, func() { _ = warm.Close() }) // They end with this process in any case.
+	return warm
+}
+
+// control makes the controllers of both kinds of functions; warm may be nil.
+func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *secret.Store, warm *python.Warmth) (*kinds.Controller, error) {
 	models, processes := kinds.Split(backend)
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
 	looked := f.childModels()
-	if looked.warm, err = python.NewWarmth(f.warmDir(), b.Log); err != nil {
-		b.Log.Warn().Err(err).Msg("Python functions start without warm processes")
-	} else {
-		context.AfterFunc(ctx, func() { _ = looked.warm.Close() }) // They end with this process in any case.
-	}
+	looked.warm = warm
 	o.Backend, o.Models, o.Bundles, o.Secrets = models, looked, bundles(f.bundles), secrets
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
@@ -134,7 +138,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	return control.Options{
 		Scaling: settings, Cold: cold, Predict: !f.measure, Metrics: b.Metrics, Logger: b.Log,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
-		Tick: tick, StopGrace: grace, Engine: engineName(), Machine: report.Machine(),
+		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), Machine: report.Machine(),
 	}, nil
 }
 
@@ -151,7 +155,7 @@ func (f *ProviderFlags) scaling() (scaling.Settings, error) {
 	system, err := policy.ByName(policy.Default)
 	settings := system.Settings()
 	if f.scheduler == greedy {
-		settings.Options = scaling.Greedy()
+		settings.Options = capacity.Greedy()
 	}
 	return settings, err
 }
@@ -178,14 +182,19 @@ func (root bundles) Model(_ context.Context, f *provider.Function) (dir, file st
 	if err := b.CheckModel(); err != nil {
 		return "", "", fmt.Errorf("image %q: %w", image, err)
 	}
-	if model != "" && b.InPython() {
-		return "", "", fmt.Errorf("image %q: another model than the bundle's cannot be named for the engine %s; write it into the bundle's %s", image, b.Engine, bundle.ManifestFile)
+	if file, err = b.ModelFile(model); err != nil {
+		return "", "", fmt.Errorf("image %q: %w", image, err)
 	}
-	if model == "" {
-		return b.Dir, b.ModelPath(), nil
+	return b.Dir, file, nil
+}
+
+// defaults is provider.Defaults: what the bundle's manifest says.
+func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
+	b, err := bundle.Open(string(root), d.Image)
+	if err != nil {
+		return nil, nil // Deploying says why.
 	}
-	file, err = b.File(model)
-	return b.Dir, file, err
+	return b.Annotations, nil
 }
 
 // Program is replicas.Bundles'.
@@ -221,11 +230,18 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	return build.New(build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check, Publish: publish})
+	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check, Publish: publish}
+	if publish == nil { // Otherwise it runs elsewhere.
+		o.Install = func(ctx context.Context, manifest string) error {
+			_, err := f.childModels().Prepare(ctx, manifest)
+			return err
+		}
+	}
+	return build.New(o)
 }
 
 // Models looks at models in child processes of this program.
-func (f *ProviderFlags) Models() control.Models { return f.childModels() }
+func (f *ProviderFlags) Models() times.Models { return f.childModels() }
 
 // Builds tells whether faas-cli's remote builder is to be answered.
 func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }

@@ -94,7 +94,7 @@ func (d *daemon) put(t *testing.T, method string, f types.FunctionDeployment) an
 // status is what the provider shows of a function.
 func (d *daemon) status(t *testing.T, name string) types.FunctionStatus {
 	t.Helper()
-	a := do(t, client(t), http.MethodGet, d.url+"/system/function/"+name, nil)
+	a := do(t, d.own, http.MethodGet, d.url+"/system/function/"+name, nil)
 	var s types.FunctionStatus
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.status != http.StatusOK {
 		t.Fatalf("status of %s: %d %s", name, a.status, a.body)

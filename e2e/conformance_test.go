@@ -57,43 +57,43 @@ func TestConformance(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			check func(*way, *testing.T)
-			// together lets a check that mostly waits run beside others.
-			together bool
+			// beside are the others that a check may run beside, nil for none.
+			beside turns
 		}{
-			{"deployments come back exactly", (*way).echoes, false},
-			{"lists", (*way).lists, false},
-			{"update and removal", (*way).updatesAndRemoves, false},
-			{"names that are none", (*way).refusesNames, false},
-			{"methods, paths, queries and headers", (*way).passesRequests, false},
-			{"environment", (*way).givesEnvironment, false},
-			{"bodies", (*way).carriesBodies, false},
-			{"redirects", (*way).passesRedirects, false},
-			{"unknown functions", (*way).knowsNoOther, false},
-			{"failing processes", (*way).tellsFailures, false},
-			{"small limits", (*way).answersWithinLimits, false},
-			{"memory limit", (*way).obeysMemoryLimit, false},
-			{"secrets", (*way).keepsSecrets, false},
-			{"bad secrets", (*way).refusesSecrets, false},
-			{"namespaces", (*way).keepsNamespaces, false},
-			{"info and health", (*way).tellsOfItself, false},
-			{"credentials", (*way).asksForCredentials, false},
-			{"logs", (*way).showsLogs, true},
-			{"logs followed", (*way).followsLogs, true},
-			{"scale minimum", (*way).keepsMinimum, true},
-			{"scaling disabled", (*way).scalesNotWhereDisabled, true},
-			{"scale up and down", (*way).scalesWithLoad, true},
-			{"scale route", (*way).scalesByRoute, true},
-			{"scale to zero when idle", (*way).goesToZero, true},
-			{"update under load", (*way).updatesUnderLoad, true},
+			{"deployments come back exactly", (*way).echoes, nil},
+			{"lists", (*way).lists, checks},
+			{"update and removal", (*way).updatesAndRemoves, checks},
+			{"names that are none", (*way).refusesNames, nil},
+			{"methods, paths, queries and headers", (*way).passesRequests, checks},
+			{"environment", (*way).givesEnvironment, checks},
+			{"bodies", (*way).carriesBodies, checks},
+			{"redirects", (*way).passesRedirects, checks},
+			{"unknown functions", (*way).knowsNoOther, nil},
+			{"failing processes", (*way).tellsFailures, waits},
+			{"small limits", (*way).answersWithinLimits, checks},
+			{"memory limit", (*way).obeysMemoryLimit, checks},
+			{"secrets", (*way).keepsSecrets, checks},
+			{"bad secrets", (*way).refusesSecrets, checks},
+			{"namespaces", (*way).keepsNamespaces, nil},
+			{"info and health", (*way).tellsOfItself, nil},
+			{"credentials", (*way).asksForCredentials, checks},
+			{"logs", (*way).showsLogs, checks},
+			{"logs followed", (*way).followsLogs, checks},
+			{"scale minimum", (*way).keepsMinimum, checks},
+			{"scaling disabled", (*way).scalesNotWhereDisabled, waits},
+			{"scale up and down", (*way).scalesWithLoad, waits},
+			{"scale route", (*way).scalesByRoute, checks},
+			{"scale to zero when idle", (*way).goesToZero, waits},
+			{"update under load", (*way).updatesUnderLoad, checks},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				if c.together {
+				if c.beside != nil {
 					t.Parallel()
 				}
 				for _, w := range s.ways(t) {
 					t.Run(w.name, func(t *testing.T) {
-						if c.together {
-							t.Parallel()
+						if c.beside != nil {
+							c.beside.take(t)
 						}
 						c.check(w, t)
 					})

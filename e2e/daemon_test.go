@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // patience is how long tests wait for what is sure to come. It costs nothing where
@@ -63,8 +63,9 @@ func newPlace(t *testing.T) *place {
 // daemon is one running "faas-infer provider" or "faas-infer up".
 type daemon struct {
 	*place
-	// url is the provider's.
+	// url is the provider's; who asks it again and again does so by one connection.
 	url     string
+	own     *http.Client
 	process *exec.Cmd
 	log     string
 	out     string
@@ -75,7 +76,7 @@ type daemon struct {
 // run starts the binary with the directories' flags behind arguments.
 func (p *place) run(t *testing.T, binary string, arguments ...string) *daemon {
 	t.Helper()
-	d := &daemon{place: p, exited: make(chan struct{})}
+	d := &daemon{place: p, own: client(t), exited: make(chan struct{})}
 	log, err := os.CreateTemp(p.dir, "log-*")
 	if err != nil {
 		t.Fatal(err)
@@ -299,18 +300,12 @@ func (d *daemon) tail() string {
 }
 
 // freeAddress is one that nothing listens at now, for a provider that is to
-// come back to it. It is below the ports that the kernel gives to clients: while
-// the provider is away one of these could get it, even for a connection to itself.
+// come back to it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	const lowest, highest = 15000, 32000
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(highest-lowest))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
+	address, err := port.Unused()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	return address
 }

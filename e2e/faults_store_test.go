@@ -20,7 +20,7 @@ import (
 // list is what the provider lists.
 func (d *daemon) list(t *testing.T) []types.FunctionStatus {
 	t.Helper()
-	a := do(t, client(t), http.MethodGet, d.url+"/system/functions", nil)
+	a := do(t, d.own, http.MethodGet, d.url+"/system/functions", nil)
 	var all []types.FunctionStatus
 	if err := json.Unmarshal([]byte(a.body), &all); err != nil || a.status != http.StatusOK {
 		t.Fatalf("list: %d %s", a.status, a.body)
@@ -41,6 +41,7 @@ func names(list []types.FunctionStatus) []string {
 // says which file and what to do, and leaves the file and the running instances
 // alone.
 func TestStoreCutOff(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	first := p.provider(t, suite.binary)
 	for i := range 20 {
@@ -81,6 +82,7 @@ func TestStoreCutOff(t *testing.T) {
 // says so; what runs goes on, nothing that was kept is lost, and with room again
 // everything works again.
 func TestFullDisk(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	if !p.smallDisk(t, "24m") {
 		t.Log("no small file system can be mounted here, for lack of rights; the test does nothing")
@@ -195,6 +197,7 @@ func (p *place) fillDisk(t *testing.T) (free func()) {
 // Of deployments of one name at the same time each is whole: what is shown is
 // what runs, and it is one of them.
 func TestOneNameDeployedTwiceAtOnce(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, race(t))

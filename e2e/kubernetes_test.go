@@ -168,7 +168,8 @@ func (k *kubernetes) clear(t *testing.T) {
 	}
 	for name := range strings.Lines(out) {
 		if name = strings.TrimSpace(name); name != defaultNamespace {
-			steps = append(steps, []string{"delete", "namespace", name, "--wait=false"})
+			// One that a test has deleted may go meanwhile.
+			steps = append(steps, []string{"delete", "namespace", name, "--wait=false", "--ignore-not-found"})
 		}
 	}
 	for _, step := range steps {

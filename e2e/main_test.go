@@ -25,7 +25,11 @@ var suite struct {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := prepare(); err != nil {
+	err := boundedByTurns()
+	if err == nil {
+		err = prepare()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "end-to-end tests:", err)
 		os.RemoveAll(suite.dir)
 		os.Exit(1)

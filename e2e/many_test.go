@@ -51,6 +51,7 @@ func (d *daemon) listing(t *testing.T) (n int, took time.Duration, mib float64) 
 // A hundred ordinary functions with an instance each, beside a hundred models
 // without: all are listed, and all answer.
 func TestTwoHundredFunctions(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary)
@@ -93,6 +94,7 @@ func TestTwoHundredFunctions(t *testing.T) {
 // Ten thousand functions are listed, and are there again after the provider was
 // killed.
 func TestTenThousandFunctions(t *testing.T) {
+	providerTests.takeHere(t)
 	const many = 10_000
 	p := newPlace(t)
 	p.inMemory(t)

@@ -13,7 +13,7 @@ import (
 // metrics reads /metrics.
 func (d *daemon) metrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	a := do(t, client(t), http.MethodGet, d.url+"/metrics", nil)
+	a := do(t, d.own, http.MethodGet, d.url+"/metrics", nil)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(a.body))
 	if err != nil || a.status != http.StatusOK {

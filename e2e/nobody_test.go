@@ -63,6 +63,7 @@ func TestWithoutPrivileges(t *testing.T) {
 // Ordinary functions work without privileges as well, both kinds of programs,
 // with their secrets, across a restart; the provider says what they lack.
 func TestOrdinaryWithoutPrivileges(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.asNobody(t)
 	d := p.provider(t, suite.binary)

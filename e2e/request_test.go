@@ -63,7 +63,7 @@ func TestBadRequestsDoNotSpoilTheirBatch(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary, "--max-body", "65536")
-	d.deploy(t, scaled(function("identity", "identity:latest", "5s"), "1", "1"))
+	d.deploy(t, scaled(function("identity", "identity:latest", "20s"), "1", "1"))
 	c := client(t)
 	bad := badBodies(t)
 	stop := make(chan struct{})

@@ -18,7 +18,7 @@ import (
 func TestUpdateUnderLoad(t *testing.T) {
 	for name, change := range map[string]func(f *types.FunctionDeployment){
 		"nothing":   func(f *types.FunctionDeployment) {},
-		"objective": func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.slo.latency"] = "4s" },
+		"objective": func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.slo.latency"] = "12s" },
 		"policy":    func(f *types.FunctionDeployment) { (*f.Annotations)["com.openfaas.infer.policy"] = "infless" },
 		"model":     func(f *types.FunctionDeployment) { f.Image = "double:latest" },
 		"resources": func(f *types.FunctionDeployment) { f.Limits = &types.FunctionResources{CPU: "500m"} },
@@ -32,7 +32,9 @@ func TestUpdateUnderLoad(t *testing.T) {
 			d := p.provider(t, suite.binary)
 			// The policy infless waits with the last requests, which make no whole
 			// batch, for as long as the objective allows; so batches are small.
-			f := scaled(function("f", "identity:latest", "3s", "infer.max-batch", "4"), "1", "4")
+			// The objective is beyond what the machine stands still, so that who is refused
+			// was lost on the way.
+			f := scaled(function("f", "identity:latest", "10s", "infer.max-batch", "4"), "1", "4")
 			d.deploy(t, f)
 			d.awaitReady(t, "f", 1)
 			before := p.instances()

@@ -13,7 +13,7 @@ func TestToZeroAndBack(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary)
-	d.deploy(t, function("f", "identity:latest", "2s", "infer.keep-alive", "100ms"))
+	d.deploy(t, function("f", "identity:latest", "10s", "infer.keep-alive", "100ms"))
 	if err := invokeIdentity(client(t), d.function("f"), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,17 @@ const MostShares = 48
 // megabyte is the unit of MPS' limit.
 const megabyte = 1 << 20
 
+// The variables that every share has.
+const (
+	devicesEnv = "CUDA_VISIBLE_DEVICES"
+	percentEnv = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+)
+
+// Shared reports whether a process with this environment was given a [Share].
+func Shared(getenv func(name string) string) bool {
+	return getenv(devicesEnv) != "" && getenv(percentEnv) != ""
+}
+
 // Env is the environment by which CUDA gives a process the share and no more. The
 // process sees the one GPU as its device 0, so the memory's limit is for that.
 //
@@ -33,11 +44,11 @@ const megabyte = 1 << 20
 // NVIDIA_DRIVER_CAPABILITIES; without it they do nothing.
 func (s Share) Env() map[string]string {
 	env := map[string]string{
-		"CUDA_VISIBLE_DEVICES":              s.Device,
-		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": strconv.Itoa(s.Percent),
-		"CUDA_MPS_PIPE_DIRECTORY":           s.PipeDirectory,
-		"NVIDIA_VISIBLE_DEVICES":            s.Device,
-		"NVIDIA_DRIVER_CAPABILITIES":        "compute,utility",
+		devicesEnv:                   s.Device,
+		percentEnv:                   strconv.Itoa(s.Percent),
+		"CUDA_MPS_PIPE_DIRECTORY":    s.PipeDirectory,
+		"NVIDIA_VISIBLE_DEVICES":     s.Device,
+		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 	}
 	if s.Memory > 0 {
 		// Rounded up: less than was asked for could stop a model from loading.

@@ -114,8 +114,9 @@ func (s *Server) shapeOf(m member) string {
 // neighbours.
 func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response) time.Duration {
 	inputs, rows, release := s.join(group)
-	outputs, failed, exec, err := s.run(ctx, rows, inputs)
+	outputs, failed, returned, exec, err := s.run(ctx, rows, inputs)
 	release()
+	defer returned()
 	switch {
 	case err == nil:
 		for i, m := range group {
@@ -155,11 +156,11 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 		return group[0].Inputs, rows, func() {}
 	}
 	inputs = slices.Clone(group[0].Inputs)
-	buffers := make([]*[]byte, len(inputs))
+	releases := make([]func(), len(inputs))
 	for i := range inputs {
-		size := len(inputs[i].Data) / group[0].Rows * total
-		buffers[i] = s.buffers.get(size)
-		data := (*buffers[i])[:0]
+		buffer, release := s.room(len(inputs[i].Data) / group[0].Rows * total)
+		releases[i] = release
+		data := buffer[:0]
 		for _, m := range group {
 			data = append(data, m.Inputs[i].Data...)
 		}
@@ -168,45 +169,57 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 		inputs[i].Shape[0] = int64(total)
 	}
 	return inputs, rows, func() {
-		for _, b := range buffers {
-			s.buffers.put(b)
+		for _, release := range releases {
+			release()
 		}
 	}
 }
 
 // run has the engine run members with so many rows each once it is this batch's
-// turn. A single member runs at most MaxBatch rows at a time.
-func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor) ([][]tensor.Tensor, []error, time.Duration, error) {
+// turn. A single member runs at most MaxBatch rows at a time. The outputs are there
+// until release, which is never nil, is called.
+func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), exec time.Duration, err error) {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, 0, ctx.Err()
+		return nil, nil, func() {}, 0, ctx.Err()
 	}
 	defer func() { <-s.turn }()
 	if len(rows) > 1 || rows[0] <= s.options.MaxBatch {
 		return s.execute(ctx, rows, inputs)
 	}
-	var all []tensor.Tensor
-	var total time.Duration
-	for from := 0; from < rows[0]; from += s.options.MaxBatch {
-		n := min(s.options.MaxBatch, rows[0]-from)
-		outputs, failed, exec, err := s.execute(ctx, []int{n}, slice(inputs, from, n))
+	all, exec, err := s.parts(ctx, rows[0], inputs)
+	if err != nil {
+		return nil, nil, func() {}, exec, err
+	}
+	return [][]tensor.Tensor{all}, make([]error, 1), func() {}, exec, nil
+}
+
+// parts runs a member with more rows than run at once.
+func (s *Server) parts(ctx context.Context, rows int, inputs []tensor.Tensor) (all []tensor.Tensor, total time.Duration, err error) {
+	for from := 0; from < rows; from += s.options.MaxBatch {
+		n := min(s.options.MaxBatch, rows-from)
+		outputs, failed, release, exec, err := s.execute(ctx, []int{n}, slice(inputs, from, n))
+		// Not before all is put together: the first part is not copied until then.
+		defer release()
 		total += exec
 		if err == nil {
 			err = failed[0]
 		}
 		if err != nil {
-			return nil, nil, total, err
+			return nil, total, err
 		}
 		if all, err = extend(all, outputs[0]); err != nil {
-			return nil, nil, total, err
+			return nil, total, err
 		}
 	}
-	return [][]tensor.Tensor{all}, make([]error, 1), total, nil
+	return all, total, nil
 }
 
-// execute runs one batch and gives each member its rows of the outputs.
-func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, exec time.Duration, err error) {
+// execute runs one batch and gives each member its rows of the outputs, which are
+// there until release, which is never nil, is called.
+func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), exec time.Duration, err error) {
+	release = func() {}
 	defer s.recovered(&err)
 	total := 0
 	for _, n := range rows {
@@ -214,10 +227,10 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 	}
 	start := time.Now()
 	if engine, ok := s.engine.(RequestEngine); ok {
-		outputs, failed, err = engine.RunRequests(ctx, rows, inputs)
+		outputs, failed, release, err = runRequests(ctx, engine, rows, inputs)
 		exec = time.Since(start)
 		s.metrics.run(total, exec)
-		return outputs, failed, exec, err
+		return outputs, failed, release, exec, err
 	}
 	whole, err := s.engine.Run(ctx, total, inputs)
 	exec = time.Since(start)
@@ -226,14 +239,14 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 		err = s.divisible(whole, total)
 	}
 	if err != nil {
-		return nil, nil, exec, err
+		return nil, nil, release, exec, err
 	}
 	from := 0
 	for _, n := range rows {
 		outputs = append(outputs, slice(whole, from, n))
 		from += n
 	}
-	return outputs, make([]error, len(rows)), exec, nil
+	return outputs, make([]error, len(rows)), release, exec, nil
 }
 
 // divisible checks that outputs can be split.
@@ -249,12 +262,13 @@ func (s *Server) divisible(outputs []tensor.Tensor, rows int) error {
 	return nil
 }
 
-// slice returns n rows of every tensor, without a copy.
+// slice returns n rows of every tensor, without a copy; what is appended to one does
+// not get into the next.
 func slice(tensors []tensor.Tensor, from, n int) []tensor.Tensor {
 	out := slices.Clone(tensors)
 	for i, t := range out {
 		size := len(t.Data) / int(t.Shape[0])
-		out[i].Data = t.Data[from*size : (from+n)*size]
+		out[i].Data = t.Data[from*size : (from+n)*size : (from+n)*size]
 		out[i].Shape = slices.Clone(t.Shape)
 		out[i].Shape[0] = int64(n)
 	}

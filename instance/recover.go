@@ -41,6 +41,9 @@ func (s *Server) respond(m member, outputs []tensor.Tensor) (response frame.Resp
 	err := func() (err error) {
 		defer s.recovered(&err)
 		response = m.Respond(outputs)
+		if _, lent := s.engine.(LendingEngine); lent {
+			response = own(response, outputs)
+		}
 		return nil
 	}()
 	if err != nil {

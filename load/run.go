@@ -24,6 +24,21 @@ type Options struct {
 	Timeout time.Duration
 	// Progress, if it is a terminal, gets a progress bar.
 	Progress io.Writer
+	// Observe, if set, is told of every request once the last is answered, in the
+	// order of their intended times.
+	Observe func(Observed)
+}
+
+// Observed is what became of one request.
+type Observed struct {
+	// Target is the index of its target.
+	Target int
+	// At is its intended time, from the start; Latency is from then to the whole
+	// answer.
+	At, Latency time.Duration
+	// Good: it was answered with a 2xx status and to Verify's liking. Else Latency
+	// says nothing.
+	Good bool
 }
 
 const (
@@ -62,6 +77,12 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	elapsed, err := drive(ctx, o, arrivals, pools)
 	if err != nil {
 		return nil, err
+	}
+	if o.Observe != nil {
+		for _, a := range arrivals {
+			s := &pools[a.target].samples[a.index]
+			o.Observe(Observed{Target: a.target, At: a.at, Latency: s.latency, Good: s.outcome == good})
+		}
 	}
 	result := &Result{Elapsed: elapsed}
 	for i, p := range pools {

@@ -111,6 +111,33 @@ func TestRunCountsEveryOutcome(t *testing.T) {
 	}
 }
 
+// What became of every request is told in the order of their times.
+func TestRunTellsOfEachRequest(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuse" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	var seen []Observed
+	r := run(t, Options{
+		Targets:  []Target{{Name: "a", URL: s.URL, Rate: 100}, {Name: "b", URL: s.URL + "/refuse", Rate: 50, Arrivals: Poisson}},
+		Duration: 200 * time.Millisecond, Observe: func(o Observed) { seen = append(seen, o) },
+	})
+	count := [2]int{}
+	for i, o := range seen {
+		if i > 0 && o.At < seen[i-1].At {
+			t.Errorf("request %d at %v is after one at %v", i, o.At, seen[i-1].At)
+		}
+		if o.Good != (o.Target == 0) || o.Good && o.Latency <= 0 || o.At < 0 || o.At >= 200*time.Millisecond {
+			t.Errorf("request %d: %+v", i, o)
+		}
+		count[o.Target]++
+	}
+	if count[0] != r.Targets[0].Requests || count[1] != r.Targets[1].Requests {
+		t.Errorf("told of %v requests", count)
+	}
+}
+
 func TestRunDropsAboveTheGuard(t *testing.T) {
 	gate := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-gate })

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching/arrival"
@@ -11,6 +12,9 @@ import (
 // between the last of them, and the process that is fitted to these (BATCH §III-A).
 type arrivals struct {
 	window *arrival.Window
+	// gaps are the same, in s, the oldest at oldest once there are as many as can be.
+	gaps   []float64
+	oldest int
 	last   time.Time
 	// shape is what the process in use was fitted to; its N is 0 if it is Poisson.
 	shape arrival.Moments
@@ -31,9 +35,21 @@ func newArrivals() *arrivals { return &arrivals{window: arrival.NewWindow(rememb
 // add takes in a request.
 func (a *arrivals) add(at time.Time) {
 	if !a.last.IsZero() {
-		a.window.Add(at.Sub(a.last))
+		gap := at.Sub(a.last)
+		a.window.Add(gap)
+		if len(a.gaps) < remembered {
+			a.gaps = append(a.gaps, max(0, gap.Seconds()))
+		} else {
+			a.gaps[a.oldest] = max(0, gap.Seconds())
+			a.oldest = (a.oldest + 1) % remembered
+		}
 	}
 	a.last = at
+}
+
+// recorded are the gaps in their order, in s.
+func (a *arrivals) recorded() []float64 {
+	return append(slices.Clone(a.gaps[a.oldest:]), a.gaps[:a.oldest]...)
 }
 
 // moments are those of the gaps; N is 0 if there are too few to tell of a shape.

@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy/otp"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // Function is what a system must know of a function to configure its instances.
@@ -72,19 +72,19 @@ type Times interface {
 //
 // Where by its predictions nothing can meet the objective, requests are not refused
 // for that: the config whose single requests are fastest is left, as if it met it.
-func (s System) Candidates(f Function, rate float64, t Times) []scaling.Candidate {
+func (s System) Candidates(f Function, rate float64, t Times) []capacity.Candidate {
 	all := s.choose(s, f, rate, t)
-	meets := func(c scaling.Candidate) bool { return f.SLO <= 0 || c.Exec <= f.SLO }
+	meets := func(c capacity.Candidate) bool { return f.SLO <= 0 || c.Exec <= f.SLO }
 	if len(all) == 0 || slices.ContainsFunc(all, meets) {
 		return all
 	}
-	return []scaling.Candidate{tolerated(slices.MinFunc(all, func(a, b scaling.Candidate) int {
+	return []capacity.Candidate{tolerated(slices.MinFunc(all, func(a, b capacity.Candidate) int {
 		return cmp.Or(cmp.Compare(a.Config.Batch, b.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
 	}), f.SLO)}
 }
 
 // tolerated is a candidate that is used even if it cannot meet the objective.
-func tolerated(c scaling.Candidate, slo time.Duration) scaling.Candidate {
+func tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
 	if slo > 0 {
 		c.Exec = min(c.Exec, slo)
 	}
@@ -97,7 +97,11 @@ func tolerated(c scaling.Candidate, slo time.Duration) scaling.Candidate {
 // predicted to be in time, one that has waited for no more than half the objective
 // is still worth a try.
 func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
-	factor := s.factor(f, t)
+	return s.table(f, c, t, s.factor(f, t))
+}
+
+// table is Table with mean times multiplied by a factor.
+func (s System) table(f Function, c cluster.Config, t Times, factor float64) []time.Duration {
 	table := make([]time.Duration, c.Batch)
 	last := time.Duration(0)
 	for b := c.Batch; b > 0; b-- {
@@ -146,50 +150,50 @@ func scale(t time.Duration, factor float64) time.Duration {
 }
 
 // chooser lists what a system considers.
-type chooser func(s System, f Function, rate float64, t Times) []scaling.Candidate
+type chooser func(s System, f Function, rate float64, t Times) []capacity.Candidate
 
 // predicted lists every config with the system's times, as far as MaxBatch
 // allows: the powers of two up to the largest batch, and that itself (§3.3).
-func (s System) predicted(f Function, t Times) []scaling.Candidate {
+func (s System) predicted(f Function, t Times) []capacity.Candidate {
 	factor := s.factor(f, t)
-	var all []scaling.Candidate
+	var all []capacity.Candidate
 	for _, c := range t.Configs() {
 		if f.MaxBatch > 0 && c.Batch > f.MaxBatch {
 			continue
 		}
 		if mean, ok := t.Exec(c, c.Batch); ok && mean > 0 {
-			all = append(all, scaling.Candidate{Config: c, Exec: scale(mean, factor), Mean: s.mean(mean)})
+			all = append(all, capacity.Candidate{Config: c, Exec: scale(mean, factor), Mean: s.mean(mean)})
 		}
 	}
 	return all
 }
 
 // every considers all.
-func every(s System, f Function, _ float64, t Times) []scaling.Candidate { return s.predicted(f, t) }
+func every(s System, f Function, _ float64, t Times) []capacity.Candidate { return s.predicted(f, t) }
 
 // fitting considers those of which a batch can fill for as long as one is executed
 // (Eq. 4) and still be answered in time: without what an answer takes to come back,
 // a batch at half the objective would leave before it is full, and the instance
 // carry less than its r_up.
-func fitting(s System, f Function, _ float64, t Times) []scaling.Candidate {
+func fitting(s System, f Function, _ float64, t Times) []capacity.Candidate {
 	left := f.SLO - batching.Travel(f.SLO)
-	return slices.DeleteFunc(s.predicted(f, t), func(c scaling.Candidate) bool {
+	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool {
 		return f.SLO > 0 && c.Config.Batch > 1 && 2*c.Exec > left
 	})
 }
 
 // single considers batches of one only (BB of INFless §5.2).
-func single(s System, f Function, _ float64, t Times) []scaling.Candidate {
-	return slices.DeleteFunc(s.predicted(f, t), func(c scaling.Candidate) bool { return c.Config.Batch != 1 })
+func single(s System, f Function, _ float64, t Times) []capacity.Candidate {
+	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool { return c.Config.Batch != 1 })
 }
 
 // strongest considers of each batch size only the config with the highest
 // throughput, whatever it costs and whether it fits what is free (RS of INFless
 // §5.2).
-func strongest(s System, f Function, rate float64, t Times) []scaling.Candidate {
+func strongest(s System, f Function, rate float64, t Times) []capacity.Candidate {
 	all := fitting(s, f, rate, t)
-	slices.SortFunc(all, func(a, b scaling.Candidate) int {
+	slices.SortFunc(all, func(a, b capacity.Candidate) int {
 		return cmp.Or(cmp.Compare(b.Config.Batch, a.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
 	})
-	return slices.CompactFunc(all, func(a, b scaling.Candidate) bool { return a.Config.Batch == b.Config.Batch })
+	return slices.CompactFunc(all, func(a, b capacity.Candidate) bool { return a.Config.Batch == b.Config.Batch })
 }

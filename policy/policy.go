@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // System is one system to serve functions with. Its zero value serves nothing;
@@ -32,7 +33,7 @@ type System struct {
 	// period is how often the system looks at its load; 0 is whenever it is asked.
 	period   time.Duration
 	batching string
-	queue    scaling.Queue
+	queue    capacity.Queue
 	// margin is what a predicted time is multiplied by; nil where the system
 	// takes the objective's percentile of the time instead.
 	margin *float64
@@ -92,4 +93,4 @@ func (s System) Batching(o batching.Options) (batching.Policy, error) {
 }
 
 // Queue says how requests reach instances.
-func (s System) Queue() scaling.Queue { return s.queue }
+func (s System) Queue() capacity.Queue { return s.queue }

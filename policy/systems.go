@@ -6,6 +6,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // The names of the systems.
@@ -34,11 +35,11 @@ const (
 var systems = []System{
 	{
 		Name: OpenFaaS, Says: "OpenFaaS with GPUs: 2 cores and 10 % of a GPU, one request at a time, kept alive for 300 s",
-		settings: baseline(), cold: "fixed", batching: batching.OneToOneName, queue: scaling.LateBound, margin: times(1), choose: one,
+		settings: baseline(), cold: "fixed", batching: batching.OneToOneName, queue: capacity.LateBound, margin: times(1), choose: one,
 	},
 	{
 		Name: Batch, Says: "BATCH atop OpenFaaS: one config, batch size and timeout for all instances, from its optimiser, kept alive for 300 s",
-		settings: baseline(), cold: "fixed", batching: batching.BatchName, queue: scaling.LateBound, margin: times(1.1), choose: uniform,
+		settings: baseline(), cold: "fixed", batching: batching.BatchName, queue: capacity.LateBound, margin: times(1.1), choose: uniform,
 	},
 	infless(INFless, "INFless as published: Algorithm 1, a queue per instance, predictions + 10 %, LSTH", 1.1, fitting),
 	infless(INFlessBB, "INFless without batching: every batch is one request", 1.1, single),
@@ -47,15 +48,15 @@ var systems = []System{
 	infless(INFlessOP2, "INFless with predicted times twice as long", 2, fitting),
 	{
 		Name: FaaSInfer, Says: "ours: configs and places chosen together, one queue per function, the percentile that was promised",
-		settings: ours(), cold: "faas-infer", batching: batching.SharedName, queue: scaling.LateBound, choose: every,
+		settings: ours(), cold: "faas-infer", batching: batching.SharedName, queue: capacity.LateBound, choose: every,
 	},
 }
 
 // infless is INFless and its ablations, which differ in what they choose from.
 func infless(name, says string, margin float64, choose chooser) System {
 	s := scaling.DefaultSettings()
-	s.Options, s.Headroom, s.Stabilisation = scaling.Faithful(), 0, inflessRelease
-	return System{Name: name, Says: says, settings: s, period: inflessPeriod, cold: "lsth", batching: batching.InFlessName, queue: scaling.PerInstance, margin: times(margin), choose: choose}
+	s.Options, s.Headroom, s.Stabilisation = capacity.Faithful(), 0, inflessRelease
+	return System{Name: name, Says: says, settings: s, period: inflessPeriod, cold: "lsth", batching: batching.InFlessName, queue: capacity.PerInstance, margin: times(margin), choose: choose}
 }
 
 // baseline is what OpenFaaS and BATCH scale with: as many instances as the load
@@ -64,15 +65,15 @@ func infless(name, says string, margin float64, choose chooser) System {
 // with INFless' placement has fewer fragments than without.
 func baseline() scaling.Settings {
 	s := scaling.DefaultSettings()
-	s.Options, s.KeepAlive = scaling.Greedy(), baselineKeepAlive
-	s.HalfSLO, s.Placement = false, scaling.Spread
+	s.Options, s.KeepAlive = capacity.Greedy(), baselineKeepAlive
+	s.HalfSLO, s.Placement = false, capacity.Spread
 	return s
 }
 
 // ours plans for all functions at once.
 func ours() scaling.Settings {
 	s := scaling.DefaultSettings()
-	s.Options = scaling.Production()
+	s.Options = capacity.Production()
 	return s
 }
 

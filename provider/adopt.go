@@ -16,8 +16,8 @@ import (
 func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 	a := address{name: r.Deployment.Service, namespace: r.Deployment.Namespace}
 	defer s.arriving.begin(a.full())()
-	defer s.spaces.share(a.namespace)()
-	defer s.busy.lock(a.full())()
+	defer s.spaces.Share(a.namespace)()
+	defer s.busy.Lock(a.full())()
 	before, err := s.find(a)
 	if err != nil {
 		before = nil
@@ -49,18 +49,17 @@ func (d *deployed) has(r store.Function) bool {
 
 // adopt makes another revision run; before is nil if there is none.
 func (s *Server) adopt(ctx context.Context, before *deployed, r store.Function) error {
-	var dispatcher Dispatcher
-	f, err := restored(r)
-	if err == nil {
-		dispatcher, err = s.controller.Deploy(ctx, f)
+	nothing, run := before == nil || before.isBroken(), s.try
+	if nothing {
+		run = s.begin
+	}
+	f, dispatcher, err := run(ctx, r)
+	if err == nil || nothing {
+		s.publish(s.deployed(f, dispatcher))
 	}
 	if err != nil {
-		if before == nil || before.isBroken() {
-			s.publish(s.deployed(f, broken{name: f.Name, err: err}))
-		}
 		return err
 	}
-	s.publish(s.deployed(f, dispatcher))
 	s.log.Info().Str("function", f.Name).Str("image", f.Deployment.Image).Uint64("revision", f.Revision).Msg("deployed, as somebody else has it")
 	return nil
 }
@@ -85,7 +84,7 @@ func (s *Server) adoptReplicas(d *deployed, n uint64) error {
 // this server does not know is no error.
 func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 	a := address{name: name, namespace: namespace}
-	defer s.busy.lock(a.full())()
+	defer s.busy.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
 		return nil

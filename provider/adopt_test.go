@@ -9,6 +9,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -149,7 +150,7 @@ func TestRoutesKnowWhatTheStoreHas(t *testing.T) {
 		"queue": func(r *rig) int {
 			resp, err := r.Invoke(context.Background(), "mnist", &frame.Request{Method: "POST", Path: "/"})
 			if err != nil {
-				return statusOf(err)
+				return answer.StatusOf(err)
 			}
 			return resp.Status
 		},
@@ -158,6 +159,56 @@ func TestRoutesKnowWhatTheStoreHas(t *testing.T) {
 		r.elsewhere(t, 7, nil)
 		if code := ask(r); code != 200 {
 			t.Errorf("%s: %d", name, code)
+		}
+	}
+}
+
+// remembers is a store that knows what was accepted last.
+type remembers struct {
+	Store
+	accepted store.Function
+}
+
+func (r remembers) Accepted(namespace, name string) (store.Function, bool) {
+	d := r.accepted.Deployment
+	return r.accepted, d.Namespace == namespace && d.Service == name
+}
+
+// What cannot run after a restart is served as it was accepted before, if that can be,
+// until it can run.
+func TestWhatWasAcceptedBeforeIsServed(t *testing.T) {
+	var was store.Function
+	image := func(name string) func(f *store.Function) {
+		return func(f *store.Function) { f.Deployment.Image = name }
+	}
+	for name, c := range map[string]struct {
+		revision uint64
+		body     string
+	}{
+		"before": {6, "hello"}, "never": {0, "cannot run"}, "later": {8, "cannot run"},
+	} {
+		r := newRig(t, func(o *Options) {
+			was = store.Function{Revision: c.revision, Deployment: types.FunctionDeployment{Service: "mnist", Namespace: DefaultNamespace, Image: "mnist:1"}}
+			if c.revision == 0 {
+				was.Deployment.Service = "other"
+			}
+			o.Store = remembers{o.Store, was}
+		})
+		typo := r.elsewhere(t, 7, image("typo:2"))
+		r.controller.refused = map[string]error{"typo:2": errors.New("no such image")}
+		if err := r.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w := r.do("POST", "/function/mnist", "hello"); !strings.Contains(w.Body.String(), c.body) {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+		if err := r.Adopt(t.Context(), typo); err == nil || !strings.Contains(err.Error(), "no such image") {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.controller.refused = nil
+		r.adopt(t, typo)
+		if f := r.controller.deployed["mnist.openfaas-fn"]; f == nil || f.Revision != 7 {
+			t.Errorf("%s: %+v runs", name, f)
 		}
 	}
 }

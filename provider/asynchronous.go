@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/callid"
 )
 
 // asyncPrefix is where functions are invoked for later.
@@ -36,15 +38,15 @@ func (s *Server) UseAsync(a Async) {
 // request's path.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
 	if s.async == nil {
-		writeError(w, refuse(http.StatusNotImplemented, "this provider takes no asynchronous requests"))
+		answer.Error(w, answer.Refuse(http.StatusNotImplemented, "this provider takes no asynchronous requests"))
 		return
 	}
-	if !s.inFlight.enter() {
-		writeError(w, errDraining)
+	if !s.inFlight.Enter() {
+		answer.Error(w, errDraining)
 		return
 	}
-	defer s.inFlight.leave()
-	identify(w.Header(), r.Header, time.Now())
+	defer s.inFlight.Leave()
+	callid.Identify(w.Header(), r.Header, time.Now())
 	name, path := splitPath(escaped, asyncPrefix)
 	if a, err := resolve(name); err == nil {
 		s.arriving.wait(r.Context(), a.full())
@@ -59,7 +61,7 @@ const asyncPatience = time.Minute
 
 // Invoke answers a request that did not come over HTTP but from the queue: name
 // is the function's name or full name. It counts as any other request. The
-// error is an [HTTPError] where the provider has a status for it.
+// error is an [answer.HTTPError] where the provider has a status for it.
 func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*frame.Response, error) {
 	a, err := resolve(name)
 	if err != nil {
@@ -70,16 +72,16 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 	if err != nil {
 		return nil, err
 	}
-	if !s.inFlight.enter() {
+	if !s.inFlight.Enter() {
 		return nil, errDraining
 	}
-	defer s.inFlight.leave()
+	defer s.inFlight.Leave()
 	started, code := time.Now(), http.StatusInternalServerError
 	d.metrics.Begin()
 	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
 	resp, err := d.invokeQueued(ctx, req)
 	if err != nil {
-		code = statusOf(err)
+		code = answer.StatusOf(err)
 		return nil, err
 	}
 	code = resp.Status

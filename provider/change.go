@@ -1,6 +1,11 @@
 package provider
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/body"
+)
 
 // readChange reads the body of a route that changes something; what is the
 // object that the route expects, for the error.
@@ -9,22 +14,22 @@ func (s *Server) readChange(w http.ResponseWriter, r *http.Request, what string,
 	if err != nil {
 		return err
 	}
-	return parseJSON(text, what, value)
+	return answer.Parse(text, what, value)
 }
 
 // changeText reads a body of at most limit bytes. No change is taken while the
 // provider shuts down.
 func (s *Server) changeText(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if s.inFlight.closed.Load() {
+	if s.inFlight.Closed() {
 		return nil, errDraining
 	}
-	s.limitReading(w)
-	text, err := readText(w, r, limit)
+	s.bodies.Limit(w)
+	text, err := body.Text(w, r, limit)
 	if err != nil {
 		// What is left of the body is not waited for.
 		w.Header().Set("Connection", "close")
 		return nil, err
 	}
-	unlimitReading(w)
+	body.Unlimit(w)
 	return text, nil
 }

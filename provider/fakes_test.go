@@ -46,6 +46,9 @@ type fakeController struct {
 	refuse     error
 	deployed   map[string]*Function
 	scaled     map[string]uint64
+	problem    string
+	// refused are errors by image.
+	refused map[string]error
 }
 
 func (c *fakeController) Deploy(_ context.Context, f *Function) (Dispatcher, error) {
@@ -53,6 +56,9 @@ func (c *fakeController) Deploy(_ context.Context, f *Function) (Dispatcher, err
 	defer c.mu.Unlock()
 	if c.refuse != nil {
 		return nil, c.refuse
+	}
+	if err := c.refused[f.Deployment.Image]; err != nil {
+		return nil, err
 	}
 	c.deployed[f.Name] = f
 	return c.dispatcher, nil
@@ -76,7 +82,7 @@ func (c *fakeController) Status(name string) (Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.deployed[name]
-	return Status{Replicas: 2, AvailableReplicas: 1, Usage: cluster.Resources{CPU: 250, Memory: 1 << 20}}, ok
+	return Status{Replicas: 2, AvailableReplicas: 1, Usage: cluster.Resources{CPU: 250, Memory: 1 << 20}, Problem: c.problem}, ok
 }
 
 // brokenStore is a store on a full disk.

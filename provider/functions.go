@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 // Restore brings the functions in the store back, as after a restart. One that
@@ -21,18 +23,47 @@ func (s *Server) Restore(ctx context.Context) error {
 		return err
 	}
 	for _, r := range records {
-		var dispatcher Dispatcher
-		f, err := restored(r)
-		if err == nil {
-			dispatcher, err = s.controller.Deploy(ctx, f)
-		}
+		f, dispatcher, err := s.begin(ctx, r)
 		if err != nil {
-			s.log.Error().Err(err).Str("function", f.Name).Msg("a function could not be restored")
-			dispatcher = broken{name: f.Name, err: err}
+			s.log.Error().Err(err).Str("function", f.Name).Bool("as_before", f.Revision != r.Revision).Msg("a function could not be restored")
 		}
 		s.publish(s.deployed(f, dispatcher))
 	}
 	return nil
+}
+
+// remembering is a store that knows which deployment of a function was accepted last,
+// false for none.
+type remembering interface {
+	Accepted(namespace, name string) (store.Function, bool)
+}
+
+// begin makes a function run of which nothing runs yet. Where it cannot run as it is
+// said, it is what was accepted before that if the store remembers and that can run, or
+// else what says why; the error is why in both cases.
+func (s *Server) begin(ctx context.Context, r store.Function) (*Function, Dispatcher, error) {
+	f, dispatcher, err := s.try(ctx, r)
+	if err == nil {
+		return f, dispatcher, nil
+	}
+	if m, ok := s.store.(remembering); ok {
+		was, known := m.Accepted(r.Deployment.Namespace, r.Deployment.Service)
+		if known && was.Revision < r.Revision {
+			if before, dispatcher, wrong := s.try(ctx, was); wrong == nil {
+				return before, dispatcher, err
+			}
+		}
+	}
+	return f, broken{name: f.Name, err: err}, err
+}
+
+func (s *Server) try(ctx context.Context, r store.Function) (*Function, Dispatcher, error) {
+	f, err := restored(r)
+	if err != nil {
+		return f, nil, err
+	}
+	dispatcher, err := s.controller.Deploy(ctx, f)
+	return f, dispatcher, err
 }
 
 // broken stands in for the dispatcher of a function that could not be
@@ -44,7 +75,7 @@ type broken struct {
 
 // Invoke tells what is wrong.
 func (b broken) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
-	return nil, refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; mend that, or deploy it again", b.name, b.err)
+	return nil, answer.Refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; mend that, or deploy it again", b.name, b.err)
 }
 
 // isBroken reports whether the function stands there only to say what is wrong.

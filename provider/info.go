@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 // providerName is what the provider tells of itself.
@@ -24,10 +26,10 @@ type gatewayInfo struct {
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	own := types.ProviderInfo{Name: providerName, Orchestration: providerName, Version: &s.version}
 	if takesForGateway(r) {
-		writeJSON(w, gatewayInfo{Arch: runtime.GOARCH, Provider: own, Version: s.version})
+		answer.JSON(w, gatewayInfo{Arch: runtime.GOARCH, Provider: own, Version: s.version})
 		return nil
 	}
-	writeJSON(w, own)
+	answer.JSON(w, own)
 	return nil
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/body"
+	"github.com/faas-infer/faas-infer/provider/callid"
 )
 
 // functionPrefix is where functions are invoked.
@@ -29,26 +32,26 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
 	d, err := s.lookUpSoon(r.Context(), name)
-	if err == nil && s.inFlight.closed.Load() {
+	if err == nil && s.inFlight.Closed() {
 		err = errDraining
 	}
 	if err != nil {
-		s.limitRest(w, r)
-		writeError(w, err)
+		s.bodies.LimitRest(w, r)
+		answer.Error(w, err)
 		return
 	}
-	identify(w.Header(), r.Header, started)
+	callid.Identify(w.Header(), r.Header, started)
 	if d.forwarder != nil {
 		s.pass(w, r, d, path, started)
 		return
 	}
 	req, held, err := s.receive(w, r, path)
-	defer s.held.give(held.charge)
+	defer s.bodies.Release(held)
 	// Only now, so that shutting down need not wait for a client that sends
 	// slowly.
 	if err == nil {
-		if s.inFlight.enter() {
-			defer s.inFlight.leave()
+		if s.inFlight.Enter() {
+			defer s.inFlight.Leave()
 		} else {
 			err = errDraining
 		}
@@ -58,7 +61,7 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	// Deferred, so that a panic below is counted as well.
 	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
 	if err != nil {
-		code = writeError(w, err)
+		code = answer.Error(w, err)
 		return
 	}
 	code = s.forward(w, r, d, req, held)
@@ -80,7 +83,7 @@ func (s *Server) lookUp(name string) (*deployed, error) {
 		return d, nil
 	}
 	if name == "" {
-		return nil, refuse(http.StatusBadRequest, "the path names no function; it must be /function/NAME or /function/NAME.NAMESPACE")
+		return nil, answer.Refuse(http.StatusBadRequest, "the path names no function; it must be /function/NAME or /function/NAME.NAMESPACE")
 	}
 	a, err := resolve(name)
 	if err != nil {
@@ -90,55 +93,55 @@ func (s *Server) lookUp(name string) (*deployed, error) {
 }
 
 func absent(a address) error {
-	return refuse(http.StatusNotFound, "there is no function %q in namespace %q", clip(a.name), clip(a.namespace))
+	return answer.Refuse(http.StatusNotFound, "there is no function %q in namespace %q", answer.Clip(a.name), answer.Clip(a.namespace))
 }
 
 // receive makes a member of a batch of the client's request, with its whole
 // body.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, body, error) {
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, body.Body, error) {
 	if !methods[r.Method] {
-		return nil, body{}, refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", clip(r.Method))
+		return nil, body.Body{}, answer.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", answer.Clip(r.Method))
 	}
 	req := &frame.Request{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header}
 	if err := prepareHeader(req, r); err != nil {
-		return nil, body{}, err
+		return nil, body.Body{}, err
 	}
-	held, err := s.readBody(w, r)
+	held, err := s.bodies.Read(w, r)
 	if err != nil {
 		// What is left of the body would be taken for the next request.
 		w.Header()["Connection"] = []string{"close"}
-		return nil, body{}, err
+		return nil, body.Body{}, err
 	}
-	if held.buffer != nil {
-		req.Body = held.bytes
+	if held.Buffer != nil {
+		req.Body = held.Bytes
 	}
 	return req, held, nil
 }
 
 // forward hands one request to the function's dispatcher and returns the
 // status code that was answered.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held body) int {
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held body.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
-		code := writeError(w, err)
+		code := answer.Error(w, err)
 		if code == http.StatusInternalServerError {
 			s.unexpected.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
 		return code
 	}
 	code := writeResponse(w, resp)
-	held.free()
+	held.Free()
 	return code
 }
 
 // pass lets an ordinary function's forwarder answer one request as it streams.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
-	if !s.inFlight.enter() {
-		s.limitRest(w, r)
-		writeError(w, errDraining)
+	if !s.inFlight.Enter() {
+		s.bodies.LimitRest(w, r)
+		answer.Error(w, errDraining)
 		return
 	}
-	defer s.inFlight.leave()
+	defer s.inFlight.Leave()
 	d.metrics.Begin()
 	code := http.StatusInternalServerError
 	// Deferred, so that a panic below is counted as well.
@@ -159,7 +162,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path 
 // the client's fault if its connection has ended, else the instance's.
 func statusBrokenOff(r *http.Request) int {
 	if r.Context().Err() != nil {
-		return statusHungUp
+		return answer.StatusHungUp
 	}
 	return http.StatusBadGateway
 }
@@ -185,7 +188,7 @@ func prepareHeader(req *frame.Request, r *http.Request) error {
 		}
 	}
 	if size > mostHead {
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, mostHead)
+		return answer.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, mostHead)
 	}
 	return nil
 }
@@ -205,7 +208,7 @@ func dropHopByHop(h http.Header) {
 // writeResponse sends a member's answer and returns its status code.
 func writeResponse(w http.ResponseWriter, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
-		return writeError(w, refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
+		return answer.Error(w, answer.Refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
 	}
 	dropHopByHop(resp.Header)
 	h := w.Header()

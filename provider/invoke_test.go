@@ -16,6 +16,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 // invoker is a rig with mnist deployed in front of a dispatcher.
@@ -123,8 +124,8 @@ func TestInvokeHeaders(t *testing.T) {
 }
 
 func TestInvokeErrors(t *testing.T) {
-	var answer error
-	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { return nil, answer }, nil)
+	var told error
+	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { return nil, told }, nil)
 	for _, c := range []struct {
 		err    error
 		status int
@@ -133,14 +134,14 @@ func TestInvokeErrors(t *testing.T) {
 		{retryError{503, 1500 * time.Millisecond}, 503, "2"},
 		{fmt.Errorf("mnist: %w", retryError{429, 0}), 429, "1"},
 		{retryError{502, 0}, 502, ""},
-		{refuse(502, "the instance was lost"), 502, ""},
-		{refuse(503, "no instance can be had"), 503, "1"},
-		{refuse(200, "an error that calls itself a success"), 500, ""},
+		{answer.Refuse(502, "the instance was lost"), 502, ""},
+		{answer.Refuse(503, "no instance can be had"), 503, "1"},
+		{answer.Refuse(200, "an error that calls itself a success"), 500, ""},
 		{errors.New("something unexpected"), 500, ""},
 		{context.DeadlineExceeded, 504, ""},
 		{context.Canceled, 499, ""},
 	} {
-		answer = c.err
+		told = c.err
 		w := r.do("POST", "/function/mnist", "x")
 		wantSentence(t, w, c.status, c.err.Error())
 		if got := w.Header().Get("Retry-After"); got != c.retry {
@@ -180,7 +181,7 @@ func TestInvokeOddAnswers(t *testing.T) {
 func TestPanicsAreAnswered(t *testing.T) {
 	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { panic("a mistake") }, nil)
 	wantSentence(t, r.do("POST", "/function/mnist", "x"), 500, "its log tells more")
-	if r.inFlight.inside.Load() != 0 {
+	if r.inFlight.Inside() != 0 {
 		t.Error("the request is still counted as in flight")
 	}
 	if text := r.do("GET", "/metrics", "").Body.String(); !strings.Contains(text, `faas_infer_requests_total{code="500",function="mnist.openfaas-fn"} 1`) {

@@ -94,16 +94,17 @@ type withoutChanging struct {
 
 // appendStatus adds a function's status, without usage, as JSON to text.
 func (s *Server) appendStatus(text []byte, d *deployed) []byte {
+	now := s.runs(d)
+	if now.Problem != "" { // That changes, too, and few functions have one.
+		object, _ := json.Marshal(d.status(now, false))
+		return append(text, object...)
+	}
 	d.lasting.once.Do(func() {
 		// Strings, numbers and a time of this era cannot fail to marshal.
-		object, _ := json.Marshal(withoutChanging{FunctionStatus: s.status(d, false)})
+		object, _ := json.Marshal(withoutChanging{FunctionStatus: d.status(Status{}, false)})
 		d.lasting.text = object[:len(object)-1]
 	})
 	text = append(text, d.lasting.text...)
-	now, ok := s.controller.Status(d.Name)
-	if !ok {
-		now = Status{}
-	}
 	for _, field := range []struct {
 		name  string
 		value uint64

@@ -12,6 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/logs"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 // LogSource finds what a function's instances printed, as faas-provider's
@@ -29,7 +30,7 @@ type LogSource interface {
 // as there is anything of it.
 func (s *Server) showLogs(w http.ResponseWriter, r *http.Request) error {
 	if s.logs == nil {
-		return refuse(http.StatusNotImplemented, "this provider keeps no logs")
+		return answer.Refuse(http.StatusNotImplemented, "this provider keeps no logs")
 	}
 	q, err := s.logQuery(r.URL.Query())
 	if err != nil {
@@ -84,7 +85,7 @@ func (s *Server) stream(w http.ResponseWriter, first *logs.Message, messages <-c
 			if !ok || encoder.Encode(m) != nil {
 				return
 			}
-		case <-s.inFlight.shut:
+		case <-s.inFlight.Shut():
 			return
 		}
 	}
@@ -101,7 +102,7 @@ func (s *Server) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 	go func() {
 		defer close(ended)
 		select {
-		case <-s.inFlight.shut:
+		case <-s.inFlight.Shut():
 			_ = out.SetWriteDeadline(time.Now().Add(lastWrite)) // It fails if the client is gone.
 		case <-done:
 		}
@@ -118,7 +119,7 @@ func (s *Server) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 func (s *Server) logQuery(query url.Values) (logs.Request, error) {
 	q := logs.Request{Instance: query.Get("instance")}
 	if query.Get("name") == "" {
-		return q, refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
+		return q, answer.Refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
 	}
 	a, err := resolve(query.Get("name"), query.Get("namespace"))
 	if err != nil {
@@ -160,5 +161,5 @@ func (s *Server) since(text string) (*time.Time, error) {
 }
 
 func badField(name, value, allowed, example string) error {
-	return refuse(http.StatusBadRequest, "%s is %q: it must be %s, for example %q", name, clip(value), allowed, example)
+	return answer.Refuse(http.StatusBadRequest, "%s is %q: it must be %s, for example %q", name, answer.Clip(value), allowed, example)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/openfaas/faas-provider/auth"
 
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -40,7 +41,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="faas-infer"`)
-	return refuse(http.StatusUnauthorized, "this route needs the user and password of the gateway (basic auth), and those given are not right")
+	return answer.Refuse(http.StatusUnauthorized, "this route needs the user and password of the gateway (basic auth), and those given are not right")
 }
 
 // equal is 1 for equal strings. Hashing hides their lengths.
@@ -52,7 +53,7 @@ func equal(a, b string) int {
 // health is GET /healthz: 503 as soon as the provider shuts down, so that what
 // stands in front of it sends requests elsewhere.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
-	if s.inFlight.closed.Load() {
+	if s.inFlight.Closed() {
 		return errDraining
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -83,7 +84,7 @@ type (
 // functions asks for, so that none need run beside it. Its errors have
 // Prometheus's form.
 func (s *Server) query(w http.ResponseWriter, r *http.Request) error {
-	s.limitRest(w, r)
+	s.bodies.LimitRest(w, r)
 	r.Body = http.MaxBytesReader(w, r.Body, maxSystemBody)
 	q, err := metrics.ParseQuery(r.FormValue("query"))
 	if err != nil {
@@ -99,6 +100,6 @@ func (s *Server) query(w http.ResponseWriter, r *http.Request) error {
 		result = append(result, vectorSample{Metric: sample.Metric,
 			Value: [2]any{at, strconv.FormatFloat(sample.Value, 'f', -1, 64)}})
 	}
-	writeJSON(w, queryAnswer{Status: "success", Data: &queryData{ResultType: "vector", Result: result}})
+	answer.JSON(w, queryAnswer{Status: "success", Data: &queryData{ResultType: "vector", Result: result}})
 	return nil
 }

@@ -37,7 +37,6 @@ package provider
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -47,6 +46,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -81,13 +81,16 @@ type Status struct {
 	// Usage is what the instances use together: CPU in millicores, memory in
 	// bytes.
 	Usage cluster.Resources
+	// Problem is why the function, or its latest deployment, is not served as it
+	// should be, "" if it is.
+	Problem string
 }
 
 // Dispatcher answers the requests of one function. Implementations are safe
 // for concurrent use.
 type Dispatcher interface {
 	// Invoke answers one request; it is called on the request's way. Its
-	// error may implement HTTPError; context.Canceled means that the client
+	// error may implement answer.HTTPError; context.Canceled means that the client
 	// hung up.
 	//
 	// When it returns a response and no error, nothing may refer to req or
@@ -125,7 +128,7 @@ type Controller interface {
 	// Dispatcher takes requests at once. A later revision's Deploy may return
 	// the same one or another; the earlier one is still asked by requests
 	// that had found it, and answers them or refuses them as after Remove. An
-	// error leaves what ran before running; it should be an HTTPError where
+	// error leaves what ran before running; it should be an answer.HTTPError where
 	// the deployment is at fault.
 	Deploy(ctx context.Context, f *Function) (Dispatcher, error)
 	// Remove ends a function: what still waits is answered with an error, and
@@ -151,21 +154,6 @@ type Store interface {
 	DeleteNamespace(name string) error
 	Namespace(name string) (store.Namespace, error)
 	Namespaces() ([]store.Namespace, error)
-}
-
-// HTTPError is an error that knows how it is to be answered.
-type HTTPError interface {
-	error
-	// HTTPStatus is the status code, 400 to 599.
-	HTTPStatus() int
-}
-
-// Retryable is an HTTPError after which another try may succeed.
-type Retryable interface {
-	HTTPError
-	// RetryAfter is how long to wait before it, rounded up to seconds for the
-	// client; 0 says nothing about it.
-	RetryAfter() time.Duration
 }
 
 // FullName is "name.namespace".
@@ -202,7 +190,7 @@ func resolve(name string, namespaces ...string) (address, error) {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		a.name, a.namespace = name[:i], name[i+1:]
 		if a.namespace == "" {
-			return a, refuse(400, "the function name %q ends in a dot; write the name, or name.namespace", clip(name))
+			return a, answer.Refuse(400, "the function name %q ends in a dot; write the name, or name.namespace", answer.Clip(name))
 		}
 	}
 	for _, n := range namespaces {
@@ -211,7 +199,7 @@ func resolve(name string, namespaces ...string) (address, error) {
 		case a.namespace == "":
 			a.namespace = n
 		default:
-			return a, refuse(400, "the request names two namespaces, %q and %q; name one", clip(a.namespace), clip(n))
+			return a, answer.Refuse(400, "the request names two namespaces, %q and %q; name one", answer.Clip(a.namespace), answer.Clip(n))
 		}
 	}
 	if a.namespace == "" {
@@ -219,24 +207,3 @@ func resolve(name string, namespaces ...string) (address, error) {
 	}
 	return a, nil
 }
-
-// clip keeps a hostile name from filling the answer.
-func clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
-
-// problem is an error that this package answers with.
-type problem struct {
-	status int
-	text   string
-}
-
-func refuse(status int, format string, args ...any) *problem {
-	return &problem{status: status, text: fmt.Sprintf(format, args...)}
-}
-
-func (p *problem) Error() string   { return p.text }
-func (p *problem) HTTPStatus() int { return p.status }

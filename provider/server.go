@@ -19,6 +19,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/body"
+	"github.com/faas-infer/faas-infer/provider/cors"
+	"github.com/faas-infer/faas-infer/provider/gate"
+	"github.com/faas-infer/faas-infer/provider/keyed"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -68,6 +73,8 @@ type Options struct {
 	// builder; they check who asks themselves. Without them the routes are not
 	// there.
 	Build, PublicKey http.Handler
+	// Defaults are the annotations that images bring along; nil for none.
+	Defaults Defaults
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages a browser
 	// may let use the /system routes; "*" stands for all. None by default.
 	CORSOrigins []string
@@ -85,23 +92,22 @@ type Server struct {
 	controller  Controller
 	metrics     *metrics.Metrics
 	credentials *auth.BasicAuthCredentials
-	maxBody     int64
-	bodyTimeout time.Duration
+	bodies      *body.Reader
 	version     types.VersionInfo
 	now         func() time.Time
 	started     time.Time
 	secrets     Secrets
 	logs        LogSource
 	nodes       func(context.Context) ([]cluster.Node, error)
-	cors        cors
+	defaults    Defaults
+	cors        cors.Rules
 	log         zerolog.Logger
 	// unexpected logs what can happen on every request, a few lines a second.
 	unexpected zerolog.Logger
 
 	system, open *mux.Router
 	async        Async
-	inFlight     gate
-	held         budget
+	inFlight     *gate.Gate
 
 	// functions is what is deployed, by full name and, in the default
 	// namespace, by bare name. The map never changes; change puts another in
@@ -113,7 +119,7 @@ type Server struct {
 	// spaces is held for as long as something is put into a namespace, and
 	// alone while one is made or deleted; it comes before busy, which keeps
 	// changes of one function apart.
-	spaces, busy keyedMutex
+	spaces, busy keyed.Mutex
 	// arriving are functions that are being adopted.
 	arriving arrivals
 }
@@ -151,15 +157,16 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
-		maxBody: o.MaxBody, bodyTimeout: cmp.Or(o.BodyTimeout, DefaultBodyTimeout), version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, cors: newCORS(o.CORSOrigins),
+		version: o.Version, now: o.Now, log: o.Logger,
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: cors.New(o.CORSOrigins),
 		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
-		inFlight:   newGate(),
+		inFlight:   gate.New(),
 	}
-	if s.maxBody <= 0 {
-		s.maxBody = DefaultMaxBody
+	most := o.MaxBody
+	if most <= 0 {
+		most = DefaultMaxBody
 	}
-	s.held.limit = max(cmp.Or(o.MaxHeld, DefaultMaxHeld), s.maxBody+1)
+	s.bodies = body.New(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), max(cmp.Or(o.MaxHeld, DefaultMaxHeld), most+1))
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -200,7 +207,7 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.open.Handle("/metrics", prometheus)
 	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
 	nowhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, refuse(http.StatusNotFound, "there is nothing at %q", clip(r.URL.Path)))
+		answer.Error(w, answer.Refuse(http.StatusNotFound, "there is nothing at %q", answer.Clip(r.URL.Path)))
 	})
 	s.system.NotFoundHandler, s.open.NotFoundHandler = nowhere, nowhere
 }
@@ -215,7 +222,7 @@ func (s *Server) route(m byMethod) http.Handler {
 		handle, ok := m[r.Method]
 		if !ok {
 			w.Header().Set("Allow", allowed)
-			writeError(w, refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", clip(r.URL.Path), allowed, clip(r.Method)))
+			answer.Error(w, answer.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", answer.Clip(r.URL.Path), allowed, answer.Clip(r.Method)))
 			return
 		}
 		s.answered(w, r, handle(w, r))
@@ -224,7 +231,7 @@ func (s *Server) route(m byMethod) http.Handler {
 
 // answered answers with a handler's error, if there is one.
 func (s *Server) answered(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil && writeError(w, err) == http.StatusInternalServerError {
+	if err != nil && answer.Error(w, err) == http.StatusInternalServerError {
 		s.unexpected.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
 	}
 }
@@ -239,20 +246,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.invoke(w, r, escaped)
 		return
 	}
-	defer s.limitRest(w, r)
+	defer s.bodies.LimitRest(w, r)
 	switch {
 	case strings.HasPrefix(escaped, asyncPrefix):
 		s.accept(w, r, escaped)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
-		if s.cors.answer(w, r) {
+		if s.cors.Answer(w, r) {
 			return
 		}
-		err := s.cors.check(r)
+		err := s.cors.Check(r)
 		if err == nil {
 			err = s.authorize(w, r)
 		}
 		if err != nil {
-			writeError(w, err)
+			answer.Error(w, err)
 			return
 		}
 		s.system.ServeHTTP(w, r)
@@ -270,6 +277,6 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	default:
 		s.unexpected.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		writeError(w, refuse(http.StatusInternalServerError, "the provider failed at this request; its log tells more"))
+		answer.Error(w, answer.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log tells more"))
 	}
 }

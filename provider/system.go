@@ -10,6 +10,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -29,7 +30,9 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		return err
 	}
 	d.Namespace = a.namespace
-	in, err := annotation.Parse(d)
+	withoutProblem(d.Annotations)
+	brought, unread := s.defaults.Of(r.Context(), d)
+	in, _, err := Complete(&d, brought)
 	if err != nil {
 		return err
 	}
@@ -39,11 +42,11 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		_, _ = s.known(r.Context(), a)
 	}
 	// Whoever deletes the namespace waits for this, or comes before it.
-	defer s.spaces.share(a.namespace)()
+	defer s.spaces.Share(a.namespace)()
 	if err := s.requireNamespace(a.namespace); err != nil {
 		return err
 	}
-	defer s.busy.lock(a.full())()
+	defer s.busy.Lock(a.full())()
 	before, err := s.find(a)
 	if err != nil && mustExist {
 		return err
@@ -51,6 +54,9 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	f, err := s.revise(before, d, in)
 	if err != nil {
 		return err
+	}
+	if unread != nil { // It may be the instances' to find out.
+		s.log.Warn().Err(unread).Str("function", f.Name).Msg("what annotations the image brings along could not be read")
 	}
 	if err := s.replaceFunction(r.Context(), before, f); err != nil {
 		return err
@@ -122,7 +128,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.FunctionName == "" {
-		return refuse(http.StatusBadRequest, `the request body must give "functionName", the function to delete`)
+		return answer.Refuse(http.StatusBadRequest, `the request body must give "functionName", the function to delete`)
 	}
 	a, err := resolve(body.FunctionName, body.Namespace, r.URL.Query().Get("namespace"))
 	if err != nil {
@@ -140,7 +146,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 
 // removeFunction ends a function and forgets it.
 func (s *Server) removeFunction(ctx context.Context, a address) error {
-	defer s.busy.lock(a.full())()
+	defer s.busy.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
 		return err
@@ -166,7 +172,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	usage := query.Get("usage")
-	writeJSON(w, s.status(d, usage == "true" || usage == "1"))
+	answer.JSON(w, d.status(s.runs(d), usage == "true" || usage == "1"))
 	return nil
 }
 
@@ -185,12 +191,12 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.Replicas == nil {
-		return refuse(http.StatusBadRequest, `the request body must give "replicas", the number of instances to keep, for example {"replicas": 1}`)
+		return answer.Refuse(http.StatusBadRequest, `the request body must give "replicas", the number of instances to keep, for example {"replicas": 1}`)
 	}
 	if _, err := s.known(r.Context(), a); err != nil {
 		return err
 	}
-	defer s.busy.lock(a.full())()
+	defer s.busy.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
 		return err
@@ -213,7 +219,7 @@ func checkReplicas(f *Function, n uint64) error {
 		most = annotation.MaxReplicas
 	}
 	if n != 0 && n < least || n > most {
-		return refuse(http.StatusBadRequest, "replicas is %d: function %s takes 0 or %d to %d (%s, %s)",
+		return answer.Refuse(http.StatusBadRequest, "replicas is %d: function %s takes 0 or %d to %d (%s, %s)",
 			n, f.Name, least, most, annotation.ScaleMin, annotation.ScaleMax)
 	}
 	return nil
@@ -234,20 +240,19 @@ func (s *Server) rescale(d *deployed, n uint64) error {
 }
 
 // status is what a function shows of itself: the deployment as it came, with
-// empty fields left out and one label added, and what runs.
-func (s *Server) status(d *deployed, usage bool) types.FunctionStatus {
+// empty fields left out, one label added and what is wrong with it as an annotation,
+// and what runs.
+func (d *deployed) status(now Status, usage bool) types.FunctionStatus {
 	of := d.Deployment
 	out := types.FunctionStatus{
 		Name: of.Service, Image: of.Image, Namespace: of.Namespace, EnvProcess: of.EnvProcess, EnvVars: of.EnvVars,
-		Constraints: of.Constraints, Secrets: of.Secrets, Labels: d.labels, Annotations: of.Annotations,
+		Constraints: of.Constraints, Secrets: of.Secrets, Labels: d.labels, Annotations: withProblem(of.Annotations, now.Problem),
 		Limits: given(of.Limits), Requests: given(of.Requests), ReadOnlyRootFilesystem: of.ReadOnlyRootFilesystem,
 		InvocationCount: float64(d.metrics.Answered()), CreatedAt: d.CreatedAt,
+		Replicas: now.Replicas, AvailableReplicas: now.AvailableReplicas,
 	}
-	if now, ok := s.controller.Status(d.Name); ok {
-		out.Replicas, out.AvailableReplicas = now.Replicas, now.AvailableReplicas
-		if usage {
-			out.Usage = &types.FunctionUsage{CPU: float64(now.Usage.CPU), TotalMemoryBytes: float64(now.Usage.Memory)}
-		}
+	if usage {
+		out.Usage = &types.FunctionUsage{CPU: float64(now.Usage.CPU), TotalMemoryBytes: float64(now.Usage.Memory)}
 	}
 	return out
 }

@@ -18,6 +18,7 @@ import (
 	sdk "github.com/openfaas/go-sdk"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 func TestDeployRefusals(t *testing.T) {
@@ -64,7 +65,7 @@ func TestDeployRefusals(t *testing.T) {
 
 func TestDeployRefusedByController(t *testing.T) {
 	r := newRig(t, nil)
-	r.controller.refuse = fmt.Errorf("deploying: %w", refuse(400, "model.onnx has no batch dimension"))
+	r.controller.refuse = fmt.Errorf("deploying: %w", answer.Refuse(400, "model.onnx has no batch dimension"))
 	wantSentence(t, r.do("POST", "/system/functions", deployment(nil)), 400, "no batch dimension")
 	r.controller.refuse = errors.New("cgroup vanished")
 	wantSentence(t, r.do("POST", "/system/functions", deployment(nil)), 500, "cgroup vanished")
@@ -188,7 +189,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("invoke after restore: %d", w.Code)
 	}
 	damaged := newRig(t, func(o *Options) { o.Store = r.store })
-	damaged.controller.refuse = refuse(400, "the bundle is gone")
+	damaged.controller.refuse = answer.Refuse(400, "the bundle is gone")
 	if err := damaged.Restore(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +212,8 @@ func TestConcurrentChanges(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || len(r.busy.locks) != 0 {
-		t.Errorf("left: %v, %v, %v", *r.functions.Load(), r.controller.deployed, r.busy.locks)
+	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.busy.Len() != 0 {
+		t.Errorf("left: %v, %v, %d", *r.functions.Load(), r.controller.deployed, r.busy.Len())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 // telemetry is what GET /system/telemetry tells. Nothing of it is sent anywhere:
@@ -76,7 +77,7 @@ func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
 	if out.Nodes, err = s.nodeTelemetry(r); err != nil {
 		return err
 	}
-	writeJSON(w, out)
+	answer.JSON(w, out)
 	return nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/joint"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // bind binds some functions to some nodes, of which one may not exist, and frees
@@ -28,31 +30,6 @@ func (w *world) bind(r *rand.Rand) {
 	}
 }
 
-// Algorithm 1 places on the nodes that are named, wherever it would place else.
-func TestScheduleOnNodes(t *testing.T) {
-	nodes := []cluster.Node{node("a", 1000, 0, 8<<30), node("b", 8000, 0, 8<<30), node("c", 8000, 0, 8<<30)}
-	for _, placing := range []Placing{BestFit, Spread, FirstFit} {
-		o := Greedy()
-		o.Placement = placing
-		for _, queue := range []Queue{PerInstance, LateBound} {
-			d := Demand{RPS: 300, SLO: 100 * ms, Queue: queue, Configs: []Candidate{config(1, 1000, 0, 10*ms)}, Nodes: []string{"nowhere", "c"}}
-			p := Schedule(d, nodes, o)
-			if len(p.Placed) != 3 || slices.ContainsFunc(p.Placed, func(x Placed) bool { return x.Node != "c" }) {
-				t.Errorf("%v, %v: %+v", placing, queue, p)
-			}
-			if d.RPS = 1000; len(Schedule(d, nodes, o).Placed) != 8 || Schedule(d, nodes, o).Reason != NoRoom {
-				t.Errorf("%v, %v: more than c has room for: %+v", placing, queue, Schedule(d, nodes, o))
-			}
-			for _, none := range [][]string{{}, {"nowhere"}} {
-				d.Nodes = none
-				if p := Schedule(d, nodes, o); len(p.Placed) > 0 || p.Reason != NoNode || p.Explain(d.SLO) != "there is no node on which the function may run" {
-					t.Errorf("%v, %v: on %v: %+v", placing, queue, none, p)
-				}
-			}
-		}
-	}
-}
-
 // A function that may go nowhere says so, and keeps nobody from being planned for
 // as if it were not there.
 func TestNowhere(t *testing.T) {
@@ -60,10 +37,10 @@ func TestNowhere(t *testing.T) {
 	without := w.scale()
 	w = crowdedWorld()
 	lost := w.function("lost")
-	*lost = Function{Name: "lost", Revision: 1, SLO: 100 * ms, Queue: LateBound, Rate: 50, Waiting: 3, Nodes: []string{}, Configs: []Candidate{config(1, 1000, 0, 10*ms)}}
+	*lost = Function{Name: "lost", Revision: 1, SLO: 100 * ms, Queue: capacity.LateBound, Rate: 50, Waiting: 3, Nodes: []string{}, Configs: []capacity.Candidate{config(1, 1000, 0, 10*ms)}}
 	with := w.scale()
 	at := slices.IndexFunc(with.Unplaced, func(u Unplaced) bool { return u.Function == "lost" })
-	if at < 0 || with.Unplaced[at].Reason != NoNode {
+	if at < 0 || with.Unplaced[at].Reason != placing.NoNode {
 		t.Fatalf("unplaced: %v", with.Unplaced)
 	}
 	if a, b := fmt.Sprint(without.Start), fmt.Sprint(with.Start); a != b {
@@ -111,8 +88,8 @@ func TestExchangesKeepToNodes(t *testing.T) {
 	for i := range p.nodes {
 		p.nodes[i].Free = p.nodes[i].Total
 	}
-	ideal := p.ask(p.views, thrift{crowded: true}, func(v *view) float64 { return v.demand })
-	_, s := ideal.solve(p.space())
+	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) float64 { return v.demand })
+	_, s := ideal.Solve(p.space())
 	for k, v := range p.views {
 		if got, want := v.filled()/v.demand, min(1, s.Served[k]/v.demand); got < 0.9*want {
 			t.Errorf("%v of %s is served, of an ideal plan %v", got, v.Name, want)
@@ -128,7 +105,7 @@ func BenchmarkEngineOnZones(b *testing.B) {
 			d, nodes := fleet()
 			var functions []Function
 			for i := range 40 {
-				f := Function{Name: fmt.Sprint("f", i), SLO: d.SLO, Configs: d.Configs, Rate: 2000, Waiting: 1, Queue: LateBound}
+				f := Function{Name: fmt.Sprint("f", i), SLO: d.SLO, Configs: d.Configs, Rate: 2000, Waiting: 1, Queue: capacity.LateBound}
 				for n := range nodes {
 					if zones > 0 && n%zones == i%zones {
 						f.Nodes = append(f.Nodes, nodes[n].Name)

@@ -2,37 +2,37 @@ package scaling
 
 import (
 	"math"
-	"time"
 
-	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/exchange"
+	"github.com/faas-infer/faas-infer/scaling/joint"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // Where not even the load itself finds room with what is kept for chance, requests
 // wait anyway and batches fill: what counts then is how much full batches serve.
 
 // full is what an instance serves where nothing is kept for chance.
-func (v *view) full(c cluster.Config, exec, mean time.Duration) float64 {
-	in := Running{Config: c, Exec: exec, Mean: mean}
-	if up := serves(&in, v.Configs, v.engine.settings.packed(v.SLO, grained(v.demand))); up > 0 {
+func (v *view) full(with capacity.Candidate) float64 {
+	if up := capacity.Serves(with, v.Configs, v.engine.settings.Packed(v.SLO, capacity.Grained(v.demand))); up > 0 {
 		return up
 	}
-	return v.bounds(&in).Up
+	return v.ranged(with, v.demand, &v.now).Up
 }
 
 // filled is full of all the instances that there are.
 func (v *view) filled() float64 {
 	sum := 0.0
 	for i := range v.live {
-		in := &v.live[i]
-		sum += v.full(in.Config, in.Exec, in.Mean)
+		sum += v.full(v.live[i].with())
 	}
 	return sum
 }
 
 // isCrowded reports whether some view would get less than its load.
-func (t *together) isCrowded(placements []Placement) bool {
+func (t *together) isCrowded(placements []placing.Placement) bool {
 	for k, v := range t.views {
-		if placements[k].Reason == NoRoom && v.demand-placements[k].Residual < v.least() {
+		if placements[k].Reason == placing.NoRoom && v.demand-placements[k].Residual < v.least() {
 			return true
 		}
 	}
@@ -51,27 +51,27 @@ func (v *view) least() float64 {
 
 // full is the part of its load that the view gets which is worst off, if all
 // batches are full and nothing is kept for chance.
-func (t *together) full(placements []Placement) float64 {
+func (t *together) full(placements []placing.Placement) float64 {
 	part := math.Inf(1)
 	for k, v := range t.views {
 		sum := v.filled()
 		for _, x := range placements[k].Placed {
-			sum += v.full(x.Config, x.Exec, x.Mean)
+			sum += v.full(x.Candidate)
 		}
-		part = min(part, sum/max(v.demand, someLoad))
+		part = min(part, sum/max(v.demand, capacity.SomeLoad))
 	}
 	return part
 }
 
 // filled is the plan for what the views of t lack if nothing is kept for chance,
 // and whether it serves more than t's placements.
-func (p *pass) filled(views []*view, t *together, placements []Placement, need func(*view) float64) (*together, *room, []Placement, bool) {
-	other, room := p.ask(views, thrift{crowded: true}, func(v *view) float64 {
+func (p *pass) filled(views []*view, t *together, placements []placing.Placement, need func(*view) float64) (*together, *placing.Room, []placing.Placement, bool) {
+	other, room := p.ask(views, joint.Thrift{Crowded: true}, func(v *view) float64 {
 		if need(v) <= 0 {
 			return 0
 		}
-		return max(v.demand, someLoad) - v.filled()
-	}), p.space().clone()
-	instead := other.place(room)
-	return other, room, instead, len(other.views) == len(t.views) && other.full(instead) > t.full(placements)*(1+balanceGain)
+		return max(v.demand, capacity.SomeLoad) - v.filled()
+	}), p.space().Clone()
+	instead := other.Place(room)
+	return other, room, instead, len(other.views) == len(t.views) && other.full(instead) > t.full(placements)*(1+exchange.Gain)
 }

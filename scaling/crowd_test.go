@@ -5,6 +5,10 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/exchange"
+	"github.com/faas-infer/faas-infer/scaling/joint"
 )
 
 // crowdedWorld has six nodes and three functions: one that does best on cores, one
@@ -16,7 +20,7 @@ func crowdedWorld() *world {
 	}
 	for i, name := range []string{"cores", "either", "gpu"} {
 		f := w.function(name)
-		f.SLO, f.Queue = 200*ms, LateBound
+		f.SLO, f.Queue = 200*ms, capacity.LateBound
 		for b := 1; b <= 16; b *= 2 {
 			for _, cpu := range []int{1000, 2000, 4000} {
 				for _, gpu := range []int{0, 10, 20, 50} {
@@ -75,7 +79,7 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 		}
 		before = part()
 		plan := w.scale()
-		if most := max(exchangePart, 1-before)*float64(total) + 16; float64(len(plan.Stop)) > most {
+		if most := max(exchange.Part, 1-before)*float64(total) + 16; float64(len(plan.Stop)) > most {
 			t.Fatalf("second %d: %d of %d instances are stopped at once, of the load %v is served", i, len(plan.Stop), total, before)
 		}
 		if len(plan.Stop)+len(plan.Start) > 0 {
@@ -89,12 +93,12 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 	for i := range p.nodes {
 		p.nodes[i].Free = p.nodes[i].Total
 	}
-	ideal := p.ask(p.views, thrift{crowded: true}, func(v *view) float64 { return v.demand })
-	_, s := ideal.solve(p.space())
+	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) float64 { return v.demand })
+	_, s := ideal.Solve(p.space())
 	for k := range s.Served {
-		s.Theta = min(s.Theta, s.Served[k]/ideal.demands[k])
+		s.Theta = min(s.Theta, s.Served[k]/ideal.Demands[k].Need)
 	}
-	if got := part(); got < s.Theta/(1+balanceGain) {
+	if got := part(); got < s.Theta/(1+exchange.Gain) {
 		t.Errorf("%v of the load is served, an ideal plan has room for %v", got, s.Theta)
 	}
 }
@@ -121,18 +125,5 @@ func TestSurge(t *testing.T) {
 		if got := max(0, v.surge(epoch.Add(c.after), c.steady, 200*ms)); math.Abs(got-c.want) > 0.01 {
 			t.Errorf("%d waiting at %v/s after %v: %v/s, want %v", c.waiting, c.steady, c.after, got, c.want)
 		}
-	}
-}
-
-// A batch of 16 would take too long, of 10 it would not.
-func TestBetween(t *testing.T) {
-	configs := []Candidate{config(8, 4000, 10, 164*ms), config(16, 4000, 10, 284*ms), config(1, 1000, 0, 50*ms)}
-	o := Production()
-	got := between(configs[1].Config, configs[1].Exec, 0, configs, o.packed(200*ms, 1000))
-	if want := 9 / 0.179; math.Abs(got-want) > 1e-6 { // 10 take 194 ms, and 10 ms to come: too long for 196
-		t.Errorf("between 8 and 16: %v/s, want %v", got, want)
-	}
-	if got := between(configs[0].Config, configs[0].Exec, 0, configs, o.packed(100*ms, 1000)); got != 0 {
-		t.Errorf("nothing is below: %v", got)
 	}
 }

@@ -6,15 +6,19 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/exchange"
+	"github.com/faas-infer/faas-infer/scaling/placing"
+	"github.com/faas-infer/faas-infer/scaling/rate"
 )
 
 // Settings are the auto-scaling engine's.
 type Settings struct {
-	Options
+	capacity.Options
 	// Alpha and Reading say below which load instances are released (§3.2,
 	// Eq. 7).
 	Alpha   float64
-	Reading Reading
+	Reading capacity.Reading
 	// Headroom is added to the measured load: at r_up exactly, queues of
 	// requests that come at random never empty.
 	Headroom float64
@@ -38,7 +42,7 @@ type Settings struct {
 // DefaultSettings are the provider's.
 func DefaultSettings() Settings {
 	return Settings{
-		Options: Production(), Alpha: 0.8, Headroom: 0.1,
+		Options: capacity.Production(), Alpha: 0.8, Headroom: 0.1,
 		Stabilisation: time.Minute, Burst: 15 * time.Second, EvictIdle: time.Second,
 	}
 }
@@ -51,7 +55,7 @@ type Engine struct {
 	settings Settings
 	memories map[string]*memory
 	// exchanges says when instances are next exchanged for better ones.
-	exchanges patience
+	exchanges exchange.Patience
 	// sorted, views and pointers are a pass', kept for the next one's.
 	sorted   []Function
 	views    []view
@@ -60,12 +64,12 @@ type Engine struct {
 
 // memory is what the engine remembers of a function.
 type memory struct {
-	peak
+	rate.Peak
 	// bursts are the highest demands with what waited, cold is since when requests
 	// wait which found no ready instance.
-	bursts peak
+	bursts rate.Peak
 	cold   time.Time
-	recall
+	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
 }
@@ -138,7 +142,7 @@ type pass struct {
 	now    time.Time
 	nodes  []cluster.Node
 	// room is what space returns.
-	room  *room
+	room  *placing.Room
 	views []*view
 	// gone are the instances that the plan stops.
 	gone map[cluster.InstanceID]bool
@@ -146,11 +150,19 @@ type pass struct {
 }
 
 // space is the nodes' room. Most passes change nothing and do not ask for it.
-func (p *pass) space() *room {
+func (p *pass) space() *placing.Room {
 	if p.room == nil {
-		p.room = newRoom(p.nodes, p.engine.settings.Options)
+		p.room = placing.New(p.nodes, p.engine.settings.Options)
 	}
 	return p.room
+}
+
+// allowed is where v's instances may start.
+func (p *pass) allowed(v *view) placing.Allowed {
+	if v.Nodes != nil && v.allowed == nil {
+		v.allowed = p.space().Allowed(v.Nodes)
+	}
+	return v.allowed
 }
 
 // stop plans to stop an instance of v, and nothing else.
@@ -166,10 +178,10 @@ func (p *pass) stop(v *view, in Running, why Why) {
 }
 
 // start plans what was placed for v.
-func (p *pass) start(v *view, placed []Placed) {
+func (p *pass) start(v *view, placed []placing.Placed) {
 	for _, x := range placed {
 		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
-		if i, ok := p.space().find(x.Node); ok {
+		if i, ok := p.space().Find(x.Node); ok {
 			s.After = p.leaving(i)
 		}
 		p.plan.Start = append(p.plan.Start, s)
@@ -184,7 +196,7 @@ func (p *pass) start(v *view, placed []Placed) {
 // leaving are the instances that the plan stops on a place and whose room is given
 // out again.
 func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
-	for _, id := range p.space().places[place].leaving {
+	for _, id := range p.space().Places[place].Leaving {
 		if p.gone[id] {
 			ids = append(ids, id)
 		}
@@ -193,7 +205,7 @@ func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 }
 
 // unplaced reports what a placement left over.
-func (p *pass) unplaced(v *view, left Placement) {
+func (p *pass) unplaced(v *view, left placing.Placement) {
 	v.short = left.Reason
 	p.plan.Unplaced = append(p.plan.Unplaced, Unplaced{v.Name, left.Residual, left.Reason, left.Explain(v.SLO)})
 }
@@ -204,24 +216,20 @@ func (p *pass) first(v *view) {
 	if !v.wantsFirst() {
 		return
 	}
-	d := v.wanted(max(v.demand, someLoad))
+	d := v.wanted(max(v.demand, capacity.SomeLoad))
 	d.Limit = v.Max
-	left := p.space().schedule(d, 1)
-	if left.Reason == NoRoom && p.evict(v, d) {
+	left := p.space().Schedule(d, 1)
+	if left.Reason == placing.NoRoom && p.evict(v, d) {
 		if p.unpark(v, v.wakes); len(v.live) > 0 {
 			return
 		}
-		left = p.space().schedule(d, 1)
+		left = p.space().Schedule(d, 1)
 	}
 	p.start(v, left.Placed)
 	if len(left.Placed) == 0 {
 		p.unplaced(v, left)
 	}
 }
-
-// someLoad is the load in requests per second for which an instance is sized
-// that has no load.
-const someLoad = 1
 
 // rest is case (i) of §3.2: instances for the load beyond R_max.
 func (p *pass) rest() {
@@ -249,11 +257,11 @@ func (p *pass) alone(v *view) {
 		return
 	}
 	left := p.more(v, residual)
-	if left.Reason != None && p.rearrange(v, left) {
+	if left.Reason != placing.None && p.rearrange(v, left) {
 		return
 	}
 	p.start(v, left.Placed)
-	if left.Reason != None {
+	if left.Reason != placing.None {
 		p.unplaced(v, left)
 	}
 }
@@ -266,7 +274,7 @@ func (p *pass) fill(v *view) {
 		p.unpark(v, func() bool { return v.count() < v.floor || !v.resting && len(v.live) > 0 && v.capacity() < v.peak })
 	}
 	for v.mayGrow() && v.count() < v.floor {
-		left := p.space().schedule(v.wanted(someLoad), 1)
+		left := p.space().Schedule(v.wanted(capacity.SomeLoad), 1)
 		p.start(v, left.Placed)
 		if len(left.Placed) == 0 {
 			p.unplaced(v, left)
@@ -275,12 +283,12 @@ func (p *pass) fill(v *view) {
 }
 
 // more places instances for a residual load, as far as Max allows.
-func (p *pass) more(v *view, residual float64) Placement {
+func (p *pass) more(v *view, residual float64) placing.Placement {
 	d := v.wanted(residual)
 	if v.Max > 0 {
 		if d.Limit = v.Max - v.count(); d.Limit <= 0 {
-			return Placement{Residual: residual, Reason: AtLimit}
+			return placing.Placement{Residual: residual, Reason: placing.AtLimit}
 		}
 	}
-	return p.space().schedule(d, 0)
+	return p.space().Schedule(d, 0)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // randomWorld has a few nodes and functions without load.
@@ -17,9 +18,9 @@ func randomWorld(r *rand.Rand) *world {
 	s := DefaultSettings()
 	switch r.IntN(4) {
 	case 0:
-		s.Options = Faithful()
+		s.Options = capacity.Faithful()
 	case 1:
-		s.Options = Greedy()
+		s.Options = capacity.Greedy()
 	}
 	w := newWorld(s)
 	w.coldTime = time.Duration(r.IntN(3000)) * ms
@@ -29,7 +30,7 @@ func randomWorld(r *rand.Rand) *world {
 	for i := range 1 + r.IntN(5) {
 		f := w.function(fmt.Sprint("f", i))
 		f.SLO = time.Duration(10+r.IntN(200)) * ms
-		f.Queue = Queue(r.IntN(2))
+		f.Queue = capacity.Queue(r.IntN(2))
 		f.Min, f.Max = max(0, r.IntN(6)-3), max(0, r.IntN(8)-3)
 		f.ScaleToZero = r.IntN(3) > 0
 		w.keepAlive[f.Name] = time.Duration(r.IntN(100)) * time.Second
@@ -214,32 +215,10 @@ func FuzzEngine(f *testing.F) {
 	})
 }
 
-// The window remembers the highest demand for as long as it is open.
-func TestPeak(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 4))
-	var p peak
-	var demands []float64
-	for i := range 1000 {
-		d := math.Floor(r.ExpFloat64() * 100)
-		demands = append(demands, d)
-		got := p.observe(epoch.Add(time.Duration(i)*time.Second), d, time.Minute)
-		if want := slices.Max(demands[max(0, len(demands)-60):]); got != want {
-			t.Fatalf("second %d: %v, want %v", i, got, want)
-		}
-	}
-	var quick peak
-	for i := range 100_000 {
-		quick.observe(epoch.Add(time.Duration(i)*ms), float64(100_000-i), time.Minute)
-	}
-	if len(quick.samples) > grains+1 {
-		t.Errorf("%d samples are kept", len(quick.samples))
-	}
-}
-
 // Nothing is released before a whole window was watched: after a restart of
 // the provider the load is unknown.
 func TestNothingIsReleasedRightAfterARestart(t *testing.T) {
-	f := Function{Name: "f", SLO: 100 * ms, Configs: []Candidate{config(1, 1000, 0, 10*ms)}}
+	f := Function{Name: "f", SLO: 100 * ms, Configs: []capacity.Candidate{config(1, 1000, 0, 10*ms)}}
 	for i := range 3 {
 		f.Instances = append(f.Instances, Running{ID: cluster.InstanceID(fmt.Sprint("i", i)), Node: "a", Config: f.Configs[0].Config, Exec: 10 * ms, State: cluster.Ready})
 	}
@@ -261,7 +240,7 @@ func TestNothingIsReleasedRightAfterARestart(t *testing.T) {
 
 func TestNonsenseRates(t *testing.T) {
 	for _, rate := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -5} {
-		f := Function{Name: "f", Rate: rate, Waiting: 1, SLO: 100 * ms, Configs: []Candidate{config(1, 1000, 0, 10*ms)}}
+		f := Function{Name: "f", Rate: rate, Waiting: 1, SLO: 100 * ms, Configs: []capacity.Candidate{config(1, 1000, 0, 10*ms)}}
 		p := New(DefaultSettings()).Scale(epoch, []Function{f}, []cluster.Node{node("a", 4000, 0, 8<<30)})
 		if len(p.Start) == 0 || len(p.Start) > 4 {
 			t.Errorf("a rate of %v starts %d instances", rate, len(p.Start))

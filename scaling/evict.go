@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // victim is an instance that could make room.
@@ -23,22 +24,22 @@ type victim struct {
 // Functions with waiting requests keep their idle instances, and all keep Min.
 // Pre-warming and replacing a revision without load take nothing from others.
 // It reports whether there is room now.
-func (p *pass) evict(v *view, d Demand) bool {
-	choices := p.engine.settings.choices(d)
+func (p *pass) evict(v *view, d capacity.Demand) bool {
+	choices := p.engine.settings.Choices(d)
 	var best []victim
 	at := -1
 	for i, victims := range p.victims(v) {
-		if !p.allowed(v).has(i) {
+		if !p.allowed(v).Has(i) {
 			continue
 		}
-		set := p.enough(i, victims, v.unparked(p.space().places[i].name, choices))
+		set := p.enough(i, victims, v.unparked(p.space().Places[i].Name, choices))
 		if set != nil && (at < 0 || cheaper(set, best)) {
 			best, at = set, i
 		}
 	}
 	for _, x := range best {
 		p.stop(x.view, x.Running, evictedWhy(x))
-		p.space().give(at, x.Holds(), x.ID)
+		p.space().Give(at, x.Holds(), x.ID)
 		x.view.robbed = x.view != v
 	}
 	return at >= 0
@@ -54,9 +55,9 @@ func evictedWhy(x victim) Why {
 // victims lists, per node, who could make room for v, in the order in which
 // they should.
 func (p *pass) victims(v *view) [][]victim {
-	byNode := make([][]victim, len(p.space().places))
+	byNode := make([][]victim, len(p.space().Places))
 	add := func(u *view, in Running, tier int) {
-		if i, ok := p.space().find(in.Node); ok {
+		if i, ok := p.space().Find(in.Node); ok {
 			byNode[i] = append(byNode[i], victim{in, u, tier})
 		}
 	}
@@ -113,8 +114,8 @@ func (x victim) keeps() int {
 // enough is the first few victims on place i whose room one of the choices
 // fits in, without those that it turns out not to need; nil if all of them are
 // not enough.
-func (p *pass) enough(i int, victims []victim, choices []choice) []victim {
-	free := p.space().places[i].free
+func (p *pass) enough(i int, victims []victim, choices []capacity.Choice) []victim {
+	free := p.space().Places[i].Free
 	taken := map[*view]int{}
 	var set []victim
 	for _, x := range victims {
@@ -135,7 +136,7 @@ func (p *pass) enough(i int, victims []victim, choices []choice) []victim {
 }
 
 // spare leaves out whom it does not take, the later ones first.
-func spare(set []victim, free cluster.Resources, choices []choice) []victim {
+func spare(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
 	for i := len(set) - 2; i >= 0; i-- {
 		if without := free.Sub(set[i].Holds()); fitsAny(choices, without) {
 			free, set = without, slices.Delete(set, i, i+1)
@@ -144,8 +145,8 @@ func spare(set []victim, free cluster.Resources, choices []choice) []victim {
 	return set
 }
 
-func fitsAny(choices []choice, free cluster.Resources) bool {
-	return slices.ContainsFunc(choices, func(c choice) bool { return c.Config.Resources.Fits(free) })
+func fitsAny(choices []capacity.Choice, free cluster.Resources) bool {
+	return slices.ContainsFunc(choices, func(c capacity.Choice) bool { return c.Config.Resources.Fits(free) })
 }
 
 // cheaper compares two sets of victims by their most valuable one, then by

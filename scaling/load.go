@@ -36,7 +36,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		if v.joint && c.Mean > 0 {
 			t = c.Mean
 		}
-		largest = max(largest, v.engine.settings.bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
+		largest = max(largest, v.engine.settings.Bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
 	}
 	if v.joint { // The rate itself is quick to follow.
 		return steady, max(steady, min(burst, steady+largest))
@@ -68,3 +68,14 @@ func (v *view) surge(now time.Time, steady float64, within time.Duration) float6
 
 // longCold is the longest time in which waiting requests are said to have come.
 const longCold = 10 * time.Second
+
+// highest is the highest demand of the window. What has waited needs no instances
+// for longer than the burst takes, unless there is one after the other: it is
+// remembered for a shorter time than load that came.
+func (v *view) highest(now time.Time) float64 {
+	s := v.engine.settings
+	if !v.joint || s.Burst <= 0 {
+		return v.memory.Observe(now, v.demand, s.Stabilisation)
+	}
+	return max(v.memory.Observe(now, v.steady, s.Stabilisation), v.memory.bursts.Observe(now, v.demand, min(s.Burst, s.Stabilisation)))
+}

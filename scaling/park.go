@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // Instances of a function that rests hold their memory and nothing else: their
@@ -83,11 +84,11 @@ func (p *pass) unparkOld(v *view) {
 // wake has a parked instance of v take up what it had, or else the CPU quota of the
 // same threads that serves most. It reports whether there was room.
 func (p *pass) wake(v *view, in *Running) bool {
-	place, ok := p.space().find(in.Node)
+	place, ok := p.space().Find(in.Node)
 	if !ok {
 		return false
 	}
-	free := p.space().places[place].free
+	free := p.space().Places[place].Free
 	if !share(in.Config).Fits(free) {
 		smaller, ok := p.smaller(v, *in, free)
 		if !ok {
@@ -95,7 +96,7 @@ func (p *pass) wake(v *view, in *Running) bool {
 		}
 		in.Config, in.Exec, in.Mean = smaller.Config, smaller.Exec, smaller.Mean
 	}
-	p.space().take(place, share(in.Config))
+	p.space().Take(place, share(in.Config))
 	in.Parked, v.woken = false, true
 	p.plan.Unpark = append(p.plan.Unpark, Unpark{
 		Resize{Function: v.Name, ID: in.ID, Config: in.Config, Exec: in.Exec, Mean: in.Mean}, p.leaving(place),
@@ -110,21 +111,21 @@ func share(c cluster.Config) cluster.Resources {
 
 // smaller is the candidate that an instance of v can become where less is free than
 // it had.
-func (p *pass) smaller(v *view, in Running, free cluster.Resources) (choice, bool) {
+func (p *pass) smaller(v *view, in Running, free cluster.Resources) (capacity.Choice, bool) {
 	s := p.engine.settings
 	if !s.Vertical || in.Config.GPU > free.GPU {
-		return choice{}, false
+		return capacity.Choice{}, false
 	}
-	need := max(v.demand, someLoad)
-	return raise(others(s.choices(v.wanted(need)), in.Config, false), free.CPU, 0, need)
+	need := max(v.demand, capacity.SomeLoad)
+	return capacity.Raise(capacity.InPlace(s.Choices(v.wanted(need)), in.Config, false), free.CPU, 0, need)
 }
 
 // unparked are the choices that v has on a node: where it has a parked instance, that
 // one's share, too.
-func (v *view) unparked(node string, choices []choice) []choice {
+func (v *view) unparked(node string, choices []capacity.Choice) []capacity.Choice {
 	for _, in := range v.parked {
 		if in.Node == node {
-			choices = append(slices.Clip(choices), choice{Candidate: Candidate{Config: cluster.Config{Resources: share(in.Config)}}})
+			choices = append(slices.Clip(choices), capacity.Choice{Candidate: capacity.Candidate{Config: cluster.Config{Resources: share(in.Config)}}})
 		}
 	}
 	return choices

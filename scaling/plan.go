@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // Running is what the engine must know of an instance that exists.
@@ -12,7 +14,7 @@ type Running struct {
 	Node   string
 	Config cluster.Config
 	// Exec and Mean are the predicted times of a full batch under Config, as
-	// in [Candidate].
+	// in [capacity.Candidate].
 	Exec, Mean time.Duration
 	Revision   uint64
 	// State: Starting instances count as capacity, so that they are not
@@ -24,6 +26,13 @@ type Running struct {
 	// Parked: it holds its memory only, and has to take up the share that Config
 	// says before it serves anything. A parked instance is Ready.
 	Parked bool
+	// Fixed: its CPU quota could not be changed, so it is planned with as it is.
+	Fixed bool
+}
+
+// with is what the instance runs with.
+func (in *Running) with() capacity.Candidate {
+	return capacity.Candidate{Config: in.Config, Exec: in.Exec, Mean: in.Mean}
 }
 
 // Holds is what the instance takes of its node.
@@ -43,11 +52,11 @@ type Function struct {
 	// SLO is t_slo; 0 means none.
 	SLO time.Duration
 	// Percentile is how many % of the requests are to be within the SLO; 0 means
-	// [DefaultPercentile]. Where functions are planned jointly, the more it asks for
+	// [staffing.DefaultPercentile]. Where functions are planned jointly, the more it asks for
 	// the more room is kept for requests that come at the same time.
 	Percentile float64
-	Queue      Queue
-	Configs    []Candidate
+	Queue      capacity.Queue
+	Configs    []capacity.Candidate
 	// Instances are all of the function's, the ones that earlier plans
 	// started included.
 	Instances []Running
@@ -114,7 +123,7 @@ type Resize struct {
 	ID       cluster.InstanceID
 	Config   cluster.Config
 	// Exec and Mean are the predicted times of a full batch under Config, as
-	// in [Candidate].
+	// in [capacity.Candidate].
 	Exec, Mean time.Duration
 }
 
@@ -166,7 +175,7 @@ type Unplaced struct {
 	Function string
 	// RPS is the load in requests per second.
 	RPS    float64
-	Reason Reason
+	Reason placing.Reason
 	// Explanation is a sentence for people.
 	Explanation string
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // worthwhile is how many times what a function carries now a new arrangement
@@ -19,31 +20,31 @@ const worthwhile = 1.2
 // is not done for a burst, nor while instances start or are replaced, nor
 // twice within a stabilisation window. left is what adding would give; it has
 // taken its room already.
-func (p *pass) rearrange(v *view, left Placement) bool {
-	if left.Reason == NoConfig || v.steady <= v.capacity() || len(v.old) > 0 || v.started > 0 {
+func (p *pass) rearrange(v *view, left placing.Placement) bool {
+	if left.Reason == placing.NoConfig || v.steady <= v.capacity() || len(v.old) > 0 || v.started > 0 {
 		return false
 	}
 	again := v.memory.rearranged.Add(p.engine.settings.Stabilisation)
 	if !v.memory.rearranged.IsZero() && p.now.Before(again) {
 		return false
 	}
-	trial := p.space().clone()
+	trial := p.space().Clone()
 	carried := v.capacity()
 	for _, x := range left.Placed {
 		carried += x.Range.Up
-		i, _ := trial.find(x.Node)
-		trial.set(i, trial.places[i].free.Add(x.Config.Resources))
+		i, _ := trial.Find(x.Node)
+		trial.Set(i, trial.Places[i].Free.Add(x.Config.Resources))
 	}
 	for _, in := range v.live {
-		i, ok := trial.find(in.Node)
+		i, ok := trial.Find(in.Node)
 		if !ok || in.State != cluster.Ready {
 			return false
 		}
-		trial.give(i, in.Config.Resources, in.ID)
+		trial.Give(i, in.Config.Resources, in.ID)
 	}
 	d := v.wanted(v.steady)
 	d.Limit = v.Max
-	fresh := trial.schedule(d, 0)
+	fresh := trial.Schedule(d, 0)
 	if min(v.steady, v.steady-fresh.Residual) < worthwhile*min(v.steady, carried) {
 		return false
 	}
@@ -55,10 +56,10 @@ func (p *pass) rearrange(v *view, left Placement) bool {
 
 // replace stops the instances that the fresh placement has no use for and
 // starts those that it lacks.
-func (p *pass) replace(v *view, fresh Placement) {
+func (p *pass) replace(v *view, fresh placing.Placement) {
 	missing := slices.Clone(fresh.Placed)
 	for _, in := range slices.Clone(v.live) {
-		same := slices.IndexFunc(missing, func(x Placed) bool { return x.Node == in.Node && x.Config == in.Config })
+		same := slices.IndexFunc(missing, func(x placing.Placed) bool { return x.Node == in.Node && x.Config == in.Config })
 		if same >= 0 {
 			missing = slices.Delete(missing, same, same+1)
 			continue
@@ -66,7 +67,7 @@ func (p *pass) replace(v *view, fresh Placement) {
 		p.stop(v, in, Rearranged)
 	}
 	p.start(v, missing)
-	if fresh.Reason != None {
+	if fresh.Reason != placing.None {
 		p.unplaced(v, fresh)
 	}
 }

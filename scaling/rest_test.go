@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // atRest is a world of so many functions in which nothing is left to do, with
@@ -15,7 +17,7 @@ func atRest(functions, instances int) *world {
 	}
 	for i := range functions {
 		f := w.function(fmt.Sprint("f", i))
-		f.SLO, f.Queue = 200*ms, LateBound
+		f.SLO, f.Queue = 200*ms, capacity.LateBound
 		for b := 1; b <= 32; b *= 2 {
 			for _, cpu := range []int{1000, 2000, 4000} {
 				for _, gpu := range []int{0, 10, 20} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scenarios print into testdata")
@@ -184,7 +185,7 @@ func (w *world) do(t *testing.T, line string) string {
 			f.Nodes = strings.FieldsFunc(on, func(r rune) bool { return r == ',' })
 		}
 		if keys.values["queue"] == "late" {
-			f.Queue = LateBound
+			f.Queue = capacity.LateBound
 		}
 	case "config":
 		f := w.function(words[1])
@@ -308,8 +309,8 @@ func runScenario(t *testing.T, file string) {
 			out.WriteString(line)
 			if trimmed == "faithful" || trimmed == "greedy" {
 				s := DefaultSettings()
-				if s.Options = Greedy(); trimmed == "faithful" {
-					s.Options, s.Headroom = Faithful(), 0
+				if s.Options = capacity.Greedy(); trimmed == "faithful" {
+					s.Options, s.Headroom = capacity.Faithful(), 0
 				}
 				w = newWorld(s)
 			} else if trimmed != "" && !strings.HasPrefix(trimmed, "#") {

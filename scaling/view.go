@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // view is one function in one pass.
@@ -22,7 +24,7 @@ type view struct {
 	parked []Running
 	// sum and crest are the ranges of all in live at the demand and at the
 	// peak, if summed and crested.
-	sum, crest      Range
+	sum, crest      capacity.Range
 	summed, crested bool
 	// steady is the measured load with headroom, demand that and the burst
 	// of waiting requests, peak the highest demand of the window; all in
@@ -47,9 +49,9 @@ type view struct {
 	started   int
 	startedUp float64
 	// short is why this plan leaves load unplaced.
-	short Reason
+	short placing.Reason
 	// allowed is what pass.allowed found.
-	allowed allowed
+	allowed placing.Allowed
 	// now and then hold the ranges of instances at the demand and at the
 	// peak, as far as they were asked for.
 	now, then []ranged
@@ -57,9 +59,8 @@ type view struct {
 
 // ranged is Eq. 1 of an instance with such a config and times.
 type ranged struct {
-	config     cluster.Config
-	exec, mean time.Duration
-	bounds     Range
+	with   capacity.Candidate
+	bounds capacity.Range
 }
 
 // look takes the functions in.
@@ -77,14 +78,14 @@ func (e *Engine) look(now time.Time, functions []Function) []*view {
 // look takes a function in.
 func (v *view) look(e *Engine, now time.Time, f *Function) *view {
 	*v = view{
-		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Joint && f.Queue == LateBound,
+		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Joint && f.Queue == capacity.LateBound,
 		now: v.now[:0], then: v.then[:0],
 	}
 	if v.memory == nil {
 		v.memory = &memory{}
 		e.memories[f.Name] = v.memory
 	}
-	v.memory.about(f)
+	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, f.Configs)
 	idle := v.sort() && f.Waiting <= 0
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
 		v.floor = max(1, v.floor)
@@ -153,36 +154,42 @@ func (v *view) changed() {
 }
 
 // wanted is a demand of rps for the function, which is a part of its load.
-func (v *view) wanted(rps float64) Demand {
-	return Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, load: max(v.demand, rps)}
+func (v *view) wanted(rps float64) capacity.Demand {
+	return capacity.Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, Load: max(v.demand, rps)}
+}
+
+// choices are what instances of the function may be, as a part of its load, or of
+// rps if that is more. They must not be changed.
+func (v *view) choices(rps float64, crowded bool) []capacity.Choice {
+	return v.memory.Choices(max(v.demand, rps), crowded)
 }
 
 // bounds is Eq. 1 of one of the function's instances at the demand, peaked at
 // the peak.
-func (v *view) bounds(in *Running) Range { return v.ranged(in, v.demand, &v.now) }
+func (v *view) bounds(in *Running) capacity.Range { return v.ranged(in.with(), v.demand, &v.now) }
 
-func (v *view) peaked(in *Running) Range {
+func (v *view) peaked(in *Running) capacity.Range {
 	if v.peak == v.demand {
 		return v.bounds(in)
 	}
-	return v.ranged(in, v.peak, &v.then)
+	return v.ranged(in.with(), v.peak, &v.then)
 }
 
 // ranged is the range of an instance at a load; functions have few configs, and
 // each is asked for many times.
-func (v *view) ranged(in *Running, load float64, known *[]ranged) Range {
+func (v *view) ranged(with capacity.Candidate, load float64, known *[]ranged) capacity.Range {
 	for i := range *known {
-		if k := &(*known)[i]; k.config == in.Config && k.exec == in.Exec && k.mean == in.Mean {
+		if k := &(*known)[i]; k.with == with {
 			return k.bounds
 		}
 	}
-	r := v.recalled(in, load)
-	*known = append(*known, ranged{in.Config, in.Exec, in.Mean, r})
+	r := v.memory.Range(with, load)
+	*known = append(*known, ranged{with, r})
 	return r
 }
 
 // total is [R_min, R_max] of the instances at the demand.
-func (v *view) total() Range {
+func (v *view) total() capacity.Range {
 	if !v.summed {
 		v.sum, v.summed = total(v.live, v.bounds), true
 	}
@@ -190,7 +197,7 @@ func (v *view) total() Range {
 }
 
 // high is [R_min, R_max] of the instances at the peak.
-func (v *view) high() Range {
+func (v *view) high() capacity.Range {
 	if v.peak == v.demand {
 		return v.total()
 	}
@@ -200,8 +207,8 @@ func (v *view) high() Range {
 	return v.crest
 }
 
-func total(set []Running, bounds func(*Running) Range) Range {
-	var sum Range
+func total(set []Running, bounds func(*Running) capacity.Range) capacity.Range {
+	var sum capacity.Range
 	for i := range set {
 		r := bounds(&set[i])
 		sum.Low, sum.Up = sum.Low+r.Low, sum.Up+r.Up
@@ -243,130 +250,9 @@ func (v *view) wantsFirst() bool {
 // mayGrow reports whether the function may get more instances than it has, or a
 // first.
 func (v *view) mayGrow() bool {
-	return v.short == None && !v.robbed && !v.retired && (v.count() > 0 || v.floor > 0)
+	return v.short == placing.None && !v.robbed && !v.retired && (v.count() > 0 || v.floor > 0)
 }
 
 // mayEvict reports whether the function may take the room of others: only for
 // requests or instances that must be, not for what might be needed.
 func (v *view) mayEvict() bool { return v.Waiting > 0 || v.floor > 0 }
-
-// release stops what is not needed: all of an idle function, what is above
-// Max, and the surplus of case (iii).
-func (p *pass) release(v *view) {
-	if v.idle && v.floor == 0 {
-		v.retired = true
-		for _, in := range slices.Concat(v.live, v.parked, v.old) {
-			p.stop(v, in, Idle)
-		}
-		return
-	}
-	if over := v.all() - v.Max; v.Max > 0 && over > 0 {
-		for _, in := range v.worstFirst()[:over] {
-			p.stop(v, in, OverMax)
-		}
-	}
-	p.park(v)
-	if p.engine.settings.KeepAlive > 0 {
-		p.expire(v)
-		return
-	}
-	if !v.memory.settled(p.now, p.engine.settings.Stabilisation) {
-		return
-	}
-	before := len(v.live)
-	if p.surplus(v); len(v.live) == before {
-		p.relax(v)
-	}
-}
-
-// expire stops the instances that have been idle for as long as each is kept.
-func (p *pass) expire(v *view) {
-	for _, in := range slices.Clone(v.live) {
-		old := in.State == cluster.Ready && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.KeepAlive
-		if old && len(v.live) > v.floor {
-			p.stop(v, in, Idle)
-		}
-	}
-}
-
-// surplus is case (iii): it stops instances until the load is back in the band
-// or the others could not carry it. What is parked could carry load, too, but not in
-// place of one that does.
-func (p *pass) surplus(v *view) {
-	s := p.engine.settings
-	live, parked := v.high(), total(v.parked, v.peaked)
-	under := func() bool {
-		all := Range{live.Low + parked.Low, live.Up + parked.Up}
-		return v.peak < Threshold(all, s.Alpha, s.Reading) && v.all() > max(1, v.floor)
-	}
-	if !under() || len(v.parked) == 0 && !v.spares(live.Up-v.peak) {
-		return
-	}
-	for _, in := range v.worstFirst() {
-		r, left := v.peaked(&in), &live
-		if in.Parked {
-			left = &parked
-		}
-		if left == &live && live.Up-r.Up < v.peak || live.Up+parked.Up-r.Up < v.peak {
-			continue
-		}
-		left.Low, left.Up = left.Low-r.Low, left.Up-r.Up
-		if p.stop(v, in, Surplus); !under() {
-			return
-		}
-	}
-}
-
-// spares reports whether some instance serves no more than that at the peak.
-func (v *view) spares(up float64) bool {
-	for i := range v.live {
-		if v.peaked(&v.live[i]).Up <= up {
-			return true
-		}
-	}
-	return false
-}
-
-// worstFirst orders the instances, the parked ones first, by what they carry of the
-// load per resource (the numerator of Eq. 10, capped by the peak), so that a large
-// instance goes first where the load is small, and an inefficient one where it is
-// not.
-func (v *view) worstFirst() []Running {
-	options := v.engine.settings.Options
-	carries := func(in Running) float64 {
-		return min(v.peaked(&in).Up, v.peak) / max(options.weigh(in.Config.Resources), 1e-9)
-	}
-	worst := slices.Concat(v.parked, v.live)
-	slices.SortFunc(worst, func(a, b Running) int {
-		return cmp.Or(
-			parkedFirst(a, b),
-			cmp.Compare(carries(a), carries(b)),
-			cmp.Compare(options.weigh(b.Config.Resources), options.weigh(a.Config.Resources)),
-			cmp.Compare(v.peaked(&a).Up, v.peaked(&b).Up),
-			cmp.Compare(a.ID, b.ID),
-		)
-	})
-	return worst
-}
-
-// supersede stops instances of older revisions once the newer ones are ready
-// and carry the load, or have all the instances they may have. Where there is
-// no room for enough of the newer ones, the older ones go one by one.
-func (p *pass) supersede(v *view) {
-	if len(v.old) == 0 || len(v.live)+len(v.parked) == 0 || v.started > 0 {
-		return
-	}
-	for _, in := range v.live {
-		if in.State != cluster.Ready {
-			return
-		}
-	}
-	switch {
-	case v.short == NoRoom:
-		p.stop(v, v.old[0], Superseded)
-	case v.short == AtLimit, v.capacity() >= v.demand && v.all() >= v.floor:
-		for _, in := range slices.Clone(v.old) {
-			p.stop(v, in, Superseded)
-		}
-	}
-}

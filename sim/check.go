@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim/fleet"
 )
 
@@ -15,7 +15,7 @@ func (s *Setup) fill() error {
 	s.ColdWait = cmp.Or(s.ColdWait, DefaultColdWait)
 	s.Unpark = cmp.Or(s.Unpark, DefaultUnpark)
 	s.QueueLimit = cmp.Or(s.QueueLimit, DefaultQueueLimit)
-	s.Beta = cmp.Or(s.Beta, scaling.DefaultBeta)
+	s.Beta = cmp.Or(s.Beta, capacity.DefaultBeta)
 	if s.Machine == nil {
 		s.Machine = fleet.Machine
 	}

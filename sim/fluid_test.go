@@ -44,8 +44,12 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 			}
 		}
 		if name == policy.OpenFaaS || name == policy.Batch {
-			near("resources", exact.ResourceSeconds, fluid.ResourceSeconds, 0.25)
-			near("busy", exact.BusySeconds, fluid.BusySeconds, 0.25)
+			tolerance := 0.25
+			if name == policy.Batch {
+				tolerance = 0.34 // It keeps what does until something else costs two thirds.
+			}
+			near("resources", exact.ResourceSeconds, fluid.ResourceSeconds, tolerance)
+			near("busy", exact.BusySeconds, fluid.BusySeconds, tolerance)
 		}
 		for i := range exact.Functions {
 			a, b := &exact.Functions[i], &fluid.Functions[i]

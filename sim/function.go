@@ -10,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim/event"
 	"github.com/faas-infer/faas-infer/sim/fluid"
 	"github.com/faas-infer/faas-infer/sim/measure"
@@ -48,7 +49,7 @@ type function struct {
 	tuner    *policy.Tuner
 	upcoming upcoming
 	// list are the candidates of the latest pass.
-	list []scaling.Candidate
+	list []capacity.Candidate
 	// instances are in the order of their IDs, which is that of their start.
 	instances []*instance
 	running   []scaling.Running

@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim/measure"
 )
 
@@ -122,7 +123,7 @@ func TestOnlyOursParks(t *testing.T) {
 	for _, name := range policy.Names() {
 		for _, fluid := range []bool{false, true} {
 			s := three(t, name, 1)
-			s.Functions, s.Duration, s.Warmup, s.Fluid, s.Beta = s.Functions[:1], 5*time.Minute, 0, fluid, scaling.DefaultBeta
+			s.Functions, s.Duration, s.Warmup, s.Fluid, s.Beta = s.Functions[:1], 5*time.Minute, 0, fluid, capacity.DefaultBeta
 			s.Functions[0].Arrivals = &stream{rate: func(at time.Duration) float64 {
 				if at%(10*time.Second) < 100*ms {
 					return 10

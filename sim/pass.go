@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim/event"
 )
 
@@ -100,28 +102,57 @@ func (r *run) look(fn *function) scaling.Function {
 		fn.running = append(fn.running, x)
 	}
 	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, busy, r.cold, r.Tick)
+	fn.tuner.Within(r.room(fn))
 	list, revision := fn.tuner.Candidates(now, rate)
 	f := scaling.Function{
 		Name: fn.Name, Revision: revision, SLO: fn.SLO, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
 	}
-	if len(list) > 0 && (len(fn.list) == 0 || &list[0] != &fn.list[0]) {
-		r.retime(fn)
+	if rate > 0 {
+		f.Min = max(f.Min, fn.tuner.Instances())
 	}
-	if fn.list = list; f.Queue == scaling.PerInstance {
+	if len(list) > 0 && (len(fn.list) == 0 || &list[0] != &fn.list[0]) {
+		r.retune(fn, revision)
+	}
+	if fn.list = list; f.Queue == capacity.PerInstance {
 		r.deal(fn, rate)
 	}
 	return f
 }
 
-// retime tells instances of the timeouts that were chosen for their configs.
-func (r *run) retime(fn *function) {
-	for _, in := range fn.instances {
-		if t := fn.tuner.Timeout(in.config); t > 0 && t != in.timeout {
-			if in.timeout = t; in.serves() {
-				r.up(in)
-			}
+// room is what there is for a function's instances, those that it has being replaced.
+func (r *run) room(fn *function) policy.Room {
+	return policy.RoomOn(r.nodes, func() map[string]cluster.Resources {
+		held := map[string]cluster.Resources{}
+		for i := range fn.running {
+			in := &fn.running[i]
+			held[in.Node] = held[in.Node].Add(in.Holds())
+		}
+		return held
+	})
+}
+
+// retune tells instances of the batch size and timeout that were chosen for the buffer.
+func (r *run) retune(fn *function, revision uint64) {
+	choice, ok := fn.tuner.Choice()
+	if !ok {
+		return
+	}
+	for i, in := range fn.instances {
+		if in.revision != revision || in.config == choice.Config && in.timeout == choice.Timeout {
+			continue
+		}
+		tables := r.times(fn, choice.Config)
+		if tables == nil || in.config.Resources != choice.Config.Resources {
+			continue
+		}
+		r.settle(in)
+		in.config, in.exec, in.mean, in.timeout, in.tables = choice.Config, choice.Exec, choice.Mean, choice.Timeout, tables
+		seen := &fn.running[i]
+		seen.Config, seen.Exec, seen.Mean = in.config, in.exec, in.mean
+		if in.serves() {
+			r.up(in)
 		}
 	}
 }
@@ -134,11 +165,11 @@ func (r *run) deal(fn *function, rate float64) {
 		if in.serves() {
 			serving = append(serving, in)
 			full := in.tables.predicted[len(in.tables.predicted)-1]
-			ranges = append(ranges, scaling.Bounds(in.config.Batch, full, fn.SLO, scaling.Exact))
+			ranges = append(ranges, capacity.Bounds(in.config.Batch, full, fn.SLO, capacity.Exact))
 		}
 	}
 	r.serving, r.ranges = serving, ranges
-	for i, rate := range scaling.Rates(rate, ranges) {
+	for i, rate := range capacity.Rates(rate, ranges) {
 		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
 			in.rate = rate
 			r.up(in)

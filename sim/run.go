@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim/event"
 	"github.com/faas-infer/faas-infer/sim/measure"
 	"github.com/faas-infer/faas-infer/sim/traffic"
@@ -62,7 +63,7 @@ type run struct {
 	looked []scaling.Function
 	// serving and ranges are deal's.
 	serving []*instance
-	ranges  []scaling.Range
+	ranges  []capacity.Range
 
 	machines *measure.Machines
 	// nodes and node are the setup's by place and by name; used is what begun

@@ -52,7 +52,7 @@ type Setup struct {
 	// exact. Then every arrival process must be a [Rate], too.
 	Fluid bool
 	// Beta is what one core is worth in % of a GPU, for the weighted measures; 0
-	// means [scaling.DefaultBeta].
+	// means [capacity.DefaultBeta].
 	Beta float64
 	// Sample is the time between two entries of [Result.Series]; 0 means none.
 	Sample time.Duration

@@ -89,7 +89,7 @@ func TestOneInstanceByPollaczekKhinchine(t *testing.T) {
 		b Buffer
 		r Reality
 	}{{one, Reality{Instances: 1}}, {four, Reality{Instances: 4, PerInstance: true}}} {
-		d, err := c.b.with(c.r, 500_000)
+		d, err := c.b.With(c.r)
 		if err != nil {
 			t.Fatal(err)
 		}

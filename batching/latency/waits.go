@@ -13,6 +13,11 @@ type Waits struct {
 	batches []float64 // π_k
 	mean    float64   // batch size
 	by      []waiting // by size
+	// chain and end are N_l(T), nil where requests go alone.
+	chain *chain
+	end   blocks
+	// trace is what they were recorded from, nil of an analysis.
+	trace *Trace
 }
 
 // waiting is how the requests of the batches of one size wait, per batch of any size:
@@ -67,6 +72,7 @@ func (a *Analysis) Waits(batch int, timeout float64) (*Waits, error) {
 // the j-th after the first has come by T − w, and w later, the B-th comes.
 func (a *Analysis) solve(w *Waits, f *forming) float64 {
 	last := w.batch - 1
+	w.chain, w.end = a.chain, f.end
 	a.start(w.batch, f.end)
 	rest := 1.0
 	w.mean = 0

@@ -36,6 +36,10 @@ func Run(command string, vectors []Vector) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	staffed, err := among()
+	if err != nil {
+		return nil, err
+	}
 	took, usual, slowest, err := timed(vectors)
 	if err != nil {
 		return nil, err
@@ -44,6 +48,7 @@ func Run(command string, vectors []Vector) (*Outcome, error) {
 	o.vectors(all)
 	o.shown(shown, all)
 	o.driven(fit, driven)
+	o.among(staffed)
 	o.Report.Add("eval_ms", took.Seconds()*1e3, "ms", fmt.Sprintf("the exact distribution of %s with its percentiles, the fastest of %d; their median is %.3g ms", slowest, repeats, usual.Seconds()*1e3))
 	return o, nil
 }

@@ -88,7 +88,7 @@ func TestReplay(t *testing.T) {
 
 // The targets of the comparison: the exact model within 1 % of every simulated
 // percentile, the paper's within its own 9 % where it was shown, a recording's
-// percentiles within 5 %.
+// percentiles within 5 %, and what is computed for some instances within 5 % of a play.
 func TestRun(t *testing.T) {
 	vectors, err := Builtin()
 	if err != nil {
@@ -98,7 +98,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounds := map[string]float64{"worst_pct.exact": 1, "worst_pct.paper": paperBound, "azure_worst_pct": 5}
+	bounds := map[string]float64{"worst_pct.exact": 1, "worst_pct.paper": paperBound, "azure_worst_pct": 5, "worst_pct.instances": 5}
 	for _, r := range o.Report.Results {
 		if bound, ok := bounds[r.Name]; ok {
 			delete(bounds, r.Name)

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"math"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 // A small fleet gives every figure that a large one gives.
 func TestSmallFleet(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	f := Default()
 	f.Nodes, f.Functions, f.Pods, f.Rounds, f.Log = 20, 3, 40, 2, t.Output()
@@ -52,6 +53,26 @@ func TestFleetsThatMakeNoSense(t *testing.T) {
 	}
 	if err := Default().Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the provider writes is told by kinds.
+func TestWritesHaveKinds(t *testing.T) {
+	w := newWrites(nil)
+	for _, of := range [][2]string{
+		{"POST", "/api/v1/namespaces/openfaas-fn/pods"}, {"PATCH", "/api/v1/namespaces/openfaas-fn/pods/a-1/resize"},
+		{"PATCH", "/apis/faas-infer.dev/v1alpha1/namespaces/openfaas-fn/functions/a/status"},
+	} {
+		w.add(httptest.NewRequest(of[0], of[1], nil))
+	}
+	before := w.now()
+	w.add(httptest.NewRequest("DELETE", "/api/v1/namespaces/openfaas-fn/pods/a-1", nil))
+	w.add(httptest.NewRequest("POST", "/apis/x", nil))
+	if n, which := w.ours(nil); n != 5 || which != "1 × DELETE pods, 1 × PATCH functions/status, 1 × PATCH pods/resize, 1 × POST /apis/x, 1 × POST pods" {
+		t.Errorf("%d: %s", n, which)
+	}
+	if n, which := w.ours(before); n != 2 || which != "1 × DELETE pods, 1 × POST /apis/x" {
+		t.Errorf("since then %d: %s", n, which)
 	}
 }
 

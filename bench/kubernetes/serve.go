@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,7 @@ func (b *bench) serve(ctx context.Context) error {
 	if requests == 0 {
 		return errors.New("no request was answered")
 	}
-	b.report.Add("writes_per_request", float64(loaded.own)/float64(requests), "writes", fmt.Sprintf("by the provider, over %d requests at a steady load", requests))
+	b.report.Add("writes_per_request", float64(loaded.own)/float64(requests), "writes", strings.TrimSuffix(fmt.Sprintf("by the provider, over %d requests at a steady load: %s", requests, loaded.which), ": "))
 	b.report.Add("writes.loaded", loaded.server, "writes", fmt.Sprintf("of all that use the API server in %v with requests (apiserver_request_total)", b.Serve))
 	b.report.Add("writes.idle", idle.server, "writes", "the same without requests")
 	return nil
@@ -100,15 +101,22 @@ func (b *bench) sustain(ctx context.Context, name string, rate float64) (answere
 	}
 }
 
-// quiet waits until the provider has written nothing for a while.
+// quiet waits until the provider has written nothing for a while. If it never ceases,
+// the error says what it writes.
 func (b *bench) quiet(ctx context.Context) error {
+	begun := b.writes.now()
 	last, since := -1, time.Now()
-	return b.until(ctx, "the provider has nothing to do", func() bool {
-		if n := b.writes.own(); n != last {
+	err := b.until(ctx, "the provider writes nothing any more", func() bool {
+		if n, _ := b.writes.ours(nil); n != last {
 			last, since = n, time.Now()
 		}
 		return time.Since(since) > 3*settle
 	})
+	if err != nil {
+		_, which := b.writes.ours(begun)
+		return fmt.Errorf("%w; it wrote %s", err, which)
+	}
+	return nil
 }
 
 // load sends requests at a rate, each when it is due, and returns how many were

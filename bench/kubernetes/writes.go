@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -19,16 +21,22 @@ import (
 // connection, and by all, as the API server counts.
 type writes struct {
 	config *rest.Config
-	counts atomic.Int64
+
+	mu sync.Mutex
+	// own are the provider's, by what they were.
+	own map[string]int
 }
 
 // written is what was written in a while.
 type written struct {
 	own    int
+	which  string
 	server float64
 }
 
-func newWrites(config *rest.Config) *writes { return &writes{config: config} }
+func newWrites(config *rest.Config) *writes {
+	return &writes{config: config, own: map[string]int{}}
+}
 
 // wrap counts the requests of a client that change something.
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper { return &counting{w, next} }
@@ -41,12 +49,52 @@ type counting struct {
 // RoundTrip implements [http.RoundTripper].
 func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
-		c.writes.counts.Add(1)
+		c.writes.add(r)
 	}
 	return c.next.RoundTrip(r)
 }
 
-func (w *writes) own() int { return int(w.counts.Load()) }
+func (w *writes) add(r *http.Request) {
+	what := kind(r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.own[what]++
+}
+
+// kind is what a request does, as "PATCH pods/resize".
+func kind(r *http.Request) string {
+	// /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE, or with /apis/GROUP/VERSION.
+	_, rest, _ := strings.Cut(r.URL.Path, "/namespaces/")
+	parts := strings.Split(rest, "/")
+	switch {
+	case len(parts) < 2:
+		return r.Method + " " + r.URL.Path
+	case len(parts) > 3:
+		return r.Method + " " + parts[1] + "/" + parts[3]
+	}
+	return r.Method + " " + parts[1]
+}
+
+// ours is how many writes were the provider's, and which, since a count of before.
+func (w *writes) ours(before map[string]int) (n int, which string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(w.own)) {
+		if more := w.own[what] - before[what]; more > 0 {
+			n += more
+			parts = append(parts, fmt.Sprintf("%d × %s", more, what))
+		}
+	}
+	return n, strings.Join(parts, ", ")
+}
+
+// now is the count of now.
+func (w *writes) now() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.own)
+}
 
 // during counts while f runs.
 func (w *writes) during(ctx context.Context, f func() error) (written, error) {
@@ -54,13 +102,13 @@ func (w *writes) during(ctx context.Context, f func() error) (written, error) {
 	if err != nil {
 		return written{}, err
 	}
-	own := w.own()
+	own := w.now()
 	if err := f(); err != nil {
 		return written{}, err
 	}
-	own = w.own() - own
+	n, which := w.ours(own)
 	after, err := w.server(ctx)
-	return written{own, after - before}, err
+	return written{n, which, after - before}, err
 }
 
 // server adds up the writes that the API server has been asked for.

@@ -127,6 +127,9 @@ func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (be
 	if err := allow(&after); err != nil {
 		return before, after, err
 	}
+	if e.pod != nil && silent(e.pod) && quota(after) != quota(before) {
+		return before, after, errSilent
+	}
 	for _, node := range []string{anyNode, after.Node} {
 		if r, ok := b.fleet.refusals[node]; ok && b.options.Now().Sub(r.at) < refusalHolds {
 			return before, after, r.why
@@ -139,6 +142,21 @@ func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (be
 	}
 	return before, after, nil
 }
+
+// silent reports whether a node says of a pod that it runs and not what it may use. The
+// API server takes it that such a node cannot change that, and refuses. It may also not
+// have come to it yet.
+func silent(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Running != nil {
+			return c.Resources == nil
+		}
+	}
+	return false
+}
+
+// errSilent is why nothing is asked of a node that is silent.
+var errSilent = errors.New("its node does not say what it may use: that takes a kubelet of Kubernetes 1.33 or later")
 
 // refused notes that a node changes no quotas.
 func (b *Backend) refused(node string, why error) {

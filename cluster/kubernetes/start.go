@@ -75,6 +75,8 @@ func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (instancepod
 	if !ok {
 		return instancepod.Plan{}, fmt.Errorf("function %s does not exist any more", spec.Function)
 	}
+	// Its spec may say something else by now, or something that cannot be.
+	owner = owner.At(spec.Revision)
 	p := instancepod.Plan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Grace: stopGrace, StartedAt: b.options.Now()}
 	var err error
 	if p.Profiles, err = podspec.Named(b.options.Profiles, owner.Spec.Deployment(owner.Name, owner.Namespace)); err != nil {

@@ -188,22 +188,38 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 // pins reports whether instances are held to certain cores at all.
 func (b *Backend) pins() bool { return b.options.PinCPUs || len(b.options.Cores) > 0 }
 
-// Nodes returns this machine. Free is Total less what all instances that have
-// not exited hold, never below zero.
+// Nodes returns this machine. Total is what instances may have: Options.Total less what
+// processes beside them hold. Free is Total less what all instances that have not exited
+// hold. Neither is ever below zero.
 func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, ErrClosed
 	}
-	free := b.free()
+	total := b.available()
+	free := b.less(total)
+	total.Memory = max(0, total.Memory)
 	free = cluster.Resources{CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory)}
-	return []cluster.Node{{Name: b.options.NodeName, Total: b.total, Free: free}}, nil
+	return []cluster.Node{{Name: b.options.NodeName, Total: total, Free: free}}, nil
 }
 
-// free is called with mu held.
-func (b *Backend) free() cluster.Resources {
-	free := b.total
+// available is what instances may have of the machine altogether; its memory is below
+// zero where others hold more than there is.
+func (b *Backend) available() cluster.Resources {
+	total := b.total
+	if b.options.Beside != nil {
+		total.Memory -= b.options.Beside()
+	}
+	return total
+}
+
+// free is what no instance has. It is called with mu held.
+func (b *Backend) free() cluster.Resources { return b.less(b.available()) }
+
+// less is what instances leave of total. It is called with mu held.
+func (b *Backend) less(total cluster.Resources) cluster.Resources {
+	free := total
 	for _, e := range b.entries {
 		free = free.Sub(e.instance.Holds())
 	}

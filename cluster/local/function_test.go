@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/watchdog"
 	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
 	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // playWatchdog is an ordinary function's instance, with the real watchdog.
@@ -348,12 +349,10 @@ func TestPortOfAnotherInstance(t *testing.T) {
 		t.Log("not the rights for other users; nothing more to try")
 		return
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Unused()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
-	_ = listener.Close()
 	upstreamOf := func(id string) cluster.InstanceSpec {
 		s := function(t, id, "http", "sh -c 'sleep 0.2; exec \"$FAAS_INFER\"'")
 		s.Env["upstream_url"], s.Env["TEST_UPSTREAM"], s.Env["TEST_NAME"] = "http://"+address, address, id
@@ -379,7 +378,7 @@ func TestManyFunctionsAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 				got := ask(t, instance, "/")
 				if got == fmt.Sprintf("%d\n", i) {
 					return

@@ -97,7 +97,7 @@ func expect(t *testing.T, b *Backend, id cluster.InstanceID, state cluster.State
 			t.Fatalf("event %+v, want %s %s", event, id, state)
 		}
 		return event
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("%s did not become %s", id, state)
 	}
 	return cluster.Instance{}

@@ -32,19 +32,18 @@ func TestQuotaIsObeyedAndUsageTold(t *testing.T) {
 	instance := begin(t, b, spec("one", "serving"))
 	expect(t, b, "one", cluster.Ready)
 	ask(t, instance, "/burn")
-	if _, err := b.Usage(t.Context(), "one"); err != nil {
-		t.Fatal(err)
+	if got := usedBelow(t, b, "one", 600); b.tree != nil && got > 600 {
+		t.Errorf("it used %dm of 500m", got)
 	}
-	time.Sleep(time.Second)
 	usage, err := b.Usage(t.Context(), "one")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || usage.Memory < 1<<20 {
+		t.Errorf("usage %+v, %v of one that burns CPU", usage, err)
 	}
-	if b.tree != nil && usage.CPU > 600 {
-		t.Errorf("it used %dm of 500m", usage.CPU)
-	}
-	if usage.CPU < 20 || usage.Memory < 1<<20 {
-		t.Errorf("usage %+v of one that burns CPU", usage)
+	// On a busy machine it does not get at once all that it may have.
+	for deadline := time.Now().Add(time.Minute); used(t, b, "one") < 20; {
+		if time.Now().After(deadline) {
+			t.Fatal("it uses hardly anything, and burns CPU")
+		}
 	}
 	if _, err := b.Usage(t.Context(), "none"); err == nil {
 		t.Error("usage of one that does not exist")
@@ -56,7 +55,7 @@ func TestUsageWithoutCgroups(t *testing.T) {
 	instance := begin(t, b, spec("one", "serving"))
 	expect(t, b, "one", cluster.Ready)
 	ask(t, instance, "/burn")
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		usage, err := b.Usage(t.Context(), "one")
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,11 @@ type Options struct {
 	// process may use: its cores × 1000 millicores and the machine's memory, or
 	// its own cgroup's limits where those are less.
 	Total *cluster.Resources
+	// Beside tells the memory in bytes that processes beside the instances hold on their
+	// behalf, as warm Python processes do, and that instances cannot have therefore; nil
+	// for none. It is asked whenever room is, so it has to be quick, and must not call
+	// the backend.
+	Beside func() int64
 	// Command returns how to start an instance that is to listen on socket: its
 	// arguments, the program first, and its environment as "NAME=value". The
 	// process gets in addition the provider's PATH and HOME, spec.Env as

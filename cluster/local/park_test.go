@@ -31,7 +31,7 @@ func TestPark(t *testing.T) {
 			}
 		}
 		holds(t, first, true, cluster.Resources{CPU: 4000, Memory: 1 << 29})
-		if got := used(t, first, "one"); first.tree != nil && got > 3*parkedCPU {
+		if got := usedBelow(t, first, "one", 3*parkedCPU); first.tree != nil && got > 3*parkedCPU {
 			t.Errorf("parked it uses %dm", got)
 		}
 		if got := ask(t, in, "/read?file=/dev/null"); got != "<nil>" {
@@ -43,7 +43,7 @@ func TestPark(t *testing.T) {
 
 		b := open(t, options(dir, bare))
 		holds(t, b, true, cluster.Resources{CPU: 4000, Memory: 1 << 29})
-		if got := used(t, b, "one"); b.tree != nil && got > 3*parkedCPU {
+		if got := usedBelow(t, b, "one", 3*parkedCPU); b.tree != nil && got > 3*parkedCPU {
 			t.Errorf("taken over it uses %dm", got)
 		}
 		if err := b.Resize(t.Context(), "one", s.Config); err != nil {

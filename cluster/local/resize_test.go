@@ -37,6 +37,18 @@ func used(t *testing.T, b *Backend, id cluster.InstanceID) int {
 	return usage.CPU
 }
 
+// usedBelow is what [used] finds, or, if that is more than most, the least of some: where
+// the machine stands still between the counter and the clock, it seems to be more than it
+// is.
+func usedBelow(t *testing.T, b *Backend, id cluster.InstanceID, most int) int {
+	t.Helper()
+	least := used(t, b, id)
+	for try := 0; try < 4 && least > most; try++ {
+		least = min(least, used(t, b, id))
+	}
+	return least
+}
+
 func TestResize(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		dir := t.TempDir()
@@ -54,7 +66,7 @@ func TestResize(t *testing.T) {
 		ask(t, in, "/burn")
 		// On a busy machine it does not get at once all that it may have.
 		for deadline := time.Now().Add(2 * time.Minute); first.tree != nil; {
-			got := used(t, first, "one")
+			got := usedBelow(t, first, "one", 900)
 			if got > 900 || time.Now().After(deadline) {
 				t.Fatalf("with 750m it uses %dm", got)
 			}

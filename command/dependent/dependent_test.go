@@ -77,7 +77,7 @@ func TestDiesWithItsParentAndNotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Wait()
-	if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	clientset "k8s.io/client-go/kubernetes"
@@ -27,6 +28,9 @@ type providerFlags struct {
 	plain                                 []string
 	user                                  int64
 	publish                               publishFlags
+	// imagesSize is how large images may become, as imagesLimit says.
+	imagesSize  resource.Quantity
+	imagesLimit string
 }
 
 // NewProviderCommand returns "faas-infer-kubernetes provider".
@@ -65,6 +69,7 @@ Functions and their pods stay when it ends.`,
 	flags.StringVar(&f.nodeSelector, "node-selector", "", "labels of the nodes on which models' instances may be, as pool=models")
 	flags.StringVar(&f.pullPolicy, "pull-policy", "Always", "when nodes pull ordinary functions' images: Always, IfNotPresent or Never; models' images are pulled by digest")
 	flags.StringVar(&f.images, "images", "", "directory that keeps the bundles of models' images (default STATE/images)")
+	flags.StringVar(&f.imagesLimit, "images-size", "8Gi", "how large that directory may become; what was wanted longest ago goes, if that was more than an hour ago")
 	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries, as registry.local:5000, that speak plain HTTP")
 	flags.Int64Var(&f.user, "function-user", 0, "user that ordinary functions run as (default 65532; negative: what the image says)")
 	return c
@@ -78,6 +83,9 @@ func (f *providerFlags) complete() error {
 		return fmt.Errorf("name of this replica: %w; give --pod", err)
 	}
 	f.pod = cmp.Or(f.pod, os.Getenv("POD_NAME"), host)
+	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
+		return fmt.Errorf("--images-size %q: it is an amount of bytes, as 8Gi", f.imagesLimit)
+	}
 	switch f.pullPolicy {
 	case "Always", "IfNotPresent", "Never":
 		return nil

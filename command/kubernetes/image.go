@@ -88,7 +88,7 @@ func newBaseCommand() *cobra.Command {
 		Short: "Make the image that functions are built on",
 		Long: `Makes an image of Debian's C library, certificates and time zones, ONNX Runtime and
 the program faas-infer, which serves a model or runs a function's program. It has no
-shell unless --shell, and its user is not root.`,
+shell unless --shell, no Python unless --python, and its user is not root.`,
 		Example: `  faas-infer-kubernetes image base --push registry.example.com/faas-infer/base:latest
   faas-infer-kubernetes image base --shell --tar base.tar`,
 		Args: cobra.NoArgs,
@@ -155,7 +155,9 @@ func newFunctionImageCommand() *cobra.Command {
 		Short: "Make the image of a function from a bundle or an ONNX model",
 		Long: `Makes a function's image of a directory with a bundle.yaml, as "faas-infer bundle"
 and "faas-infer model bundle" write them, or of an ONNX file with the files in which
-it keeps weights. A program's image serves on port 8080 without arguments.`,
+it keeps weights. A program's image serves on port 8080 without arguments. A model that
+runs in Python needs a base with --python; what it requires is installed here, with a
+Python of the same version, and gets a layer of its own.`,
 		Example: `  faas-infer-kubernetes image function mnist.onnx --push registry.example.com/team/mnist:v1
   faas-infer-kubernetes image function ./greet --base registry.example.com/faas-infer/base:latest --push registry.example.com/team/greet:v1`,
 		Args: cobra.ExactArgs(1),
@@ -172,7 +174,7 @@ it keeps weights. A program's image serves on port 8080 without arguments.`,
 			if err != nil {
 				return err
 			}
-			i, err := image.Append(below, b)
+			i, err := onBase(c.Context(), below, b)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
@@ -24,7 +25,8 @@ func (f *publishFlags) publisher(plain []string) (func(ctx context.Context, to s
 		return nil, errors.New("--payload-secret turns the builder on, and --builder-base is missing: the image on which functions' images are built")
 	}
 	return func(ctx context.Context, to string, b *bundle.Bundle, say func(string, ...any)) error {
-		reference, err := image.Publish(ctx, f.base, to, b, nil, image.WithPlain(plain...))
+		made := func(base v1.Image) (v1.Image, error) { return onBase(ctx, base, b) }
+		reference, err := image.Publish(ctx, f.base, to, made, nil, image.WithPlain(plain...))
 		if err != nil {
 			return err
 		}

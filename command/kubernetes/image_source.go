@@ -21,7 +21,7 @@ import (
 // source says what images are built on.
 type source struct {
 	base, packages, program, library string
-	shell                            bool
+	shell, python                    bool
 }
 
 func (s *source) register(flags *pflag.FlagSet) {
@@ -29,6 +29,7 @@ func (s *source) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.program, "program", "", "the program faas-infer (default: the one beside this program)")
 	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where make onnxruntime puts it)")
 	flags.BoolVar(&s.shell, "shell", false, "add a shell and the usual commands, for functions that are scripts")
+	flags.BoolVar(&s.python, "python", false, "add Debian's Python, for models that run in it, and for the provider that measures these")
 }
 
 func (s *source) registerBase(flags *pflag.FlagSet) {
@@ -75,7 +76,7 @@ func (s *source) make(ctx context.Context) (v1.Image, error) {
 			return nil, err
 		}
 	}
-	return base.Function{Packages: s.packages, Program: s.program, Library: s.library, Shell: s.shell, Revision: report.Commit}.Image(ctx)
+	return base.Function{Packages: s.packages, Program: s.program, Library: s.library, Shell: s.shell, Python: s.python, Revision: report.Commit}.Image(ctx)
 }
 
 // openBundle opens a bundle's directory, or makes one of a model, which done removes.

@@ -7,16 +7,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/openfaas/faas-provider/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 )
 
 // imageDir is where the bundles of models' images are kept.
@@ -27,8 +28,13 @@ func (f *providerFlags) imageDir() string {
 	return filepath.Join(f.State(), "images")
 }
 
-// pullTimeout bounds how long a deployment waits for its image's bundle.
-const pullTimeout = 2 * time.Minute
+const (
+	// pullTimeout bounds how long a deployment waits for its image's bundle.
+	pullTimeout = 2 * time.Minute
+	// wantedFor is how long a bundle is kept in any case: until its model's times are
+	// known, of which others may have their turn before.
+	wantedFor = time.Hour
+)
 
 // images finds models in the images of functions.
 type images struct {
@@ -43,7 +49,7 @@ var _ control.Bundles = (*images)(nil)
 func (i *images) Model(ctx context.Context, f *provider.Function) (reference, file string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	keychain, err := i.keychain(ctx, f)
+	keychain, err := i.keychain(ctx, f.Deployment)
 	if err != nil {
 		return "", "", err
 	}
@@ -54,24 +60,35 @@ func (i *images) Model(ctx context.Context, f *provider.Function) (reference, fi
 	if err := b.CheckModel(); err != nil {
 		return "", "", fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	file = b.ModelPath()
-	if f.Inference.Model != "" {
-		if file, err = b.File(f.Inference.Model); err != nil {
-			return "", "", err
-		}
+	if file, err = b.ModelFile(f.Inference.Model); err != nil {
+		return "", "", fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
 	inside, err := b.InImage(file)
 	if err != nil {
 		return "", "", err
 	}
 	i.models.keep(file, inside+"@"+b.Digest)
+	i.makeRoom()
 	return b.Reference, file, nil
 }
 
-// keychain is that of the function's secrets for registries.
-func (i *images) keychain(ctx context.Context, f *provider.Function) (authn.Keychain, error) {
-	namespace := f.Deployment.Namespace
-	names, err := i.platform.secrets.Registries(namespace, f.Deployment.Secrets)
+// makeRoom removes the bundles that were wanted longest ago, where there are too many:
+// they are pulled again should somebody want them.
+func (i *images) makeRoom() {
+	p := i.platform
+	freed, err := image.Evict(i.models.root, p.flags.imagesSize.Value(), time.Now().Add(-wantedFor))
+	if err != nil {
+		p.base.Log.Warn().Err(err).Msg("make room among the bundles of models' images")
+	}
+	if freed > 0 {
+		p.base.Log.Info().Int64("bytes", freed).Msg("removed the bundles of models' images that were wanted longest ago")
+	}
+}
+
+// keychain is that of the deployment's secrets for registries.
+func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (authn.Keychain, error) {
+	namespace := d.Namespace
+	names, err := i.platform.secrets.Registries(namespace, d.Secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -95,13 +112,13 @@ func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 // imageModels looks at the copies of models on this machine, for instances that
 // have them in their image.
 type imageModels struct {
-	control.Models
+	times.Models
 	// root is below which the copies are.
 	root string
 	seen cache[string]
 }
 
-var _ control.Models = (*imageModels)(nil)
+var _ times.Models = (*imageModels)(nil)
 
 // keep remembers what instances call a model: its path in the image, and by the
 // digest which one it is.
@@ -115,15 +132,15 @@ func (m *imageModels) inside(file string) (string, error) {
 	return "", fmt.Errorf("%s is not from an image", file)
 }
 
-// Prepare implements [control.Models]: instances load the model itself.
+// Prepare implements [times.Models]: instances load the model itself.
 func (m *imageModels) Prepare(_ context.Context, file string) (string, error) { return m.inside(file) }
 
-// Measure implements [control.Models].
+// Measure implements [times.Models].
 func (m *imageModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	return m.renamed(file)(m.Models.Measure(ctx, file, maxBatch, until))
 }
 
-// Predict implements [control.Models].
+// Predict implements [times.Models].
 func (m *imageModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	return m.renamed(file)(m.Models.Predict(ctx, file, maxBatch, until))
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 )
@@ -18,9 +16,6 @@ type ordinary struct {
 	*deployments.Controller
 	images *images
 }
-
-// lookTimeout bounds how long a deployment waits for a look at its image.
-const lookTimeout = 10 * time.Second
 
 // Deploy implements [provider.Controller]. An image with a model in it has nothing to
 // run without an objective. What cannot be looked at is the kubelet's to find out,
@@ -34,19 +29,8 @@ func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Di
 
 // program returns an error if the function's image has a bundle that is no program.
 func (i *images) program(ctx context.Context, f *provider.Function) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	keychain, err := i.keychain(ctx, f)
-	if err != nil {
-		return err
-	}
-	plain := image.WithPlain(i.platform.flags.plain...)
-	found, err := image.Resolve(ctx, f.Deployment.Image, keychain, plain)
-	if err != nil || found.Bundle == "" {
-		return err
-	}
-	b, err := image.Pull(ctx, f.Deployment.Image, keychain, i.models.root, plain)
-	if err != nil {
+	b, err := i.bundle(ctx, f.Deployment)
+	if err != nil || b == nil {
 		return err
 	}
 	return b.CheckProgram()

@@ -53,6 +53,8 @@ type platform struct {
 	backend  *kubernetes.Backend
 	control  *control.Controller
 	ordinary *deployments.Controller
+	// images looks into the functions' images.
+	images *images
 	// group are the replicas of the provider, nil if there is only this one.
 	group *peer.Group
 	// types are those of secrets, which never change.
@@ -89,7 +91,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	}
 	parts.PublicKey = http.HandlerFunc(build.PublicKey)
 	parts.Store, parts.Secrets, parts.Controller, parts.Nodes = p.objects, p.secrets, controller, p.backend.Nodes
-	parts.Several = p.group != nil
+	parts.Several, parts.Defaults = p.group != nil, p.images.brought
 	parts.Logs = podlogs.Source{Client: p.core, Logger: b.Log}
 	parts.Serve = func(ctx context.Context, s *provider.Server) { p.serve(ctx, s, controller) }
 	parts.Wrap = p.routes
@@ -167,8 +169,8 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	models := &imageModels{Models: f.Models(), root: f.imageDir()}
-	found := &images{platform: p, models: models}
-	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, found, p.secrets
+	p.images = &images{platform: p, models: models}
+	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned
 	o.Leading, o.Peers, o.Eligible = p.election.Leading, p.peers(), p.eligible
 	if p.control, err = control.New(opening, o); err != nil {
@@ -182,7 +184,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
-	return p.shared(kinds.New(p.control, ordinary{p.ordinary, found}, b.Log)), nil
+	return p.shared(kinds.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
 }
 
 // secretType is the type of a secret; what cannot be read has none.
@@ -216,7 +218,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Defaults: p.images.brought, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})

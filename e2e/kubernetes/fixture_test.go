@@ -26,6 +26,8 @@ type fixture struct {
 	*testcluster.Cluster
 	// programs is the directory of what was built, base the image's name.
 	programs, base string
+	// providerLog is the file of the provider that was started last.
+	providerLog string
 }
 
 // start starts one, until the test ends; where that cannot be, the test is skipped
@@ -88,6 +90,7 @@ func (f *fixture) provider(t *testing.T, name string, arguments ...string) strin
 		t.Fatal(err)
 	}
 	defer log.Close()
+	f.providerLog = log.Name()
 	listen := isolation.NodeAddress + ":8081"
 	all := append([]string{"provider", "--listen", listen, "--kubeconfig", f.Kubeconfig(), "--state", state, "--nats-listen", "off",
 		"--pod", name, "--service", ""}, arguments...)

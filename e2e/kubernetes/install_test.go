@@ -1,26 +1,22 @@
 package kubernetes_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/faas-infer/faas-infer/e2e/guide"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
 )
 
-// overlay is what a user writes to install from yaml/. Here there is no proxy for
-// services, so the provider is told where the API server is.
-const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [%q]
-images: [{name: registry.example.com/faas-infer/provider, newName: %s, newTag: latest}]
-patches:
+// patches make the provider small enough for two of it on the tests' node.
+const patches = `patches:
   - patch: |-
       apiVersion: apps/v1
       kind: Deployment
@@ -30,93 +26,154 @@ patches:
           spec:
             containers:
               - name: provider
-                env: [{name: KUBERNETES_SERVICE_HOST, value: %q}, {name: KUBERNETES_SERVICE_PORT, value: %q}]
                 resources: {requests: {cpu: 100m, memory: 128Mi, ephemeral-storage: 128Mi}}
+images:
 `
 
-const installed = `apiVersion: faas-infer.dev/v1alpha1
-kind: Function
-metadata: {name: mnist, namespace: openfaas-fn}
-spec: {image: %s, annotations: {com.openfaas.slo.latency: 5s}, labels: {com.openfaas.scale.max: "1"}}
+// ofFaasNetes is a function as faas-netes leaves it behind: a Deployment whose selector
+// cannot be changed, and a Service.
+const ofFaasNetes = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: figlet, namespace: openfaas-fn, labels: {faas_function: figlet}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {faas_function: figlet}}
+  template:
+    metadata: {labels: {faas_function: figlet}}
+    spec: {containers: [{name: figlet, image: ghcr.io/openfaas/figlet:latest}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: figlet, namespace: openfaas-fn, labels: {faas_function: figlet}}
+spec: {selector: {faas_function: figlet}, ports: [{port: 8080}]}
 `
 
-// What yaml/ installs runs: two replicas of the provider in pods, with no right that
-// is not theirs and within Pod Security's "restricted", and a model that both serve.
-func TestInstalled(t *testing.T) {
-	f := start(t, testcluster.Options{})
-	provider, image := f.RegistryHost()+"/faas-infer/provider", f.RegistryHost()+"/team/mnist:v1"
-	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", provider+":latest")
-	bundles := t.TempDir()
-	if _, err := run(f.program("faas-infer"), "model", "bundle", "mnist", "--root", bundles, "--image", "mnist:latest"); err != nil {
+// readPage reads a page of the guide.
+func readPage(t *testing.T, name string) []guide.Block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.image(t, "function", filepath.Join(bundles, "mnist", "latest"), "--base", f.base, "--push", image)
-	f.kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth",
-		"--from-literal=basic-auth-user=admin", "--from-literal=basic-auth-password=of the tests")
-	f.kubectl(t, "", "apply", "--server-side", "-k", f.overlay(t, provider))
-	if out, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=120s"); err != nil {
-		t.Fatalf("%v: %s\n%s\n%s", err, out, f.kubectl(t, "", "-n", "openfaas", "describe", "pods"), f.logs(t))
+	page, err := guide.Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.kubectl(t, fmt.Sprintf(installed, image), "apply", "-f", "-")
+	return page
+}
+
+// What docs/kubernetes.md says, done as it says: what yaml/ installs runs, two replicas
+// of the provider, the stock gateway and NATS in pods that find each other by their
+// services' names, with no right that is not theirs and within Pod Security's
+// "restricted"; functions that faas-cli and kubectl deploy are served by both replicas,
+// asynchronously, too; nobody reaches what network policies forbid; and all can be
+// removed.
+func TestInstalled(t *testing.T) {
+	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
+	f.stockImages(t)
+	f.volume(t)
+	f.image(t, "push", filepath.Join(f.programs, "base.tar"), f.base+"-shell")
+	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", f.RegistryHost()+"/faas-infer/provider:latest")
+	// The page begins with a cluster in which there is nothing.
+	f.kubectl(t, "", "delete", "crd/functions.faas-infer.dev")
+	f.kubectl(t, "", "delete", "-f", "../../yaml/namespaces.yaml")
+	page := readPage(t, "kubernetes.md")
+	last := len(page) - 1
+	if !strings.HasPrefix(page[last].Text, "kubectl delete functions") {
+		t.Fatalf("the page ends with %s", page[last].Text)
+	}
+	r := f.reader(t)
+	if err := r.Follow(t.Context(), page[:last]); err != nil {
+		t.Fatalf("docs/kubernetes.md, %v\n%s\n%s", err, f.kubectl(t, "", "-n", "openfaas", "describe", "pods"), f.logs(t, "app.kubernetes.io/part-of=faas-infer"))
+	}
+	f.bothServe(t)
+	began := time.Now()
+	f.answersLater(t)
+	t.Logf("an asynchronous answer after %v", time.Since(began).Round(time.Millisecond))
+	began = time.Now()
+	f.keepsOut(t)
+	t.Logf("network policies looked at in %v", time.Since(began).Round(time.Millisecond))
+	f.kubectl(t, ofFaasNetes, "apply", "-f", "-")
+	if err := r.Follow(t.Context(), readPage(t, "from-faas-netes.md")); err != nil {
+		t.Errorf("docs/from-faas-netes.md, %v", err)
+	}
+	if err := r.Follow(t.Context(), page[last:]); err != nil {
+		t.Errorf("docs/kubernetes.md, %v", err)
+	}
+}
+
+// bothServe asks each replica for what the page has deployed.
+func (f *fixture) bothServe(t *testing.T) {
+	t.Helper()
 	addresses := strings.Fields(f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider",
 		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.podIP}"))
 	if len(addresses) != 2 {
 		t.Fatalf("providers are at %v", addresses)
 	}
-	body, err := request()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, address := range addresses {
 		await(t, "the model's answer at "+address, func() error {
-			got, err := get(t.Context(), http.MethodPost, "http://"+address+":8081/function/mnist", string(body))
+			got, err := get(t.Context(), http.MethodPost, "http://"+address+":8081/function/mnist", blackPicture)
 			if err == nil && !strings.Contains(got, "predictions") {
 				err = errors.New(got)
 			}
 			return err
 		})
 	}
-	for line := range strings.Lines(f.logs(t)) {
+	for line := range strings.Lines(f.logs(t, "app.kubernetes.io/component=provider")) {
+		// NATS starts at the same time.
+		if strings.Contains(line, "NATS does not answer; asynchronous requests are refused until it does") {
+			continue
+		}
 		if strings.Contains(line, `"level":"error"`) || strings.Contains(line, "forbidden") {
 			t.Errorf("a provider says %s", line)
 		}
 	}
 }
 
-// request asks mnist for a black picture.
-func request() ([]byte, error) {
-	picture := make([][]float32, 28)
-	for i := range picture {
-		picture[i] = make([]float32, 28)
-	}
-	return json.Marshal(map[string]any{"instances": [][][][]float32{{picture}}})
-}
+// blackPicture asks mnist for one.
+var blackPicture = fmt.Sprintf(`{"instances": [[[%s]]]}`, strings.TrimSuffix(strings.Repeat("["+strings.TrimSuffix(strings.Repeat("0,", 28), ",")+"],", 28), ","))
 
-// overlay writes a kustomization and returns its directory.
-func (f *fixture) overlay(t *testing.T, image string) string {
+// reader is an administrator of the cluster with a checkout of this source, in which
+// the programs are built, and an empty home.
+func (f *fixture) reader(t *testing.T) *guide.Reader {
 	t.Helper()
-	dir := t.TempDir()
-	yaml, err := filepath.Abs(filepath.Join("..", "..", "yaml"))
+	desk := t.TempDir()
+	checkout := filepath.Join(desk, "faas-infer")
+	root, err := filepath.Abs("../..")
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(checkout, "bin"), 0o755)
+	}
+	var entries []fs.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(root)
+	}
+	for _, e := range entries {
+		if e.Name() != "bin" && err == nil {
+			err = os.Symlink(filepath.Join(root, e.Name()), filepath.Join(checkout, e.Name()))
+		}
+	}
+	for _, name := range []string{"faas-infer", "faas-infer-kubernetes"} {
+		if err == nil {
+			err = os.Symlink(f.program(name), filepath.Join(checkout, "bin", name))
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Kustomize takes no absolute paths.
-	base, err := filepath.Rel(dir, yaml)
-	if err != nil {
-		t.Fatal(err)
+	path := strings.Join([]string{filepath.Join(f.Binaries(), "bin"), filepath.Dir(os.Getenv(faasCLIVariable)), os.Getenv("PATH")}, ":")
+	return &guide.Reader{
+		Dir: checkout, Patience: 2 * moment, Log: t.Output(),
+		Env: append(guide.Environment(os.Environ()), "HOME="+desk, "PATH="+path, "KUBECONFIG="+f.Kubeconfig(), "SSL_CERT_FILE="+f.Authority()),
+		Replace: []string{
+			"registry.my-company.com", f.RegistryHost(), "images:\n", patches,
+		},
 	}
-	_, port, _ := strings.Cut(f.Server(), ":")
-	text := fmt.Sprintf(overlay, base, image, isolation.NodeAddress, port)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
-// logs are those of the providers in pods.
-func (f *fixture) logs(t *testing.T) string {
+// logs are those of the pods with a label.
+func (f *fixture) logs(t *testing.T, label string) string {
 	t.Helper()
-	out, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "logs", "-l", "app.kubernetes.io/component=provider", "--tail=-1", "--prefix")
+	out, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "logs", "-l", label, "--tail=-1", "--prefix")
 	if err != nil {
 		return err.Error()
 	}

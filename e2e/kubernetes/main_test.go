@@ -14,6 +14,12 @@ import (
 // preparedVariable has the directory of what was built before the network was left.
 const preparedVariable = "FAAS_INFER_KUBERNETES_PREPARED"
 
+// faasCLIVariable has the stock faas-cli's file.
+const faasCLIVariable = "FAAS_INFER_KUBERNETES_FAAS_CLI"
+
+// gatewayVariable has the stock gateway's file.
+const gatewayVariable = "FAAS_INFER_KUBERNETES_GATEWAY"
+
 // TestMain builds all that takes a network, and then goes where there is none.
 func TestMain(m *testing.M) {
 	dir := os.Getenv(preparedVariable)
@@ -51,14 +57,26 @@ func prepare() (string, error) {
 	if err := os.Setenv("FAAS_INFER_ONNXRUNTIME", strings.TrimSpace(library)); err != nil {
 		return "", err
 	}
+	for variable, script := range map[string]string{faasCLIVariable: "faas-cli.sh", gatewayVariable: "gateway.sh"} {
+		program, err := run("../../scripts/" + script)
+		if err != nil {
+			return "", err
+		}
+		if err := os.Setenv(variable, strings.TrimSpace(program)); err != nil {
+			return "", err
+		}
+	}
 	for _, command := range [][]string{
-		{"../../scripts/gateway.sh"},
 		{"../../scripts/chromium.sh"},
 		{"../../scripts/kubernetes.sh"},
+		{"../../scripts/metrics-server.sh"},
+		{"../../scripts/services.sh"},
+		{"../../scripts/python.sh", "python"},
 		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer"), "../.."},
 		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer-kubernetes"), "../../kubernetes"},
+		{"env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", filepath.Join(dir, "nats-server"), "github.com/nats-io/nats-server/v2"},
 		{"go", "test", "-c", "-o", filepath.Join(dir, "e2e.test"), ".."},
-		{filepath.Join(dir, "faas-infer-kubernetes"), "image", "base", "--shell", "--tar", filepath.Join(dir, "base.tar")},
+		{filepath.Join(dir, "faas-infer-kubernetes"), "image", "base", "--shell", "--python", "--tar", filepath.Join(dir, "base.tar")},
 	} {
 		if _, err := run(command...); err != nil {
 			return "", err

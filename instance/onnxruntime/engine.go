@@ -2,6 +2,7 @@ package onnxruntime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -26,6 +27,8 @@ type Options struct {
 	// and weights of its own; a batch that needs more gets an error instead of
 	// the whole process being killed. 0 is no bound.
 	MemoryLimit int64
+	// Device is what computes, the CPU if it is empty. [CUDA] needs Model.
+	Device Device
 }
 
 // Engine is one loaded model. It is safe for concurrent use and runs one batch
@@ -45,6 +48,9 @@ type Engine struct {
 func Open(o Options) (*Engine, error) {
 	if o.Threads < 1 {
 		return nil, fmt.Errorf("an engine needs at least one thread, not %d", o.Threads)
+	}
+	if err := o.Device.check(); err != nil {
+		return nil, err
 	}
 	start := time.Now()
 	if err := limitMemory(o.MemoryLimit); err != nil {
@@ -69,17 +75,21 @@ type form struct {
 	settings  []setting
 	signature signature
 	run       time.Duration // of one row, 0 if it was not measured
+	device    Device
 }
 
 func formOf(o Options) (form, error) {
-	if o.Prepared != "" {
+	if o.Device == CUDA && o.Model == "" {
+		return form{}, fmt.Errorf("%w for a prepared model, which is for this host's CPU; name the model's own file, too", ErrDevice)
+	}
+	if o.Prepared != "" && o.Device != CUDA {
 		p, err := ReadPrepared(o.Prepared)
 		if err != nil {
 			return form{}, err
 		}
 		return p.form(), nil
 	}
-	f := form{path: o.Model, level: ort.GraphOptimizationLevelEnableAll}
+	f := form{path: o.Model, level: ort.GraphOptimizationLevelEnableAll, device: o.Device}
 	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll)
 	if err != nil {
 		return form{}, err
@@ -91,7 +101,7 @@ func formOf(o Options) (form, error) {
 	return f, nil
 }
 
-func open(f form, threads int) (*Engine, error) {
+func open(f form, threads int) (e *Engine, err error) {
 	settings := f.settings
 	if memoryLimited() {
 		settings = append(settings[:len(settings):len(settings)], setting{"session.use_env_allocators", "1"})
@@ -101,6 +111,13 @@ func open(f form, threads int) (*Engine, error) {
 		return nil, err
 	}
 	defer options.Destroy()
+	if f.device == CUDA {
+		restore := keepSignals()
+		defer func() { err = errors.Join(err, restore()) }()
+	}
+	if err := f.device.use(options); err != nil {
+		return nil, err
+	}
 	session, err := newSession(f.path, f.signature, options)
 	if err != nil {
 		return nil, err

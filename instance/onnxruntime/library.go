@@ -94,3 +94,6 @@ func Version() string {
 	}
 	return ort.GetVersion()
 }
+
+// Name says which engine a profile is of.
+func Name() string { return "onnxruntime " + LibraryVersion }

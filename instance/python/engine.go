@@ -18,11 +18,12 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/succession"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -43,39 +44,22 @@ type Options struct {
 	Logger zerolog.Logger
 }
 
-const (
-	defaultTimeout = 8 * time.Second
-	// firstTimeout is the same for the first batch of a process, which may compile.
-	firstTimeout = 30 * time.Second
-	// loadTimeout is how long loading may take.
-	loadTimeout = 110 * time.Second
-	// patience is how many times its slowest batch a model may take.
-	patience = 16
-	// restartPause is the time between two processes that cannot load.
-	restartPause = time.Second
-)
+// loadTimeout is how long loading may take.
+const loadTimeout = 110 * time.Second
 
-// Engine runs a model in a process of its own. It implements instance.Engine and
-// instance.RequestEngine.
+// Engine runs a model in a process of its own. It implements instance.LendingEngine.
 type Engine struct {
 	options Options
 	loaded  loaded
-	// turn is held by the one that uses process.
-	turn    chan struct{}
-	process *process // nil if there is none
-	// runs are the process's batches, slowest the longest of all that were answered.
-	runs    int
-	slowest time.Duration
-	failed  error
-	retry   time.Time
+	// processes are the one that runs the model and those that take its place.
+	processes *succession.Line[process]
+	// inputs is the process's memory for what comes, nil without a process.
+	inputs  atomic.Pointer[shared]
+	limit   succession.Limit
 	forked  bool
 	started time.Duration
 	// kills counts what the kernel has killed for want of memory so far.
 	kills uint64
-
-	ctx     context.Context
-	cancel  context.CancelFunc
-	replace sync.WaitGroup
 }
 
 // Open starts the process and loads the model.
@@ -83,16 +67,14 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Threads < 1 {
 		return nil, fmt.Errorf("threads must be at least 1, not %d", o.Threads)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
-	e := &Engine{options: o, turn: make(chan struct{}, 1), kills: outOfMemory()}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	if err := e.begin(ctx); err != nil {
-		e.cancel()
+	e := &Engine{options: o, limit: succession.Limit{Timeout: o.Timeout}, kills: outOfMemory()}
+	e.processes = succession.New(e.begin, func(err error) {
+		o.Logger.Error().Err(err).Msg("the handler's process cannot be replaced")
+	})
+	if err := e.processes.Begin(ctx); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -108,54 +90,52 @@ func (e *Engine) Outputs() []tensor.Info { return e.loaded.Outputs }
 // and whether a warm one was forked for it.
 func (e *Engine) LoadTime() (took time.Duration, forked bool) { return e.started, e.forked }
 
-// Memory is what the process holds in bytes.
-func (e *Engine) Memory() int64 {
-	e.turn <- struct{}{}
-	defer func() { <-e.turn }()
-	if e.process == nil {
-		return 0
-	}
-	return resident(e.process.pid)
+// Process is the process's ID, 0 if there is none now.
+func (e *Engine) Process() (pid int) {
+	e.processes.With(func(p *process) {
+		if p != nil {
+			pid = p.pid
+		}
+	})
+	return pid
 }
 
+// Memory is what the process holds in bytes.
+func (e *Engine) Memory() int64 { return resident(e.Process()) }
+
 // ProcessorTime is what the process has used.
-func (e *Engine) ProcessorTime() time.Duration {
-	e.turn <- struct{}{}
-	defer func() { <-e.turn }()
-	if e.process == nil {
-		return 0
-	}
-	return processorTime(e.process.pid)
-}
+func (e *Engine) ProcessorTime() time.Duration { return processorTime(e.Process()) }
 
 // Close ends the process.
 func (e *Engine) Close() error {
-	e.cancel()
-	e.replace.Wait()
-	e.turn <- struct{}{}
-	defer func() { <-e.turn }()
-	if e.process == nil {
-		return nil
-	}
-	p := e.process
-	e.process = nil
-	return p.end()
+	return e.processes.Close(func(p *process) error {
+		e.inputs.Store(nil)
+		return p.end()
+	})
 }
 
-// begin starts a process and loads the model. The turn is held, but at first.
-func (e *Engine) begin(ctx context.Context) error {
+// leave forgets the process. The turn is held.
+func (e *Engine) leave() {
+	e.processes.Leave()
+	e.inputs.Store(nil)
+}
+
+// begin starts a process and loads the model. The turn is held.
+func (e *Engine) begin(ctx context.Context) (*process, error) {
 	began := time.Now()
 	p, found, err := e.load(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if e.loaded.Inputs != nil && !same(e.loaded, found) {
-		return errors.Join(errors.New("the model that was loaded anew takes or gives other tensors than before"), p.end())
+		return nil, errors.Join(errors.New("the model that was loaded anew takes or gives other tensors than before"), p.end())
 	}
-	e.process, e.loaded, e.runs, e.started = p, found, 0, time.Since(began)
+	e.loaded, e.started = found, time.Since(began)
+	e.limit.Fresh()
+	e.inputs.Store(p.in)
 	e.options.Logger.Info().Bool("forked", e.forked).Int("pid", p.pid).Dur("start_ms", e.started).
 		Float64("load_s", found.Load).Msg("the handler's process is ready")
-	return nil
+	return p, nil
 }
 
 func same(a, b loaded) bool {
@@ -192,9 +172,9 @@ func (e *Engine) load(ctx context.Context) (*process, loaded, error) {
 func (e *Engine) configure(ctx context.Context, p *process) (loaded, error) {
 	o, until := e.options, time.Now().Add(loadTimeout)
 	var found loaded
-	err := p.write(config{Engine: o.Prepared.Engine, Dir: o.Prepared.Dir, Model: o.Prepared.Model, Handler: o.Prepared.Handler, Threads: o.Threads})
+	err := p.write(config{Engine: o.Prepared.Engine, Dir: o.Prepared.Dir, Model: o.Prepared.Model, Handler: o.Prepared.Handler, Threads: o.Threads, Memory: o.MemoryLimit})
 	if err == nil {
-		err = p.read(&found, e.watch(p, until, func() error { return errors.Join(ctx.Err(), e.ctx.Err()) }))
+		err = p.read(&found, e.watch(p, until, func() error { return errors.Join(ctx.Err(), e.processes.Life().Err()) }))
 	}
 	switch {
 	case err != nil:

@@ -1,7 +1,9 @@
 package python
 
 import (
+	"bytes"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +27,9 @@ type process struct {
 	life *os.File
 	// in is what goes to the process, out what comes from it.
 	in, out *shared
+	// said is the latest reply as it came, meant what it says.
+	said  []byte
+	meant reply
 	// ended is closed once the process has; how then says in words how it did.
 	ended chan struct{}
 	how   string
@@ -142,6 +147,23 @@ func (p *process) end() error {
 	err := p.release()
 	<-p.ended
 	return err
+}
+
+// reply reads the answer to a call. Those of batches that are alike are the same, and
+// are taken apart once: nothing of it may be changed.
+func (p *process) reply(tick func() error) (reply, error) {
+	body, err := p.body(tick)
+	if err != nil {
+		return reply{}, err
+	}
+	if !bytes.Equal(body, p.said) || p.said == nil {
+		var r reply
+		if err := json.Unmarshal(body, &r); err != nil {
+			return reply{}, err
+		}
+		p.said, p.meant = body, r
+	}
+	return p.meant, nil
 }
 
 func (p *process) release() error {

@@ -1,7 +1,6 @@
 package python_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,14 +8,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/faas-infer/faas-infer/instance/logtest"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -60,12 +58,10 @@ func handler(t testing.TB, source string) python.Prepared {
 	return prepare(t, write(t, map[string]string{"bundle.yaml": handlerManifest, "handler.py": source}))
 }
 
-// log gathers what a process prints.
+// log gathers what a process prints, to a file as processes need it.
 type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	logtest.Log
 	file *os.File
-	done chan struct{}
 }
 
 func newLog(t testing.TB) *log {
@@ -74,42 +70,17 @@ func newLog(t testing.TB) *log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &log{file: w, done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		buffer := make([]byte, 4096)
-		for {
-			n, err := r.Read(buffer)
-			l.mu.Lock()
-			l.text.Write(buffer[:n])
-			l.mu.Unlock()
-			if err != nil {
-				break
-			}
-		}
+	l := &log{file: w}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		_, _ = io.Copy(&l.Log, r)
 		r.Close()
-	}()
+	})
 	t.Cleanup(func() {
 		w.Close()
-		<-l.done
+		reader.Wait()
 	})
 	return l
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// await waits until the log has a text.
-func (l *log) await(t testing.TB, text string) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(l.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the log has no %q:\n%s", text, l)
-		}
-	}
 }
 
 // serve opens an engine; its log and what ends it are the test's.

@@ -81,6 +81,9 @@ func TestTensorFlow(t *testing.T) {
 	var want []float32
 
 	t.Run("SavedModel", func(t *testing.T) {
+		if err := python.Check(t.Context(), filepath.Join(saved.Dir, "bundle.yaml")); err != nil {
+			t.Error(err)
+		}
 		e, l := serve(t, saved, with)
 		if _, forked := e.LoadTime(); !forked {
 			t.Errorf("it was not forked:\n%s", l)
@@ -130,7 +133,13 @@ def handle(batch):
 	})
 	for model, wrong := range map[string]string{"bare": "the SavedModel has no signature", "fixed": "fixed batch of 3"} {
 		t.Run(model, func(t *testing.T) {
-			if _, l, err := tryServe(t, bundleOf(t, dir, model, "", nil), with); err == nil || !strings.Contains(err.Error(), wrong) {
+			p := bundleOf(t, dir, model, "", nil)
+			// Before anything is installed, and where it cannot be seen before.
+			early := map[string]string{"bare": "so nothing says what it serves", "fixed": wrong}[model]
+			if err := python.Check(t.Context(), filepath.Join(p.Dir, "bundle.yaml")); err == nil || !strings.Contains(err.Error(), early) {
+				t.Errorf("%v, want %q", err, early)
+			}
+			if _, l, err := tryServe(t, p, with); err == nil || !strings.Contains(err.Error(), wrong) {
 				t.Errorf("%v, want %q\n%s", err, wrong, l)
 			}
 		})

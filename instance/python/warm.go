@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -38,6 +39,8 @@ type warmProcess struct {
 	alive   io.Closer
 	// ready is closed when it listens, or has failed.
 	ready chan struct{}
+	// most is the most memory that it was seen to hold, in bytes.
+	most int64
 }
 
 // longestSocket is the longest path of a Unix socket in bytes.
@@ -113,6 +116,33 @@ func (w *Warmth) follow(p Prepared, started *warmProcess, out io.Reader) {
 	if !w.closed {
 		w.log.Warn().AnErr("why", err).Str("environment", p.Environment).Msg("a warm Python process ended; handlers start without it")
 	}
+}
+
+// Processes are the IDs of the warm processes.
+func (w *Warmth) Processes() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var pids []int
+	for _, running := range w.running {
+		pids = append(pids, running.command.Process.Pid)
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// Memory is what the warm processes hold, in bytes: for each, the most that it was seen
+// to. What a process has imported stays its own, and a kernel short of memory that takes
+// pages of it away for a while does not make room for instances. Pages that forked
+// processes share with it are counted here, and not theirs, as by control groups.
+func (w *Warmth) Memory() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var total int64
+	for _, running := range w.running {
+		running.most = max(running.most, resident(running.command.Process.Pid))
+		total += running.most
+	}
+	return total
 }
 
 // Close ends the warm processes; those that they have forked go on.

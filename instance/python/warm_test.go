@@ -51,7 +51,7 @@ def handle(batch):
 	if _, forked := e.LoadTime(); !forked {
 		t.Errorf("it was not forked:\n%s", l)
 	}
-	l.await(t, "libraries True variable mine")
+	l.Await(t, "libraries True variable mine", 1)
 	out, err := e.Run(t.Context(), 1, floats("x", 0))
 	if err != nil || int(values(out[0])[0]) == os.Getpid() {
 		t.Errorf("%v %v", out, err)
@@ -69,9 +69,16 @@ func TestTheWarmProcessEnds(t *testing.T) {
 	p := handler(t, head+"def handle(batch): return [r['x'] for r in batch]")
 	w := warmth(t, p)
 	with := func(o *python.Options) { o.Warm = w.Dir() }
+	// An interpreter with NumPy takes more than 10 MiB and less than 1 GiB.
+	if held := w.Memory(); held < 10<<20 || held > 1<<30 || w.Memory() < held {
+		t.Errorf("the warm process is said to hold %d bytes, then %d", held, w.Memory())
+	}
 	forked, _ := serve(t, p, with)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if held := w.Memory(); held != 0 {
+		t.Errorf("ended, it is said to hold %d bytes", held)
 	}
 	if _, err := forked.Run(t.Context(), 1, floats("x", 1)); err != nil {
 		t.Errorf("the forked one: %v", err)

@@ -27,6 +27,8 @@ type config struct {
 	Model   string `json:"model"`
 	Handler string `json:"handler"`
 	Threads int    `json:"threads"`
+	// Memory is what the process may hold in bytes, 0 for no limit.
+	Memory int64 `json:"memory"`
 }
 
 // loaded is the answer to config: what the model takes and gives, or why it
@@ -46,11 +48,14 @@ type placed struct {
 	At int64 `json:"at"`
 }
 
-// call is one batch: its requests' rows, and the inputs of all of them together.
+// call is one batch: its requests' rows, and the inputs of all of them together,
+// which reach up to Size. Taken are the parts of the memory for outputs in which
+// somebody still reads those of earlier batches.
 type call struct {
-	Rows   []int    `json:"rows"`
-	Size   int64    `json:"size"`
-	Inputs []placed `json:"inputs"`
+	Rows   []int      `json:"rows"`
+	Size   int64      `json:"size"`
+	Inputs []placed   `json:"inputs"`
+	Taken  [][2]int64 `json:"taken"`
 }
 
 // reply is the answer to a call: one for each request, or one for all of them where
@@ -80,19 +85,25 @@ func (c channel) write(message any) error {
 // read reads a message. While it waits, it calls tick now and then, and gives up
 // with tick's error.
 func (c channel) read(message any, tick func() error) error {
-	head := make([]byte, 4)
-	if err := c.fill(head, tick); err != nil {
-		return err
-	}
-	size := binary.LittleEndian.Uint32(head)
-	if size > maxMessage {
-		return fmt.Errorf("a message of %d bytes", size)
-	}
-	body := make([]byte, size)
-	if err := c.fill(body, tick); err != nil {
+	body, err := c.body(tick)
+	if err != nil {
 		return err
 	}
 	return json.Unmarshal(body, message)
+}
+
+// body is read's, not taken apart.
+func (c channel) body(tick func() error) ([]byte, error) {
+	head := make([]byte, 4)
+	if err := c.fill(head, tick); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint32(head)
+	if size > maxMessage {
+		return nil, fmt.Errorf("a message of %d bytes", size)
+	}
+	body := make([]byte, size)
+	return body, c.fill(body, tick)
 }
 
 // period is the time between two ticks.

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -23,9 +23,9 @@ func TestClassicAnswers(t *testing.T) {
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" || response.Header.Get("X-Duration-Seconds") == "" {
 		t.Errorf("%s %v", response.Status, response.Header)
 	}
-	i.log.waitFor(t, "Wrote ")
+	i.log.Await(t, "Wrote ", 1)
 	got := i.log.lines(t)
-	if got[0] != "Forking fprocess." || !strings.HasPrefix(got[1], fmt.Sprintf("Wrote %d Bytes - Duration: 0.", len(body))) {
+	if got[0] != "Forking fprocess." || !regexp.MustCompile(fmt.Sprintf(`^Wrote %d Bytes - Duration: \d+\.\d{6}s`, len(body))).MatchString(got[1]) {
 		t.Errorf("log %q", got)
 	}
 }
@@ -95,9 +95,8 @@ func TestStandardErrorGoesToTheLog(t *testing.T) {
 	if _, body := i.do("GET", "/", nil); body != "out\n" {
 		t.Errorf("answer %q", body)
 	}
-	i.log.waitFor(t, "Wrote ")
-	if got := i.log.lines(t); !slices.Contains(got, "stderr: oops") || !slices.Contains(got, "stderr: unended") {
-		t.Errorf("log %q", got)
+	for _, want := range []string{" Wrote ", " stderr: oops\n", " stderr: unended\n"} {
+		i.log.Await(t, want, 1)
 	}
 }
 
@@ -110,7 +109,7 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 		})
 		began := time.Now()
 		response, body := i.do("GET", "/", nil, header("X-Timeout", "100ms"))
-		if response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "exec_timeout") || time.Since(began) > 10*time.Second {
+		if response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "exec_timeout") || time.Since(began) > 30*time.Second {
 			t.Errorf("%s: %s %q after %v", mode, response.Status, body, time.Since(began))
 		}
 		gone(t, mark)
@@ -123,7 +122,7 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 // gone waits until no process carries the mark.
 func gone(t *testing.T, mark string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); processes(t, mark) > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); processes(t, mark) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d processes are left", processes(t, mark))
 		}
@@ -161,7 +160,7 @@ func TestClientThatHangsUpLeavesAClassicProcess(t *testing.T) {
 		_ = response.Body.Close()
 		t.Error("it has answered already")
 	}
-	i.log.waitFor(t, "Wrote 0 Bytes")
+	i.log.Await(t, "Wrote 0 Bytes", 1)
 	if text, err := os.ReadFile("file"); err != nil || string(text) != "done\n" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -178,7 +177,7 @@ func TestBrokenBodyIsNotTakenForAWholeOne(t *testing.T) {
 		if response, body := i.do("POST", "/", read); response != nil && response.StatusCode < 400 {
 			t.Errorf("%s: %s %q", mode, response.Status, body)
 		}
-		i.log.waitFor(t, "fprocess failed: the request's body broke off")
+		i.log.Await(t, "fprocess failed: the request's body broke off", 1)
 		if _, err := os.Stat("all"); err == nil {
 			t.Error(mode, "it took half a body for all of it")
 		}
@@ -226,7 +225,7 @@ func TestLargeClassicAnswerBreaksOffIfItsProcessFails(t *testing.T) {
 // Every request is answered once, with its own answer, whatever others do.
 func TestEachRequestIsAnsweredOnce(t *testing.T) {
 	for _, mode := range []string{"classic", "streaming"} {
-		i := begin(t, map[string]string{"mode": mode, "fprocess": "cat", "exec_timeout": "30s"})
+		i := begin(t, map[string]string{"mode": mode, "fprocess": "cat", "exec_timeout": "5m"})
 		var work sync.WaitGroup
 		for n := range 8 {
 			work.Go(func() {

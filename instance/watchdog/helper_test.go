@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +9,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/instance/logtest"
 	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
 )
 
@@ -105,24 +104,12 @@ type instance struct {
 	log     *buffer
 }
 
-// buffer is a bytes.Buffer for many.
-type buffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-// Write is an io.Writer's.
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
+// buffer is the instance's log.
+type buffer struct{ logtest.Log }
 
 // lines returns the lines without their times, which it checks.
 func (b *buffer) lines(t *testing.T) []string {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var texts []string
 	for line := range strings.Lines(b.String()) {
 		stamp, text, _ := strings.Cut(line, " ")
@@ -132,16 +119,6 @@ func (b *buffer) lines(t *testing.T) []string {
 		texts = append(texts, strings.TrimSuffix(text, "\n"))
 	}
 	return texts
-}
-
-// waitFor waits until a line with this text is in the log.
-func (b *buffer) waitFor(t *testing.T, text string) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(strings.Join(b.lines(t), "\n"), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q is not in the log: %q", text, b.lines(t))
-		}
-	}
 }
 
 // prepare makes a watchdog that does not serve yet.

@@ -15,6 +15,12 @@
 //	handler: handler.py
 //	requirements: requirements.txt
 //
+// or a model that a model server of others runs,
+//
+//	name: digits
+//	engine: triton
+//	model: digits
+//
 // or, for an ordinary function,
 //
 //	name: greet
@@ -86,6 +92,9 @@ func Open(root, image string) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image %q: %w", image, err)
 	}
+	if m.Name == "" {
+		m.Name = filepath.Base(filepath.Dir(path))
+	}
 	b := &Bundle{Dir: filepath.Join(root, path), Manifest: m}
 	if err := b.check(); err != nil {
 		return nil, fmt.Errorf("image %q: %w", image, err)
@@ -107,11 +116,22 @@ func OpenDir(dir string) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.Name == "" {
+		m.Name = directoryName(dir)
+	}
 	b := &Bundle{Dir: dir, Manifest: m}
 	if err := b.check(); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// directoryName is what a directory is called, whatever path leads to it.
+func directoryName(dir string) string {
+	if full, err := filepath.Abs(dir); err == nil {
+		dir = full
+	}
+	return filepath.Base(dir)
 }
 
 func readManifest(inside *os.Root) (Manifest, error) {
@@ -167,17 +187,32 @@ func (b *Bundle) CheckProgram() error {
 	if b.IsProgram() {
 		return nil
 	}
-	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, as \"100ms\"", ErrModel, cmp.Or(b.Model, b.Handler))
+	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, as \"100ms\"", ErrModel, cmp.Or(b.Model, b.Handler, b.Served()))
 }
 
 // ModelPath is the path of the file that stands for the model: the manifest's
-// model, or the manifest itself where a Python process runs it, because then it
-// consists of more.
+// model, or the manifest itself where the model consists of more.
 func (b *Bundle) ModelPath() string {
-	if b.InPython() {
+	if b.Whole() {
 		return filepath.Join(b.Dir, ManifestFile)
 	}
 	return filepath.Join(b.Dir, b.Model)
+}
+
+// ModelFile is [Bundle.ModelPath], or the path of the file that a function names as its
+// model; a model that consists of more than a file cannot be exchanged for one.
+func (b *Bundle) ModelFile(named string) (string, error) {
+	if named == "" {
+		return b.ModelPath(), nil
+	}
+	if !b.Whole() {
+		return b.File(named)
+	}
+	what := "the engine " + b.Engine
+	if b.Processed() {
+		what = "a model with a handler"
+	}
+	return "", fmt.Errorf("another model than the bundle's cannot be named for %s; write it into the bundle's %s", what, ManifestFile)
 }
 
 // File is the path of a file in the bundle, for a function that names another

@@ -69,8 +69,10 @@ func TestManifest(t *testing.T) {
 	for _, test := range []struct{ text, words string }{
 		{"name: a\nengine: onnx\nmodel: m.onnx\n", ""},
 		{"name: a\nengine: onnx\nmodel: sub/m.onnx\ndescription: b\n", ""},
-		{"", "name is missing"},
-		{"engine: onnx\nmodel: m.onnx\n", "name is missing"},
+		{"", "neither a model nor a program"},
+		{"engine: onnx\nmodel: m.onnx\n", ""},
+		{"engine: onnx\nmodel: m.onnx\nannotations: {com.openfaas.slo.latency: 50ms, com.openfaas.slo.percentile: 95}\n", ""},
+		{"engine: onnx\nmodel: m.onnx\nannotations: [a]\n", "line 3"},
 		{"name: a\nmodel: m.onnx\n", "engine is missing"},
 		{"name: a\nengine: caffe\nmodel: m\n", `engine is "caffe"`},
 		{"name: a\nengine: onnx\n", "model is missing"},
@@ -185,7 +187,7 @@ func TestOpenErrors(t *testing.T) {
 		{"gone:v1", ErrManifest, `no file "handler"`},
 		{"dull:v1", ErrManifest, "chmod +x"},
 		{"dir:v1", ErrManifest, "is not a file"},
-		{"bad", ErrManifest, "name is missing"},
+		{"bad", ErrManifest, "model is missing"},
 		{"empty", ErrManifest, `no file "m.onnx"`},
 		{"folder", ErrManifest, "is not a file"},
 		{"link", ErrManifest, "m.onnx"},
@@ -268,5 +270,37 @@ func TestWriteFile(t *testing.T) {
 	}
 	if _, err := WriteFile(root, "fixed", Manifest{}, path); !errors.Is(err, model.ErrNoBatch) {
 		t.Errorf("a model without a batch dimension: %v", err)
+	}
+}
+
+// A manifest without a name has the image's, and a directory's that is no image yet.
+func TestNameIsTheImages(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "registry.example.com", "team", "spam", "v1")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{ManifestFile: "engine: onnx\nmodel: m.onnx\nannotations: {a: b}\n", "m.onnx": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := Open(root, "registry.example.com/team/spam:v1")
+	if err != nil || b.Name != "spam" || b.Annotations["a"] != "b" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if b, err := OpenDir(dir); err != nil || b.Name != "v1" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	for text, want := range map[string]string{
+		"engine: onnx\nmodel: m.onnx\n": "1.5", "name: other\nengine: onnx\nmodel: m.onnx\n": "other", "{engine: onnx, model: m.onnx}": "v1",
+		"---\nengine: onnx\nmodel: m.onnx\n": "v1",
+	} {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, ManifestFile), []byte(text), 0o644), WriteName(dir, "1.5")); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := OpenDir(dir); err != nil || b.Name != want {
+			t.Errorf("%q: %+v, %v, want the name %s", text, b, err, want)
+		}
 	}
 }

@@ -28,6 +28,17 @@ func (m Manifest) InPython() bool {
 	return m.Engine == EngineTensorFlow || m.Engine == EnginePython
 }
 
+// Processed reports whether a program beside the instance does what is to be done before
+// and after an ONNX model.
+func (m Manifest) Processed() bool { return m.Engine == EngineONNX && m.Handler != "" }
+
+// goFile is how a handler's file ends that is written in Go.
+const goFile = ".go"
+
+// HandlerProgram is the file of the bundle that is run for a [Manifest.Processed] model's
+// handler: a Go file's is the program beside it that it was compiled to.
+func (m Manifest) HandlerProgram() string { return strings.TrimSuffix(m.Handler, goFile) }
+
 // modelField names a field that only models have, beside engine; the empty string
 // if there is none.
 func (m Manifest) modelField() string {
@@ -39,18 +50,20 @@ func (m Manifest) modelField() string {
 	case m.Requirements != "":
 		return "requirements"
 	}
-	return ""
+	return m.upstreamField()
 }
 
 func (m Manifest) validateModel() error {
-	known := fmt.Sprintf("%s, %s or %s", EngineONNX, EngineTensorFlow, EnginePython)
+	known := fmt.Sprintf("%s, %s, %s, %s, %s or %s", EngineONNX, EngineTensorFlow, EnginePython, EngineTriton, EngineTensorFlowServing, EngineMLServer)
 	switch {
 	case m.Engine == "":
 		return fmt.Errorf("%w: engine is missing; write `engine:` and %s", ErrManifest, known)
-	case m.Engine != EngineONNX && !m.InPython():
+	case m.Engine != EngineONNX && !m.Whole():
 		return fmt.Errorf("%w: engine is %q; it is %s", ErrManifest, m.Engine, known)
-	case m.Engine == EngineONNX && m.Handler != "":
-		return fmt.Errorf("%w: handler is for the engines %s and %s; an ONNX model is run as it is", ErrManifest, EngineTensorFlow, EnginePython)
+	case !m.Upstream() && m.upstreamField() != "":
+		return fmt.Errorf("%w: %s is for the engines %s, %s and %s, which are servers; %s is none", ErrManifest, m.upstreamField(), EngineTriton, EngineTensorFlowServing, EngineMLServer, m.Engine)
+	case m.Processed() && filepath.Ext(m.Handler) == ".py":
+		return fmt.Errorf("%w: handler is %q; one in Python is for the engines %s and %s, and an ONNX model's is a program, as handler.go", ErrManifest, m.Handler, EngineTensorFlow, EnginePython)
 	case m.Engine == EngineONNX && m.Requirements != "":
 		return fmt.Errorf("%w: requirements is for the engines %s and %s; an ONNX model needs no Python", ErrManifest, EngineTensorFlow, EnginePython)
 	case m.Engine == EngineONNX && m.Model == "":
@@ -59,8 +72,13 @@ func (m Manifest) validateModel() error {
 		return fmt.Errorf("%w: model is missing; write the name of the SavedModel's directory or the Keras file in the bundle, as `model: saved_model` or `model: model.keras`", ErrManifest)
 	case m.Engine == EnginePython && m.Handler == "":
 		return fmt.Errorf("%w: handler is missing; write the name of the Python file in the bundle that has load and handle, as `handler: handler.py`", ErrManifest)
-	case m.Handler != "" && filepath.Ext(m.Handler) != ".py":
+	case m.InPython() && m.Handler != "" && filepath.Ext(m.Handler) != ".py":
 		return fmt.Errorf("%w: handler is %q; it must be a Python file, as handler.py", ErrManifest, m.Handler)
+	}
+	if m.Upstream() {
+		if err := m.validateUpstreamModel(); err != nil {
+			return err
+		}
 	}
 	for _, field := range m.files() {
 		if field.name != "" && !filepath.IsLocal(field.name) {
@@ -83,35 +101,73 @@ func (b *Bundle) checkModel() error {
 		if field.name == "" {
 			continue
 		}
-		if b.InPython() && field.key == "model" {
-			if err := b.checkPythonModel(); err != nil {
-				return fmt.Errorf("%w: model: %w", ErrManifest, err)
-			}
-			continue
+		check := func() error {
+			_, err := b.File(field.name)
+			return err
 		}
-		if _, err := b.File(field.name); err != nil {
+		if field.key == "model" && (b.InPython() || b.Upstream()) {
+			check = b.checkWholeModel
+		}
+		if err := check(); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrManifest, field.key, err)
 		}
+	}
+	if !b.Processed() {
+		return nil
+	}
+	if err := b.checkHandlerProgram(); err != nil {
+		return fmt.Errorf("%w: handler: %w", ErrManifest, err)
 	}
 	return nil
 }
 
-// checkPythonModel accepts a directory, too, and of TensorFlow's only a SavedModel's.
-func (b *Bundle) checkPythonModel() error {
+// checkHandlerProgram looks for the program of an ONNX model's handler.
+func (b *Bundle) checkHandlerProgram() error {
+	name := b.HandlerProgram()
 	inside, err := os.OpenRoot(b.Dir)
 	if err != nil {
 		return fmt.Errorf("open bundle: %w", err)
 	}
 	defer inside.Close()
+	info, err := inside.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && name != b.Handler:
+		return fmt.Errorf("the bundle has no program %q that %s was compiled to; faas-cli's --remote-builder compiles it, and so does the Dockerfile of the template onnx-go-infer: %w", name, b.Handler, err)
+	case err != nil:
+		return fmt.Errorf("%q of the bundle: %w", name, err)
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("%q in the bundle is no program; make it executable with chmod +x", name)
+	}
+	return nil
+}
+
+// checkWholeModel looks for what tells a model that may be a directory.
+func (b *Bundle) checkWholeModel() error {
+	inside, err := os.OpenRoot(b.Dir)
+	if err != nil {
+		return fmt.Errorf("open bundle: %w", err)
+	}
+	defer inside.Close()
+	what, check := "file or directory", b.checkPythonModel
+	if b.Upstream() {
+		what, check = "directory", b.checkUpstreamModel
+	}
 	info, err := inside.Stat(b.Model)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the bundle has no file or directory %q: %w", b.Model, err)
+		return fmt.Errorf("the bundle has no %s %q: %w", what, b.Model, err)
 	case err != nil:
 		return fmt.Errorf("%q of the bundle: %w", b.Model, err)
+	}
+	return check(inside, info.IsDir())
+}
+
+// checkPythonModel accepts a directory, too, and of TensorFlow's only a SavedModel's.
+func (b *Bundle) checkPythonModel(inside *os.Root, isDir bool) error {
+	switch {
 	case b.Engine != EngineTensorFlow || b.Handler != "":
 		return nil
-	case !info.IsDir():
+	case !isDir:
 		if ending := strings.ToLower(filepath.Ext(b.Model)); ending != ".keras" && ending != ".h5" {
 			return fmt.Errorf("%q is neither a SavedModel's directory nor a Keras file, .keras or .h5; write a handler that loads it", b.Model)
 		}

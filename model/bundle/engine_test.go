@@ -20,9 +20,13 @@ func TestManifestsOfPythonsModels(t *testing.T) {
 		{"name: a\nengine: python\nhandler: handler.txt\n", `handler is "handler.txt"`},
 		{"name: a\nengine: python\nhandler: ../handler.py\n", "handler is \"../handler.py\""},
 		{"name: a\nengine: python\nhandler: handler.py\nrequirements: /etc/passwd\n", "requirements is"},
-		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: handler.py\n", "handler is for"},
+		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: handler.py\n", "one in Python is for the engines tensorflow and python"},
+		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: handler.go\n", ""},
+		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: bin/handler\n", ""},
+		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: ../handler.go\n", "handler is \"../handler.go\""},
+		{"name: a\nengine: onnx\nhandler: handler.go\n", "model is missing"},
 		{"name: a\nengine: onnx\nmodel: m.onnx\nrequirements: r.txt\n", "requirements is for"},
-		{"name: a\nengine: torch\nmodel: m\n", "onnx, tensorflow or python"},
+		{"name: a\nengine: torch\nmodel: m\n", "onnx, tensorflow, python, triton, tensorflow-serving or mlserver"},
 		{"name: a\nhandler: handler.py\n", "engine is missing"},
 		{"name: a\nprocess: ./handler\nhandler: handler.py\n", "process is for programs, handler is for models"},
 	} {
@@ -51,6 +55,8 @@ func TestFilesOfPythonsModels(t *testing.T) {
 		"no handler":             {"engine: python\nhandler: h.py\n", nil, `handler: the bundle has no file "h.py"`},
 		"no requirements":        {"engine: python\nhandler: h.py\nrequirements: r.txt\n", []string{"h.py"}, "requirements: the bundle has no file"},
 		"handler alone":          {"engine: python\nhandler: h.py\n", []string{"h.py"}, ""},
+		"a program as handler":   {"engine: onnx\nmodel: m.onnx\nhandler: run\n", []string{"m.onnx", "run"}, "\"run\" in the bundle is no program"},
+		"nothing compiled":       {"engine: onnx\nmodel: m.onnx\nhandler: h.go\n", []string{"m.onnx", "h.go"}, "no program \"h\" that h.go was compiled to"},
 		"a directory as handler": {"engine: python\nhandler: h.py\n", []string{"h.py/x"}, "is not a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,5 +83,32 @@ func TestFilesOfPythonsModels(t *testing.T) {
 				t.Errorf("the model stands for %s", b.ModelPath())
 			}
 		})
+	}
+}
+
+// A Go file's program is the one beside it, and stands with the manifest for the model.
+func TestHandlersOfONNXModels(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"m.onnx": 0o644, "h.go": 0o644, "h": 0o755} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := bundle.Manifest{Name: "a", Engine: bundle.EngineONNX, Model: "m.onnx", Handler: "h.go"}
+	if err := m.WriteFile(dir); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bundle.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !b.Processed() || b.HandlerProgram() != "h" || b.ModelPath() != filepath.Join(dir, bundle.ManifestFile) {
+		t.Errorf("%+v: program %q, path %s", b.Manifest, b.HandlerProgram(), b.ModelPath())
+	}
+	if file, err := b.ModelFile(""); err != nil || file != b.ModelPath() {
+		t.Errorf("the model is %s, %v", file, err)
+	}
+	if _, err := b.ModelFile("m.onnx"); err == nil || !strings.Contains(err.Error(), "cannot be named for a model with a handler") {
+		t.Errorf("the model without its handler: %v", err)
 	}
 }

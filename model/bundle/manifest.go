@@ -47,19 +47,33 @@ const (
 // Manifest is what bundle.yaml says. A bundle is a model, with Engine and Model,
 // or a program, with Process.
 type Manifest struct {
-	// Name is for people.
-	Name string `yaml:"name"`
-	// Engine runs the model: [EngineONNX], [EngineTensorFlow] or [EnginePython].
+	// Name is for people. Left out, it is the image's, or the directory's.
+	Name string `yaml:"name,omitempty"`
+	// Engine runs the model: [EngineONNX], [EngineTensorFlow], [EnginePython], or a
+	// model server of others: [EngineTriton], [EngineTensorFlowServing],
+	// [EngineMLServer].
 	Engine string `yaml:"engine,omitempty"`
-	// Model is the model's file, relative to the bundle; for the other two engines
-	// it may be a directory, too, and Python may do without.
+	// Model is the model's file, relative to the bundle; for TensorFlow and Python
+	// it may be a directory, too, and Python may do without. A model server's is
+	// a directory.
 	Model string `yaml:"model,omitempty"`
 	// Handler is the Python file with load and handle. Only TensorFlow may do
-	// without: then the model's default signature answers.
+	// without: then the model's default signature answers. An ONNX model's is a
+	// program that does what is to be done before and after it, or the Go file that
+	// this was compiled from.
 	Handler string `yaml:"handler,omitempty"`
-	// Requirements is pip's file of what the handler imports beside what the engine
-	// brings; it may be left out.
+	// Requirements is pip's file of what the handler, or Python in a model server,
+	// imports beside what the engine brings; it may be left out.
 	Requirements string `yaml:"requirements,omitempty"`
+	// Server is the command that starts a model server: words with spaces between
+	// them, to which the instance adds where to listen, the model and its batch
+	// size. Left out, it is the engine's own program.
+	Server string `yaml:"server,omitempty"`
+	// ServerURL is where a model server runs already, which then is not started.
+	ServerURL string `yaml:"server_url,omitempty"`
+	// ModelName is what the model server calls the model; [Manifest.Served] tells it
+	// where it is left out.
+	ModelName string `yaml:"model_name,omitempty"`
 	// Process is the program's command: words with spaces between them, run in
 	// the bundle's directory. A deployment may say another.
 	Process string `yaml:"process,omitempty"`
@@ -73,6 +87,9 @@ type Manifest struct {
 	Env map[string]string `yaml:"env,omitempty"`
 	// Network is [NetworkHost] or [NetworkPrivate].
 	Network string `yaml:"network,omitempty"`
+	// Annotations are what a deployment of the bundle has where it does not say
+	// otherwise, as com.openfaas.slo.latency: 100ms. The provider knows what they mean.
+	Annotations map[string]string `yaml:"annotations,omitempty"`
 	// Description is for people, and may be left out.
 	Description string `yaml:"description,omitempty"`
 }
@@ -103,8 +120,6 @@ func (m Manifest) programField() string {
 func (m Manifest) Validate() error {
 	program := m.programField()
 	switch {
-	case m.Name == "":
-		return fmt.Errorf("%w: name is missing; give the model or program a name", ErrManifest)
 	case program == "" && m.Engine == "" && m.modelField() == "":
 		return fmt.Errorf("%w: it names neither a model nor a program; write `engine: %s` and `model: model.onnx`, or `process: ./handler` and `mode: http`", ErrManifest, EngineONNX)
 	case program != "" && (m.Engine != "" || m.modelField() != ""):
@@ -211,7 +226,7 @@ func ParseManifest(b []byte) (Manifest, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
-		return Manifest{}, fmt.Errorf("%w: %w; the fields are name and description, a model's engine, model, handler and requirements, and a program's process, mode, upstream_url, env and network", ErrManifest, err)
+		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, description and annotations, a model's engine, model, handler and requirements, a model server's server, server_url and model_name, and a program's process, mode, upstream_url, env and network", ErrManifest, err)
 	}
 	if err := m.Validate(); err != nil {
 		return Manifest{}, err

@@ -165,6 +165,24 @@ func (m Manifest) WriteFile(dir string) error {
 	return os.WriteFile(filepath.Join(dir, ManifestFile), text, 0o644)
 }
 
+// WriteName writes a name into the manifest of a bundle's directory, if it has none
+// there. A manifest that cannot be read is left to [OpenDir] to complain of.
+func WriteName(dir, name string) error {
+	file := filepath.Join(dir, ManifestFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if m, err := ParseManifest(text); err != nil || m.Name != "" {
+		return nil
+	}
+	named := append(fmt.Appendf(nil, "name: %q\n", name), text...)
+	if m, err := ParseManifest(named); err != nil || m.Engine+m.Process == "" {
+		return nil // It is written in another way, and does without.
+	}
+	return os.WriteFile(file, named, 0o644)
+}
+
 // Install makes a staged directory the bundle of an image below root, in the
 // place of the one that is there. Whoever opens the image finds the old one or
 // the new one. A directory that is no bundle, and a place inside another bundle

@@ -22,6 +22,11 @@ func OfTensor(t *onnxpb.TensorProto) Value {
 	}
 	if n := v.Elements(); n >= 0 && n <= maxInts {
 		if ints := contents(t); int64(len(ints)) == n {
+			// PyTorch's exporter writes the least number for a slice from the very
+			// beginning; here that is the sign of what is not known.
+			for i, value := range ints {
+				ints[i] = max(value, Unknown+1)
+			}
 			v.Ints = ints
 		}
 	}

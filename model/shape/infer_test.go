@@ -3,8 +3,10 @@ package shape
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,5 +207,18 @@ func TestResizeScales(t *testing.T) {
 	out, _, err := Infer(node, 17, []Value{x, {}, OfTensor(scales)})
 	if err != nil || printValue(out[0]) != "1x3x16x13" {
 		t.Errorf("got %s, %v", printValue(out[0]), err)
+	}
+}
+
+// PyTorch's exporter cuts a vector's beginning off from the least number there is.
+func TestSliceFromTheLeastNumber(t *testing.T) {
+	vector := func(i int64) Value {
+		return OfTensor(&onnxpb.TensorProto{DataType: proto.Int32(int32(int64Type)), Dims: []int64{1}, Int64Data: []int64{i}})
+	}
+	node := &onnxpb.NodeProto{OpType: proto.String("Slice"), Input: []string{"x", "starts", "ends"}, Output: []string{"y"}}
+	x := Value{Elem: int64Type, Shape: []int64{4}, Ints: []int64{5, 6, 7, 8}}
+	out, _, err := Infer(node, 18, []Value{x, vector(math.MinInt64), vector(-2)})
+	if err != nil || !slices.Equal(out[0].Ints, []int64{5, 6}) {
+		t.Errorf("%+v, %v", out, err)
 	}
 }

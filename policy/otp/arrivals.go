@@ -60,3 +60,11 @@ func multiplied(m *mat.Dense, times float64) [][]float64 {
 	}
 	return all
 }
+
+func seconds(times []time.Duration) []float64 {
+	all := make([]float64, len(times))
+	for i, t := range times {
+		all[i] = t.Seconds()
+	}
+	return all
+}

@@ -37,3 +37,14 @@ type Cluster struct{ Beta float64 }
 func (c Cluster) Price(r cluster.Resources) Price {
 	return Price{PerSecond: c.Beta*float64(r.CPU)/1000 + float64(r.GPU)}
 }
+
+// cost is what a request costs on average: Σ_k π_k·(S_k·PerSecond + PerCall) / Σ_k k·π_k,
+// which is Eq. 1 divided by the requests. With batches of 1 and 2 equally often that
+// take 1 and 1.5 s at 2 a second and 1 a call it is (½·3 + ½·4)/1.5 = 2.33.
+func cost(at Share, exec, sizes []float64, mean float64) float64 {
+	sum := 0.0
+	for k, p := range sizes {
+		sum += p * (exec[k]*at.Cost + at.Call)
+	}
+	return sum / mean
+}

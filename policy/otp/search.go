@@ -7,8 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/batching/latency"
 )
+
+// waits is an analysis of arrivals, or what was recorded of them.
+type waits interface {
+	Waits(batch int, timeout float64) (*latency.Waits, error)
+}
 
 // search is one exhaustive search.
 type search struct {
@@ -16,8 +22,11 @@ type search struct {
 	shares []Share
 	// exec is Share.Exec in seconds.
 	exec     [][]float64
-	analysis *latency.Analysis
+	arrivals arrival.MAP
+	analysis waits
 	batches  []int
+	// record is of the recorded requests, once it was asked for.
+	record *latency.Trace
 	// longest is the longest timeout that is tried.
 	longest time.Duration
 	// keep has all choices that meet the objective kept in met.
@@ -29,9 +38,7 @@ type search struct {
 }
 
 func newSearch(o Objective, shares []Share) (*search, error) {
-	if o.Steps <= 0 {
-		o.Steps = DefaultSteps
-	}
+	o.Steps = o.steps()
 	o.Quantile = min(max(o.Quantile, 0), 1-1e-9)
 	s := &search{Objective: o, shares: shares, batches: sizes(shares)}
 	if len(s.batches) == 0 {
@@ -46,20 +53,25 @@ func newSearch(o Objective, shares []Share) (*search, error) {
 	if o.load()*s.longest.Seconds() < nobody {
 		s.batches = s.batches[:1]
 	}
-	arrivals, err := o.process(s.longest, s.batches[len(s.batches)-1])
-	if err != nil {
+	var err error
+	if s.arrivals, err = o.process(s.longest, s.batches[len(s.batches)-1]); err != nil {
 		return nil, err
 	}
-	s.analysis, err = latency.NewAnalysis(arrivals, s.batches[len(s.batches)-1])
+	if s.analysis = o.replayed; o.replayed == nil {
+		s.analysis, err = latency.NewAnalysis(s.arrivals, s.batches[len(s.batches)-1])
+	}
+	if err == nil && s.below() {
+		err = s.prune()
+	}
 	return s, err
 }
 
-func seconds(times []time.Duration) []float64 {
-	all := make([]float64, len(times))
-	for i, t := range times {
-		all[i] = t.Seconds()
+// steps is into how many parts the longest timeout is divided.
+func (o Objective) steps() int {
+	if o.Steps <= 0 {
+		return DefaultSteps
 	}
-	return all
+	return o.Steps
 }
 
 // horizon is the longest timeout where no SLO bounds it: in which the largest batch
@@ -79,15 +91,24 @@ func (s *search) horizon() time.Duration {
 
 // all goes through every choice.
 func (s *search) all() error {
-	for step := range s.Steps + 1 {
-		timeout := s.longest * time.Duration(step) / time.Duration(s.Steps)
+	timeouts := s.timeouts
+	for step := 0; s.timeouts == nil && step <= s.Steps; step++ {
+		timeouts = append(timeouts, s.longest*time.Duration(step)/time.Duration(s.Steps))
+	}
+	if s.below() {
+		slices.Reverse(timeouts) // What costs least comes first.
+	}
+	for _, timeout := range timeouts {
 		for _, b := range s.batches {
-			if b == 1 && step > 0 {
+			if b == 1 && timeout > 0 && s.timeouts == nil {
 				continue // There is nobody to wait for.
 			}
 			if err := s.with(b, timeout); err != nil {
 				return fmt.Errorf("batches of %d, a timeout of %v: %w", b, timeout, err)
 			}
+		}
+		if s.below() {
+			s.batches = sizes(s.shares)
 		}
 	}
 	return nil
@@ -110,9 +131,14 @@ func (s *search) with(b int, timeout time.Duration) error {
 		}
 		c := Choice{Share: i, Batch: b, Timeout: timeout, MeanBatch: w.MeanBatch()}
 		c.Cost = cost(s.shares[i], s.exec[i], batches, c.MeanBatch)
-		if err := s.try(c, w); err != nil {
-			return err
+		if s.below() && c.Cost >= s.Below {
+			continue
 		}
+		c.Busy = w.Busy(s.load(), s.exec[i], latency.Reality{})
+		s.try(c, w)
+	}
+	if s.below() && w != nil {
+		s.drop(b, w.MeanBatch())
 	}
 	return nil
 }
@@ -127,45 +153,41 @@ func (s *search) sensible(share, b int, timeout time.Duration) bool {
 }
 
 // try looks at one choice.
-func (s *search) try(c Choice, w *latency.Waits) error {
+func (s *search) try(c Choice, w *latency.Waits) {
 	if s.Budget <= 0 && !s.keep && s.found && cheaper(c, s.best) > 0 {
-		return nil // It is dearer than what meets the SLO.
-	}
-	d, err := w.Serve(s.exec[c.Share])
-	if err != nil {
-		return err
+		return // It is dearer than what meets the SLO.
 	}
 	meets := true
 	if s.SLO > 0 {
-		c.Within = d.CDF(s.SLO.Seconds())
+		c.Within = w.Within(s.exec[c.Share], s.Spread, s.SLO.Seconds())
 		meets = c.Within >= s.Quantile
 	}
 	if meets && (!s.anyCheapest || cheaper(c, s.cheapest) < 0) {
 		s.cheapest, s.anyCheapest = c, true
 	}
 	switch {
+	case !meets && s.below():
 	case !meets && !s.anyCheapest:
-		s.quick(c, false, d)
+		s.quick(c, false, w)
 	case !meets || s.Budget > 0 && c.Cost > s.Budget:
 	case s.Budget > 0:
-		s.quick(c, true, d)
+		s.quick(c, true, w)
 	default:
 		s.take(c)
 	}
-	return nil
 }
 
 // quick deals with a choice of which the percentile has to be known, unless it is
 // longer than what was found already.
-func (s *search) quick(c Choice, meets bool, d *latency.Distribution) {
+func (s *search) quick(c Choice, meets bool, w *latency.Waits) {
 	best, known := s.fastest, s.anyFastest
 	if meets {
 		best, known = s.best, s.found
 	}
-	if known && !(meets && s.keep) && d.CDF(best.Percentile.Seconds()) < s.Quantile {
+	if known && !(meets && s.keep) && w.Within(s.exec[c.Share], s.Spread, best.Percentile.Seconds()) < s.Quantile {
 		return
 	}
-	c.Percentile = percentile(d, s.Quantile)
+	c.Percentile = percentile(s.distribution(c, w), s.Quantile)
 	if meets {
 		s.take(c)
 		return
@@ -173,6 +195,11 @@ func (s *search) quick(c Choice, meets bool, d *latency.Distribution) {
 	if !known || better(c, best) < 0 {
 		s.fastest, s.anyFastest = c, true
 	}
+}
+
+// distribution is that of a choice's latencies where every batch finds an instance.
+func (s *search) distribution(c Choice, w *latency.Waits) *latency.Distribution {
+	return w.Spread(s.exec[c.Share], latency.Reality{Spread: s.Spread})
 }
 
 // take notes a choice that meets the objective.
@@ -204,26 +231,23 @@ func cheaper(a, b Choice) int {
 	return cmp.Or(cmp.Compare(step(a), step(b)), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Timeout, b.Timeout), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Share, b.Share))
 }
 
-// cost is what a request costs on average: Σ_k π_k·(S_k·PerSecond + PerCall) / Σ_k k·π_k,
-// which is Eq. 1 divided by the requests. With batches of 1 and 2 equally often that
-// take 1 and 1.5 s at 2 a second and 1 a call it is (½·3 + ½·4)/1.5 = 2.33.
-func cost(at Share, exec, sizes []float64, mean float64) float64 {
-	sum := 0.0
-	for k, p := range sizes {
-		sum += p * (exec[k]*at.Cost + at.Call)
-	}
-	return sum / mean
-}
-
 // percentile is P_i, rounded up to a microsecond.
 func percentile(d *latency.Distribution, quantile float64) time.Duration {
 	const rounding = 1e-7 // of a microsecond, so that 10 ms stay 10 ms
 	return time.Duration(math.Ceil(d.Quantile(quantile)*1e6-rounding)) * time.Microsecond
 }
 
+// phases are the arrivals'; 0 of recorded ones.
+func (s *search) phases() int {
+	if s.replayed != nil {
+		return 0
+	}
+	return s.arrivals.Order()
+}
+
 // plan is what the search has found.
 func (s *search) plan(runners int) (Plan, error) {
-	p := Plan{Best: s.best}
+	p := Plan{Best: s.best, Phases: s.phases(), search: s}
 	switch {
 	case s.found:
 	case s.anyCheapest:
@@ -245,7 +269,8 @@ func (s *search) plan(runners int) (Plan, error) {
 			p.Runners = append(p.Runners, c)
 		}
 	}
-	return p, s.complete(&p)
+	err := s.complete(&p)
+	return p, err
 }
 
 // complete adds the percentiles that the search did not need.
@@ -255,12 +280,8 @@ func (s *search) complete(p *Plan) error {
 			return nil
 		}
 		w, err := s.analysis.Waits(c.Batch, c.Timeout.Seconds())
-		if err != nil {
-			return err
-		}
-		d, err := w.Serve(s.exec[c.Share])
 		if err == nil {
-			c.Percentile = percentile(d, s.Quantile)
+			c.Percentile = percentile(s.distribution(*c, w), s.Quantile)
 		}
 		return err
 	}

@@ -150,7 +150,16 @@ func (c *Correction) Observe(now time.Time, seen []Observation) {
 		}
 		ratio := float64(o.Exec) / float64(c.shares[o.Millicores].predicted[o.Batch-1])
 		k.counts[bucket(ratio)] += weights[k]
+		c.shares[o.Millicores].given(k, weights[k])
 	}
+}
+
+// given notes for the other classes that one was given evidence.
+func (s *share) given(to *class, weight float64) {
+	for i := range s.classes {
+		s.classes[i].since += weight
+	}
+	to.since = 0
 }
 
 func (c *Correction) class(o Observation) *class {
@@ -227,7 +236,7 @@ func (c *Correction) Ratio(millicores int) (float64, bool) {
 	}
 	var all counts
 	for i := range s.classes {
-		all.add(s.classes[i].counts, s.classes[i].fade(c.now), 0)
+		all.add(s.classes[i].counts, s.classes[i].fade(c.now))
 	}
 	total := all.total()
 	if total < few {

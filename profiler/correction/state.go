@@ -80,8 +80,9 @@ func (k *class) state(millicores, i int) Class {
 	return out
 }
 
-// Restore takes in the evidence of an earlier correction; what is old counts
-// less at now. Evidence of another profile is refused with an error, and so is
+// Restore takes in the evidence of an earlier correction: what is typical of the model
+// more than what the machine was busy with then, as any old evidence; how old it is at
+// now counts too. Evidence of another profile is refused with an error, and so is
 // what cannot have come from State: nothing changes then.
 func (c *Correction) Restore(s State, now time.Time) error {
 	if s.Profile != c.id {
@@ -96,11 +97,13 @@ func (c *Correction) Restore(s State, now time.Time) error {
 		c.now = now
 	}
 	for _, k := range s.Classes {
-		to := &c.share(k.Millicores).classes[classOf(k.Largest)]
-		*to = class{factor: k.Factor, evidence: evidence{seen: k.Seen}}
+		s := c.share(k.Millicores)
+		to := &s.classes[classOf(k.Largest)]
+		*to = class{factor: min(k.Factor, Believed*s.caution(classOf(k.Largest))), evidence: evidence{seen: k.Seen}}
 		if len(k.Weights) > 0 {
 			to.counts = new(counts)
 			copy(to.counts[k.First:], k.Weights)
+			to.age()
 		}
 	}
 	c.Update(now)

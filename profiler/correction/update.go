@@ -35,10 +35,24 @@ func (c *Correction) Update(now time.Time) (changed bool) {
 	if now.After(c.now) {
 		c.now = now
 	}
-	for _, s := range c.sorted() {
+	shares := c.sorted()
+	for _, s := range shares {
+		s.age(c.now, c.window())
+	}
+	for _, s := range shares {
 		changed = c.update(s) || changed
 	}
 	return changed
+}
+
+// age makes old evidence of what was not added to for long, or since all that the other
+// classes of the share count has been replaced.
+func (s *share) age(now time.Time, window float64) {
+	for i := range s.classes {
+		if k := &s.classes[i]; now.Sub(k.seen) > old || k.since > window {
+			k.evidence.age()
+		}
+	}
 }
 
 func (c *Correction) update(s *share) (changed bool) {
@@ -77,8 +91,7 @@ func (c *Correction) factor(s *share, i int) float64 {
 // caution is what the prediction's own margin multiplies it by, for the largest
 // batch of a class.
 func (s *share) caution(i int) float64 {
-	b := min(1<<i, len(s.predicted)) - 1
-	return float64(s.cautious[b]) / float64(max(1, s.predicted[b]))
+	return float64(s.cautious[min(1<<i, len(s.predicted))-1]) / float64(s.longest(i))
 }
 
 func (s *share) clamp(factor float64) float64 {
@@ -93,22 +106,23 @@ func (s *share) clamp(factor float64) float64 {
 func (c *Correction) collect(s *share, i int) (executed float64) {
 	clear(c.pool[:])
 	k := &s.classes[i]
-	c.pool.add(k.counts, k.fade(c.now), 0)
+	c.pool.add(k.counts, k.fade(c.now))
 	executed = c.pool.total()
-	executed += c.borrow(enough-executed, 0, func(lend func(*evidence)) {
+	length := func(from *share, j int) float64 { return float64(from.longest(j)) / float64(s.longest(i)) }
+	executed += c.borrow(enough-executed, 0, func(lend func(*evidence, float64)) {
 		for j := range s.classes {
 			if j != i {
-				lend(&s.classes[j].evidence)
+				lend(&s.classes[j].evidence, length(s, j))
 			}
 		}
 	})
-	executed += c.borrow(enough-executed, 1, func(lend func(*evidence)) {
+	executed += c.borrow(enough-executed, 1, func(lend func(*evidence, float64)) {
 		for _, other := range c.sorted() {
 			if other == s || other.part() && !s.part() {
 				continue
 			}
 			for j := range other.classes {
-				lend(&other.classes[j].evidence)
+				lend(&other.classes[j].evidence, length(other, j))
 			}
 		}
 	})
@@ -122,22 +136,27 @@ func (c *Correction) collect(s *share, i int) (executed float64) {
 // there may be the quota's doing, and says nothing of whole cores.
 func (s *share) part() bool { return s.millicores%1000 != 0 }
 
-// borrow adds to pool at most so much of what others have seen. Ratios below
-// floor count as floor.
-func (c *Correction) borrow(wanted, floor float64, others func(lend func(*evidence))) (borrowed float64) {
+// longest is the prediction for the largest batch of a class, without margin.
+func (s *share) longest(i int) time.Duration {
+	return max(1, s.predicted[min(1<<i, len(s.predicted))-1])
+}
+
+// borrow adds to pool at most so much of what others have seen, of batches that take so
+// many times as long. Ratios below floor count as floor.
+func (c *Correction) borrow(wanted, floor float64, others func(lend func(of *evidence, length float64))) (borrowed float64) {
 	if wanted <= 0 {
 		return 0
 	}
 	var sum counts
-	others(func(e *evidence) {
-		sum.add(e.counts, e.fade(c.now), floor)
+	others(func(e *evidence, length float64) {
+		sum.lend(e.counts, e.fade(c.now), floor, length)
 	})
 	total := sum.total()
 	if total == 0 {
 		return 0
 	}
 	borrowed = min(wanted, total)
-	c.pool.add(&sum, borrowed/total, 0)
+	c.pool.add(&sum, borrowed/total)
 	return borrowed
 }
 

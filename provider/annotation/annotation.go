@@ -50,6 +50,10 @@ const (
 	// InferKeepAlive is how long an instance without requests stays: a Go
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
+	// InferProblem is what a function's status says of why it, or its latest
+	// deployment, is not served as it should be. In a deployment it means nothing:
+	// one that was made from a status may have it.
+	InferProblem = "com.openfaas.infer.problem"
 	// ScaleMin and ScaleMax bound the number of instances, as in the rest of
 	// OpenFaaS: whole numbers from 0 to [MaxReplicas]. By default an inference
 	// function has 0 and no bound but the node, an ordinary one

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nuid"
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/async/message"
 	"github.com/faas-infer/faas-infer/provider/async/problem"
 )
@@ -41,11 +42,11 @@ func (b *bytesHeld) give(n int64) { b.n.Add(-n) }
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return problem.New(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", problem.Clip(r.Method))
+		return problem.New(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", answer.Clip(r.Method))
 	}
 	full, err := message.FullName(name)
 	if err != nil {
-		return problem.New(http.StatusNotFound, "there is no function %q", problem.Clip(name))
+		return problem.New(http.StatusNotFound, "there is no function %q", answer.Clip(name))
 	}
 	if err := q.known(full); err != nil {
 		return err

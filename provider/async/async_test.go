@@ -37,8 +37,8 @@ func (f invokerFunc) Invoke(ctx context.Context, name string, r *frame.Request) 
 	return f(ctx, name, r)
 }
 
-// answer is a response with a body.
-func answer(status int, body string) *frame.Response {
+// respond is a response with a body.
+func respond(status int, body string) *frame.Response {
 	return &frame.Response{Status: status, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(body)}
 }
 
@@ -107,7 +107,7 @@ func options(t testing.TB, invoke invokerFunc, edit func(o *Options)) Options {
 	o := Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Invoker: invoke,
 		Functions: &deployed{by: map[string]map[string]string{"echo.openfaas-fn": nil, "slow.openfaas-fn": nil}},
-		AckWait:   2 * time.Second, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel),
+		Logger:    zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel),
 	}
 	if edit != nil {
 		edit(&o)
@@ -145,7 +145,7 @@ func (r *rig) stop() {
 // until waits for a condition.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}
@@ -223,7 +223,7 @@ func TestThroughTheGateway(t *testing.T) {
 			t.Errorf("invoked %s", name)
 		}
 		got <- r
-		return answer(200, "done"), nil
+		return respond(200, "done"), nil
 	}, nil)
 	c := gateway(t, "nats://"+r.Address(), 5*time.Second)
 	if err := c.Publish("faas-request", request("echo", "hello")); err != nil {
@@ -262,23 +262,39 @@ func TestManyAtATime(t *testing.T) {
 	var done counts
 	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, nil)
 	c := gateway(t, "nats://"+r.Address(), time.Minute)
 	const n = 20000
-	acks := make(chan error, n)
+	type ack struct {
+		i   int
+		err error
+	}
+	acks := make(chan ack, n)
 	started := time.Now()
+	publish := func(i int) {
+		if _, err := c.PublishAsync("faas-request", request("echo", fmt.Sprint(i)), func(_ string, err error) { acks <- ack{i, err} }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range n {
-		if _, err := c.PublishAsync("faas-request", request("echo", fmt.Sprint(i)), func(_ string, err error) { acks <- err }); err != nil {
-			t.Fatal(err)
+		publish(i)
+	}
+	// On a busy machine the queue may be so slow that it says so; then it is asked again.
+	refused := 0
+	for accepted := 0; accepted < n; {
+		a := <-acks
+		switch {
+		case a.err == nil:
+			accepted++
+		case !strings.Contains(a.err.Error(), "does not answer in time") || time.Since(started) > 2*time.Minute:
+			t.Fatal(a.err)
+		default:
+			refused++
+			publish(a.i)
 		}
 	}
-	for range n {
-		if err := <-acks; err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("accepted %.0f/s", n/time.Since(started).Seconds())
+	t.Logf("accepted %.0f/s, %d only when asked again", n/time.Since(started).Seconds(), refused)
 	until(t, "all executed", func() bool { return done.different() == n })
 	t.Logf("executed %.0f/s", n/time.Since(started).Seconds())
 }

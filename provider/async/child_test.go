@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/port"
 )
 
 // childRole is what this process is to be instead of a test.
@@ -38,7 +39,7 @@ func childProvider() {
 			time.Sleep(time.Millisecond)
 			// One write, so that a kill leaves no half line.
 			_, err := fmt.Fprintln(log, string(r.Body))
-			return answer(200, ""), err
+			return respond(200, ""), err
 		}),
 		Logger: zerolog.New(os.Stderr).Level(zerolog.WarnLevel),
 	})
@@ -54,9 +55,9 @@ func childProvider() {
 
 // childNATS is an external NATS server.
 func childNATS() {
-	host, port, _ := net.SplitHostPort(os.Getenv("CHILD_LISTEN"))
+	host, at, _ := net.SplitHostPort(os.Getenv("CHILD_LISTEN"))
 	n := 0
-	fmt.Sscan(port, &n)
+	fmt.Sscan(at, &n)
 	s, err := server.NewServer(&server.Options{Host: host, Port: n, JetStream: true, StoreDir: os.Getenv("CHILD_DIR"), NoSigs: true, MaxPayload: 8 << 20})
 	if err != nil {
 		panic(err)
@@ -103,14 +104,15 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// freeAddress is a loopback address that nobody listens at.
+// freeAddress is a loopback address that nobody listens at, also while its server is
+// dead.
 func freeAddress(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	address, err := port.Unused()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // publisher publishes bodies 0, 1, 2, … by several goroutines and remembers

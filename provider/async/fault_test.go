@@ -37,7 +37,7 @@ func TestExternalNATSKilledUnderLoad(t *testing.T) {
 	var done counts
 	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.URL = "nats://" + address; o.AckWait = time.Second })
 	g := gateway(t, "nats://"+address, time.Second)
 	one := publish(8, func(body string) error { return g.Publish("faas-request", request("echo", "gateway "+body)) })
@@ -89,7 +89,7 @@ func TestExternalNATSComesLate(t *testing.T) {
 	done := make(chan struct{}, 1)
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
 		done <- struct{}{}
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.URL = "nats://" + address })
 	if w := r.do("POST", "/async-function/echo", "x"); w.Code != 503 || !strings.Contains(w.Body.String(), "NATS is away") {
 		t.Errorf("without NATS: %d %s", w.Code, w.Body)
@@ -136,7 +136,7 @@ func TestFullDisk(t *testing.T) {
 				case <-ctx.Done():
 				}
 				done.add(string(r.Body[:8]))
-				return answer(200, ""), nil
+				return respond(200, ""), nil
 			}, func(o *Options) { o.Dir = filepath.Join(dir, c.name) })
 			accepted := 0
 			send := func() int {
@@ -182,7 +182,7 @@ func TestFailedWrites(t *testing.T) {
 			return nil, statusError(503)
 		}
 		done.add(string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) {
 		o.Dir, o.AckWait = filepath.Join(dir, "nats"), time.Second
 		o.Functions = &deployed{by: map[string]map[string]string{"echo.openfaas-fn": {retry.Attempts: "1000", retry.MinWait: "100ms", retry.MaxWait: "200ms"}}}
@@ -270,7 +270,7 @@ func TestCutOffFile(t *testing.T) {
 	var done counts
 	again := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body[:3]))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.Dir = copied; o.AckWait = time.Second })
 	again.enqueue(t, "echo", "new")
 	until(t, "an empty queue", func() bool {
@@ -316,7 +316,7 @@ func TestDamagedDescription(t *testing.T) {
 	var done counts
 	start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.Dir = dir })
 	until(t, "it is executed", func() bool { return done.different() == 1 })
 }
@@ -345,7 +345,7 @@ func TestClosedInTheMiddle(t *testing.T) {
 	var done counts
 	start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.Dir = dir })
 	until(t, "all are executed", func() bool { return done.different() == 10 })
 }
@@ -359,7 +359,7 @@ func TestLargeBodies(t *testing.T) {
 			t.Errorf("a body of %d bytes", len(r.Body))
 		}
 		done.Add(1)
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.MaxHeld = 64 << 20 })
 	for range 2 {
 		r.enqueue(t, "echo", string(body))
@@ -383,7 +383,7 @@ func TestQueueFull(t *testing.T) {
 		case <-ctx.Done():
 		}
 		done.Add(1)
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.MaxQueued = 1 << 20 })
 	accepted := int32(0)
 	for {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/consume"
 )
 
 // consumers counts the consumers of the queue.
@@ -30,7 +31,7 @@ func TestIdleFunctionsCostNothing(t *testing.T) {
 	}
 	r := start(t, func(_ context.Context, name string, r *frame.Request) (*frame.Response, error) {
 		done.add(name + string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.Functions = many; o.Idle = 100 * time.Millisecond })
 	for round := range 3 {
 		for i := range 50 {
@@ -51,7 +52,7 @@ func TestComingAndGoing(t *testing.T) {
 	var done counts
 	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, func(o *Options) { o.Idle = time.Millisecond })
 	for i := range 200 {
 		r.enqueue(t, "echo", fmt.Sprint(i))
@@ -66,7 +67,7 @@ func TestOneNowAndThen(t *testing.T) {
 	done := make(chan struct{})
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
 		done <- struct{}{}
-		return answer(200, ""), nil
+		return respond(200, ""), nil
 	}, nil)
 	slowest := time.Duration(0)
 	for i := range 100 {
@@ -77,7 +78,8 @@ func TestOneNowAndThen(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // The worker has found nothing more by now.
 	}
 	t.Logf("the slowest waited %v", slowest)
-	if slowest > time.Second {
+	// Whom nobody tells looks after DefaultPoll; a machine that stands still is quicker.
+	if slowest > 3*consume.DefaultPoll/4 {
 		t.Errorf("one waited %v", slowest)
 	}
 }

@@ -42,7 +42,7 @@ func TestTwoProvidersShareAQueue(t *testing.T) {
 		both = append(both, start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 			by[i].Add(1)
 			done.add(string(r.Body))
-			return answer(200, ""), nil
+			return respond(200, ""), nil
 		}, several(url)))
 	}
 	g := gateway(t, url, 5*time.Second)
@@ -115,7 +115,7 @@ func TestAFunctionThatOneProviderKnowsFirst(t *testing.T) {
 				return nil, statusError(404)
 			}
 			done <- struct{}{}
-			return answer(200, ""), nil
+			return respond(200, ""), nil
 		}
 	}
 	first, second := &deployed{by: map[string]map[string]string{"new.openfaas-fn": nil}}, &deployed{by: map[string]map[string]string{}}

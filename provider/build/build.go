@@ -10,8 +10,10 @@
 // bundle and place). Until then the old bundle is there, after that the new one,
 // also if the machine fails at any instant.
 //
-// Nothing is compiled or installed: a Dockerfile is not read. What the bundle is
-// follows from its bundle.yaml, or it is a model if there is one ONNX file.
+// A Dockerfile is not read, and nothing is compiled but an ONNX model's handler in Go,
+// with the Go of this machine. What the bundle is follows from its bundle.yaml, or it is
+// a model if there is one ONNX file. What Python needs for it is installed before the
+// bundle is put in its place, so that whoever builds is told what cannot be.
 package build
 
 import (
@@ -62,6 +64,9 @@ type Options struct {
 	// CheckModel returns why the engine cannot run the model in a file; nil if it
 	// can. Left out, models are not checked before somebody deploys them.
 	CheckModel func(ctx context.Context, file string) error
+	// Install makes ready on this machine what a bundle asks for, by its manifest's
+	// path: Python's packages. Left out, that is done when somebody deploys it.
+	Install func(ctx context.Context, manifest string) error
 	// Publish, if it is not nil, brings a bundle to where images are taken from, as
 	// a registry, in the place of Root. It may tell the client of it by say.
 	Publish func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -45,6 +44,9 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	}
 	answer.log("Unpacked: %d files, %d KiB.", content.Files, content.Bytes>>10)
 	notes(content.Config, answer)
+	if err := compileHandler(ctx, staged.Dir, answer); err != nil {
+		return image, err
+	}
 	if err := arrange(staged.Dir, path.Base(path.Dir(location)), answer); err != nil {
 		return image, err
 	}
@@ -100,15 +102,12 @@ func notes(c unpack.Config, answer *answer) {
 // else the one of the two that has the only ONNX model, for which it writes the
 // manifest with that name.
 func arrange(dir, name string, answer *answer) error {
-	places := []string{"."}
-	// A link of that name may lead anywhere in the context.
-	if info, err := os.Lstat(filepath.Join(dir, handlerDir)); err == nil && info.IsDir() {
-		places = append(places, handlerDir)
-	}
-	for _, sub := range places {
-		if _, err := os.Lstat(filepath.Join(dir, sub, bundle.ManifestFile)); err == nil {
-			return raise(dir, sub)
+	places := places(dir)
+	if sub, ok := manifestPlace(dir); ok {
+		if err := raise(dir, sub); err != nil {
+			return err
 		}
+		return bundle.WriteName(dir, name)
 	}
 	models, err := models(dir, places)
 	if err != nil {
@@ -131,6 +130,26 @@ func arrange(dir, name string, answer *answer) error {
 	}
 	answer.log("There is no %s; the bundle is the model %s.", bundle.ManifestFile, models[0])
 	return nil
+}
+
+// places are the directories of a context in which a bundle may be: its own, and that of
+// the function's own files.
+func places(dir string) []string {
+	// A link of that name may lead anywhere in the context.
+	if info, err := os.Lstat(filepath.Join(dir, handlerDir)); err == nil && info.IsDir() {
+		return []string{".", handlerDir}
+	}
+	return []string{"."}
+}
+
+// manifestPlace is the one of a context's places that has a manifest.
+func manifestPlace(dir string) (sub string, ok bool) {
+	for _, sub := range places(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, sub, bundle.ManifestFile)); err == nil {
+			return sub, true
+		}
+	}
+	return "", false
 }
 
 // noBundle says what to add to a context that does not tell what to run.
@@ -194,32 +213,4 @@ func raise(dir, sub string) error {
 		}
 	}
 	return os.RemoveAll(aside)
-}
-
-// check looks over a bundle before it goes to its place. Links that stay in the
-// context may lead out of what is left of it.
-func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
-	if err := unpack.Contained(dir); err != nil {
-		return err
-	}
-	b, err := bundle.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	if !b.IsProgram() {
-		if h.options.CheckModel == nil {
-			return nil
-		}
-		if err := h.options.CheckModel(ctx, b.ModelPath()); err != nil {
-			return fmt.Errorf("model %s: %w", b.Model, err)
-		}
-		answer.log("The model %s can be read.", b.Model)
-		return nil
-	}
-	if command := strings.Fields(b.Process)[0]; b.ProcessFile() == "" {
-		if _, err := exec.LookPath(command); err != nil && !strings.HasPrefix(command, "/home/app/") {
-			answer.log("Take care: this machine has no program %s, with which the process begins.", command)
-		}
-	}
-	return nil
 }

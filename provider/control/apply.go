@@ -2,22 +2,14 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/instances"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
 const (
-	// settled is how long an instance must have been ready for its exit to be
-	// a mishap and not the function's own fault.
-	settled = 10 * time.Second
-	// longPast is when failures are forgotten while other instances serve.
-	longPast = time.Minute
 	// lostGrace is how long an instance that broke off an exchange may take
 	// to leave.
 	lostGrace = 500 * time.Millisecond
@@ -27,7 +19,7 @@ const (
 // it, once the instances whose room it needs are gone.
 func (c *Controller) start(fn *function, s scaling.Start) {
 	spec := cluster.InstanceSpec{
-		ID: newID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
+		ID: instances.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
 		Bundle: fn.bundle, Model: fn.prepared, Images: fn.Inference.Image, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
 	}
 	in, ok := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
@@ -35,9 +27,9 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 		return // Candidates come from the profile, so they are all in it.
 	}
 	before := c.those(s.After)
-	ctx, abandon := context.WithCancel(c.ctx)
+	ctx, abandon := context.WithCancel(c.keeper.Context())
 	in.abandon = abandon
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		defer abandon()
 		err := await(ctx, before)
 		if err == nil {
@@ -74,17 +66,6 @@ func await(ctx context.Context, leaving []*instance) error {
 	return ctx.Err()
 }
 
-// newID names an instance after its function, with 48 random bits behind.
-func newID(function string) cluster.InstanceID {
-	name, _, _ := strings.Cut(function, ".")
-	if len(name) > 40 {
-		name = name[:40]
-	}
-	var b [6]byte
-	rand.Read(b[:])
-	return cluster.InstanceID(name + "-" + hex.EncodeToString(b[:]))
-}
-
 // retire stops an instance once what it has in flight is answered. The lock is
 // held.
 func (c *Controller) retire(in *instance, why string) {
@@ -98,12 +79,12 @@ func (c *Controller) retire(in *instance, why string) {
 	in.stopping = true
 	in.abandon()
 	c.options.Logger.Info().Str("function", in.Function).Str("instance", string(in.ID)).Str("why", why).Msg("retiring")
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		<-in.begun
-		ctx, cancel := context.WithTimeout(c.stops, c.options.StopGrace)
+		ctx, cancel := context.WithTimeout(c.keeper.Stops(), c.options.StopGrace)
 		c.drain(ctx, in) // At the end of the grace it is stopped all the same.
 		cancel()
-		c.stop(in.ID, c.options.StopGrace)
+		c.keeper.Stop(in.ID, c.options.StopGrace)
 	})
 }
 
@@ -128,26 +109,8 @@ func (c *Controller) lost(id cluster.InstanceID, cause error) {
 func (c *Controller) discard(in *instance) {
 	in.stopping = true
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).AnErr("cause", in.fault).Msg("lost an instance")
-	c.begin(func() { c.stop(in.ID, lostGrace) })
+	c.keeper.Begin(func() { c.keeper.Stop(in.ID, lostGrace) })
 	c.Wake()
-}
-
-// stop stops an instance and tries again if the backend fails, until Close,
-// which stops all that are left and tells of failures itself.
-func (c *Controller) stop(id cluster.InstanceID, grace time.Duration) {
-	for n := 1; ; n++ {
-		ctx, cancel := context.WithTimeout(c.stops, grace)
-		err := c.options.Backend.Stop(ctx, id)
-		cancel()
-		if err == nil || c.ctx.Err() != nil {
-			return
-		}
-		c.options.Logger.Error().Str("instance", string(id)).Err(err).Msg("stop instance; it is tried again")
-		select {
-		case <-c.ctx.Done():
-		case <-time.After(retryMeasure(n)):
-		}
-	}
 }
 
 // observe takes in an instance's new state.
@@ -173,12 +136,12 @@ func (c *Controller) observe(seen cluster.Instance) {
 			break
 		}
 		in.ReadyAt = seen.ReadyAt
-		in.function.crash = ""
+		in.function.failures.Why = ""
 		if c.leading() {
 			in.function.metrics.ObserveCold(in.ReadyAt.Sub(in.StartedAt))
 		}
 		if in.serves() {
-			in.up(c.queue(in.function.Function))
+			in.up(c.rules.Queue(in.function.Function))
 		}
 	case cluster.Exited:
 		c.gone(in)
@@ -189,53 +152,24 @@ func (c *Controller) observe(seen cluster.Instance) {
 // gone forgets an instance that exited. The lock is held.
 func (c *Controller) gone(in *instance) {
 	delete(in.function.instances, in.ID)
+	in.function.order = nil
 	delete(c.instances, in.ID)
 	delete(c.broken, in.ID)
 	close(in.gone)
 	served := in.function.dispatcher.Forget(in.ID)
-	if in.retiring && in.fault == nil || c.ctx.Err() != nil {
+	if in.retiring && in.fault == nil || c.keeper.Ended() {
 		return
 	}
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Str("reason", in.Reason).Msg("an instance exited")
 	if in.Revision == in.function.Revision {
-		in.function.crashed(time.Now(), in, served)
+		in.function.failures.Died(time.Now(), in.ReadyAt, served, in.why())
 	}
 }
 
-// crashed delays the next start if the instance did not live, twice as long
-// each time. One that did, or that answered a batch at least, is replaced at
-// once: whatever ended it, the function works.
-func (fn *function) crashed(now time.Time, in *instance, served bool) {
-	when := "before it was ready"
-	if !in.ReadyAt.IsZero() {
-		if served || now.Sub(in.ReadyAt) >= settled {
-			fn.failures = 0
-			return
-		}
-		when = "soon after it was ready"
-	}
-	fn.failures++
-	fn.notBefore = now.Add(backoff(fn.failures))
-	fn.crash = fmt.Sprintf("an instance exited %s: %s", when, in.Reason)
+// why is why an instance exited, as far as anybody knows.
+func (in *instance) why() string {
 	if in.Reason == "" && in.fault != nil {
-		fn.crash = fmt.Sprintf("an instance exited %s: %v", when, in.fault)
+		return in.fault.Error()
 	}
-}
-
-// recover forgets the failures while in serves: once an instance that came after
-// them has lived, or when they are long past.
-func (fn *function) recover(now time.Time, in *instance) {
-	if fn.failures == 0 || now.Before(fn.notBefore) {
-		return
-	}
-	lived := !in.ReadyAt.Before(fn.notBefore) && now.Sub(in.ReadyAt) >= settled
-	if lived || now.Sub(fn.notBefore) >= longPast {
-		fn.failures, fn.crash = 0, ""
-	}
-}
-
-// backoff is the pause after the n-th failed start in a row: 0.2 s, 0.4 s, …,
-// at most 30 s.
-func backoff(n int) time.Duration {
-	return min(100*time.Millisecond<<min(n, 10), 30*time.Second)
+	return in.Reason
 }

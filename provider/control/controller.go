@@ -7,7 +7,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -18,37 +17,16 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/policy"
-	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control/learned"
+	"github.com/faas-infer/faas-infer/provider/control/objective"
+	"github.com/faas-infer/faas-infer/provider/control/others"
+	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/instances"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/pace"
 	"github.com/faas-infer/faas-infer/scaling"
 )
-
-// Models looks at model files, outside the provider's own process.
-type Models interface {
-	// Check returns an error that names what is wrong with a model file, or
-	// nil.
-	Check(ctx context.Context, file string) error
-	// Hash identifies a model file's content. It is asked often, so it should
-	// not read a file again that has not changed.
-	Hash(file string) (string, error)
-	// Prepare makes the model ready for this host's instances, once, and
-	// returns the directory that they load.
-	Prepare(ctx context.Context, file string) (prepared string, err error)
-	// Measure prepares the model and measures it for batches of up to
-	// maxBatch that take no longer than until. It is never asked twice at the
-	// same time.
-	Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
-	// Predict is Measure, but combines the times of the model's operators
-	// (INFless §3.3). It wraps ErrUnpredictable where that cannot be done.
-	Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
-}
-
-// Profiles keeps models' profiles.
-type Profiles interface {
-	Profile(key string) (*profiler.Profile, error)
-	PutProfile(key string, p *profiler.Profile) error
-}
 
 // Bundles finds the model that a function's image names.
 type Bundles interface {
@@ -74,15 +52,15 @@ type Options struct {
 	// Scaling are the engine's settings.
 	Scaling scaling.Settings
 	Cold    coldstart.Policy
-	Models  Models
+	Models  times.Models
 	// Predict has models' times predicted when they are deployed, where that
 	// can be done; else they are measured.
 	Predict  bool
-	Profiles Profiles
+	Profiles times.Profiles
 	// Corrections may be nil; a restart then begins with the profiles alone.
-	Corrections Corrections
+	Corrections learned.Corrections
 	// Histories may be nil; a restart then begins without what Cold has learned.
-	Histories Histories
+	Histories learned.Histories
 	Bundles   Bundles
 	Secrets   Secrets
 	Metrics   *metrics.Metrics
@@ -121,17 +99,11 @@ type Options struct {
 type Controller struct {
 	options Options
 	engine  policy.Scaler
-	kick    chan struct{}
-	// measuring and preparing hold a token while a model is measured or
-	// prepared: measurements side by side would disturb each other.
-	measuring, preparing chan struct{}
+	rules   objective.Rules
+	finder  *times.Finder
 
-	// ctx ends when Close begins: from then on nothing is begun. stops ends
-	// when Close's patience does: what is still stopping is then killed.
-	// work counts what goes on in the background.
-	ctx, stops   context.Context
-	cancel, kill context.CancelFunc
-	work         sync.WaitGroup
+	kick   pace.Kick
+	keeper *instances.Keeper
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -139,18 +111,21 @@ type Controller struct {
 	// known are instances of an earlier provider that no function has claimed
 	// yet, or that nobody wants.
 	known map[cluster.InstanceID]*orphan
-	// shown is what the metrics hold of the nodes.
-	shown map[string]cluster.Node
+	// nodes are those of the latest look, with what was free.
+	nodes []cluster.Node
+	// shown is what the metrics hold of the nodes; recorded is when they last were
+	// brought up to date.
+	shown    map[string]cluster.Node
+	recorded time.Time
 	// blind is why the nodes could not be listed, "" if they could.
-	blind    string
-	sampling bool
+	blind string
 	// led: this replica has been leading since ledSince, at the latest look.
 	led      bool
 	ledSince time.Time
 	// broken are the instances that broke off an exchange with this replica, while
 	// another leads; ran is what was executed for it, of which others want to know.
 	broken map[cluster.InstanceID]string
-	ran    chronicle
+	ran    others.Chronicle
 	// saving: what was seen is being written; saved is when it last was, and
 	// savedHistories when what Cold has learned was.
 	saving                bool
@@ -165,28 +140,20 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	c := &Controller{
-		options: o, engine: scaling.New(o.Scaling), kick: make(chan struct{}, 1),
-		measuring: make(chan struct{}, 1), preparing: make(chan struct{}, 1),
+		options: o, engine: scaling.New(o.Scaling), kick: pace.NewKick(), keeper: instances.New(o.Backend, o.Logger),
+		rules:     objective.Rules{Policy: o.Policy, Scaling: o.Scaling.Options},
 		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
 		known: map[cluster.InstanceID]*orphan{}, broken: map[cluster.InstanceID]string{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stops, c.kill = context.WithCancel(context.Background())
+	c.finder = times.New(times.Finder{
+		Models: o.Models, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
+		Leading: c.leading, Logger: o.Logger,
+	})
 	for _, in := range found {
 		c.known[in.ID] = &orphan{Instance: in, since: time.Now()}
 	}
 	return c, nil
 }
-
-const (
-	// passPause is the least time between two looks at the load, however many
-	// requests ask for one.
-	passPause = 5 * time.Millisecond
-	// passShare bounds what the looks take of one core: 1/passShare.
-	passShare = 5
-	// usagePeriod is the time between two readings of what instances use.
-	usagePeriod = 5 * time.Second
-)
 
 // Run follows the backend's events and asks the engine every tick, and at once
 // when something happened, until ctx ends. Instances of an earlier provider
@@ -195,36 +162,13 @@ func (c *Controller) Run(ctx context.Context) {
 	if !c.several() {
 		c.stopUnclaimed()
 	}
-	next, usage := time.NewTimer(0), time.NewTicker(usagePeriod)
-	defer next.Stop()
-	defer usage.Stop()
-	events := c.options.Backend.Events()
-	var rested time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case in, ok := <-events:
-			if !ok {
-				return
-			}
-			c.observe(in)
-		case now := <-usage.C:
+	pace.Loop{
+		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.scale, Rest: c.rest,
+		Period: instances.ReadingPeriod, Sample: func(now time.Time) {
 			c.sample()
 			c.save(now)
-			continue
-		case <-next.C:
-		case <-c.kick:
-		}
-		began := time.Now()
-		if pause := rested.Sub(began); pause > 0 {
-			next.Reset(pause)
-			continue
-		}
-		next.Reset(c.scale(began))
-		now := time.Now()
-		rested = now.Add(c.rest(now.Sub(began)))
-	}
+		},
+	}.Run(ctx)
 }
 
 // rest is the pause after a look that took so long. Nobody waits for that of a replica
@@ -233,53 +177,30 @@ func (c *Controller) rest(took time.Duration) time.Duration {
 	if c.several() && !c.led {
 		return c.options.Tick
 	}
-	return max(passPause, min((passShare-1)*took, c.options.Tick))
+	return pace.Rest(took, c.options.Tick)
 }
 
 // Wake makes Run look at the load now.
-func (c *Controller) Wake() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
-}
-
-// begin runs f in the background, unless the controller is closed. The lock is
-// held.
-func (c *Controller) begin(f func()) {
-	if c.ctx.Err() == nil {
-		c.work.Go(f)
-	}
-}
+func (c *Controller) Wake() { c.kick.Now() }
 
 // Close stops every instance and waits until nothing of them is left; those
 // that are still there when ctx ends are killed. One replica of several leaves the
 // instances to the others. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
 	c.mu.Lock()
-	c.cancel()
+	c.keeper.End()
 	for _, fn := range c.functions {
 		fn.dispatcher.Close()
 	}
 	stops := c.stopsOfAll(ctx)
 	c.mu.Unlock()
-	defer context.AfterFunc(ctx, c.kill)()
-	failures := make(chan error, len(stops))
-	for _, stop := range stops {
-		go func() { failures <- stop() }()
-	}
-	var err error
-	for range stops {
-		err = errors.Join(err, <-failures)
-	}
-	c.work.Wait()
-	c.kill()
+	err := c.keeper.Close(ctx, stops)
 	if c.leading() {
 		c.mu.Lock()
 		states, histories := c.unsaved(), c.unsavedHistories()
 		c.mu.Unlock()
-		c.write(states)
-		c.writeHistories(histories)
+		c.learned().Write(states, c.has)
+		c.learned().WriteHistories(histories, c.has)
 	}
 	return err
 }

@@ -5,10 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
-	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 const (
@@ -16,42 +14,16 @@ const (
 	// times, forgetPeriod of one of which nothing new was seen.
 	correctPeriod = time.Second
 	forgetPeriod  = time.Minute
-	// defaultQuantile is what part of a function's executions is to take no
-	// longer than is said, where its deployment names no percentile.
-	defaultQuantile = 0.95
 )
-
-func quantile(f *provider.Function) float64 {
-	if f.Inference.PercentileStated {
-		return f.Inference.Percentile / 100
-	}
-	return defaultQuantile
-}
-
-// newCorrection corrects the profile's times by what an earlier provider has
-// seen, if anything.
-func (c *Controller) newCorrection(f *provider.Function, p *profiler.Profile) *correction.Correction {
-	times := correction.New(p, quantile(f))
-	if c.options.Corrections == nil {
-		return times
-	}
-	kept, err := c.options.Corrections.Correction(f.Name)
-	if err != nil {
-		return times // There is none, or it cannot be read; it comes again.
-	}
-	if err := times.Restore(kept, time.Now()); err != nil {
-		c.options.Logger.Debug().Str("function", f.Name).Err(err).Msg("what was seen of the function's times before does not count")
-	}
-	return times
-}
 
 // learn takes in what the function's instances have executed since the last
 // look, and now and then draws its conclusions. The lock is held.
 func (c *Controller) learn(now time.Time, fn *function) {
+	c.makeDo(fn)
 	fn.executed = fn.dispatcher.Executed(fn.executed[:0])
 	if c.several() {
-		c.ran.add(fn.Name, fn.executed)
-		fn.executed = fn.others.takeExecuted(fn.executed)
+		c.ran.Add(fn.Name, fn.executed)
+		fn.executed = fn.others.TakeExecuted(fn.executed)
 	}
 	if fn.times == nil {
 		return
@@ -60,7 +32,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	for _, e := range fn.executed {
 		if in, ok := fn.instances[e.Instance]; ok && in.times == fn.times && in.alike(now) {
 			fn.observed = append(fn.observed, correction.Observation{Millicores: in.Config.CPU, Batch: e.Size, Exec: e.Exec})
-			fn.observeMean(in, e.Size, e.Exec)
+			fn.means.Observe(in.Config.CPU, e.Size, e.Exec, in.promised)
 		}
 	}
 	if len(fn.observed) > 0 {
@@ -78,7 +50,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	if fn.times.Update(now) {
 		c.replan(fn)
 	}
-	fn.remean()
+	fn.candidates = fn.means.Candidates(fn.profile, fn.candidates)
 	fn.recordRatios()
 }
 
@@ -86,14 +58,14 @@ func (c *Controller) learn(now time.Time, fn *function) {
 // anything else than before. Nothing is restarted for it; what the engine makes
 // of it, it says in the same pass.
 func (c *Controller) replan(fn *function) {
-	next := c.plan(fn.Function, fn.profile, fn.times)
-	if next.slow != fn.slow || differ(fn.candidates, next.candidates) {
+	next := c.rules.Plan(fn.Function, fn.profile, fn.times)
+	if next.Slow != fn.plan.Slow || next.Most != fn.plan.Most || differ(fn.candidates, next.Candidates) {
 		event := c.options.Logger.Info()
-		if next.slow != "" && fn.slow == "" {
-			event = c.options.Logger.Warn().Str("why", next.slow)
+		if next.Slow != "" && fn.plan.Slow == "" {
+			event = c.options.Logger.Warn().Str("why", next.Slow)
 		}
 		event.Str("function", fn.Name).Msg("the model's times were corrected")
-		fn.candidates, fn.slow, fn.lastResort = next.candidates, next.slow, next.lastResort
+		fn.plan, fn.candidates = next, next.Candidates
 	}
 	for _, in := range fn.sorted() {
 		c.refit(in)
@@ -101,14 +73,14 @@ func (c *Controller) replan(fn *function) {
 }
 
 // differ reports whether the times of two lists of candidates do.
-func differ(before, after []scaling.Candidate) bool {
-	times := func(from []scaling.Candidate) (out []time.Duration) {
+func differ(before, after []capacity.Candidate) bool {
+	times := func(from []capacity.Candidate) (out []time.Duration) {
 		for _, x := range from {
 			out = append(out, x.Exec)
 		}
 		return out
 	}
-	same := slices.EqualFunc(before, after, func(a, b scaling.Candidate) bool { return a.Config == b.Config })
+	same := slices.EqualFunc(before, after, func(a, b capacity.Candidate) bool { return a.Config == b.Config })
 	return !same || correction.Differ(times(before), times(after))
 }
 
@@ -116,7 +88,7 @@ func differ(before, after []scaling.Candidate) bool {
 // what is new. The lock is held.
 func (c *Controller) refit(in *instance) {
 	if c.fit(in) && in.serves() {
-		in.up(c.queue(in.function.Function))
+		in.up(c.rules.Queue(in.function.Function))
 	}
 }
 
@@ -130,8 +102,10 @@ func (c *Controller) fit(in *instance) (changed bool) {
 		}
 		in.promised = fn.profile.Table(len(in.table), in.Config.CPU)
 	}
-	usable := c.limits(in.function.Function).Usable(in.table, in.function.Inference.SLO)
-	in.useless = usable == 0
+	usable := c.rules.Limits(in.function.Function).Usable(in.table, in.function.Inference.SLO)
+	if in.useless = usable == 0; in.useless {
+		in.makeshift = c.makeshift(in)
+	}
 	batch := max(1, usable)
 	if batch < len(in.table) {
 		batch = 1 << (bits.Len(uint(batch)) - 1) // As candidates are.
@@ -141,23 +115,10 @@ func (c *Controller) fit(in *instance) (changed bool) {
 	return changed
 }
 
-// limits are the options by which the function's batches are bounded: one with
-// queues of its instances' own is not planned jointly.
-func (c *Controller) limits(f *provider.Function) scaling.Options {
-	o := c.options.Scaling.Options
-	o.Joint = o.Joint && c.queue(f) == scaling.LateBound
-	return o
-}
-
-// table lists the function's corrected times of batches up to batch on a CPU
-// share. On a share that is the last resort, a request that has waited for no
-// more than half the objective is always worth a try.
+// table lists the function's corrected times of batches up to batch on a CPU share, as
+// they are planned with.
 func (c *Controller) table(fn *function, batch, millicores int) []time.Duration {
-	table := fn.times.Table(batch, millicores)
-	if millicores == fn.lastResort && len(table) > 0 {
-		table[0] = min(table[0], fn.Inference.SLO/2)
-	}
-	return table
+	return fn.plan.Bounded(fn.times.Table(batch, millicores), fn.profile.Table(batch, millicores))
 }
 
 // recordRatios shows in the metrics what measured times are of predicted ones,
@@ -166,11 +127,13 @@ func (fn *function) recordRatios() {
 	if fn.times == nil {
 		return
 	}
-	ratios := map[string]float64{}
+	ratios, asked := map[string]float64{}, map[string]bool{}
 	for _, in := range fn.instances {
-		if !in.there() || in.times != fn.times {
+		// Those of one config have the same times.
+		if asked[in.config] || !in.there() || in.times != fn.times {
 			continue
 		}
+		asked[in.config] = true
 		if ratio, ok := fn.times.Ratio(in.Config.CPU); ok {
 			ratios[in.config] = ratio
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // always is a number of times the model's time, on every config.
@@ -27,7 +27,7 @@ func within(slo time.Duration) func(*provider.Function) {
 // known is what the controller knows of a function: its candidates, and the times
 // and largest batches of its instances.
 type known struct {
-	candidates []scaling.Candidate
+	candidates []capacity.Candidate
 	tables     map[cluster.InstanceID][]time.Duration
 	batches    map[cluster.InstanceID]int
 }
@@ -152,7 +152,7 @@ func TestSlowerModelIsReplanned(t *testing.T) {
 // corrected times allow.
 func TestSlowerModelGetsSmallerBatches(t *testing.T) {
 	in := &instance{table: []time.Duration{10, 20, 30, 60}, batch: 2, rate: 5}
-	for queue, want := range map[scaling.Queue]int{scaling.PerInstance: 2, scaling.LateBound: 4} {
+	for queue, want := range map[capacity.Queue]int{capacity.PerInstance: 2, capacity.LateBound: 4} {
 		if d := in.describe(queue); d.Config.Batch != want || len(d.Exec) != want || d.Rate != 5 {
 			t.Errorf("described as %+v, want batches of %d", d, want)
 		}
@@ -245,7 +245,7 @@ func TestCorrectionsOutliveTheProvider(t *testing.T) {
 				r.close()
 			} else {
 				r.end()
-				r.cancel()
+				r.keeper.End()
 			}
 			r.open()
 			r.run()

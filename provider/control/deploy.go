@@ -11,7 +11,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/scaling"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -45,17 +44,17 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, refusal{err}
 	}
-	if err := c.check(ctx, f, file); err != nil {
-		return nil, err
+	if err := c.finder.Check(ctx, f, file); err != nil {
+		return nil, refused(f, err)
 	}
 	policy, err := c.policy(f)
 	if err != nil {
 		return nil, err
 	}
-	history := c.history(f.Name)
+	history := c.learned().History(f.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	if c.keeper.Ended() {
 		return nil, errClosed
 	}
 	fn, ok := c.functions[f.Name]
@@ -70,14 +69,24 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
-	prepareCtx, abandon := context.WithCancel(c.ctx)
+	prepareCtx, abandon := context.WithCancel(c.keeper.Context())
 	fn.abandon = abandon
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		defer abandon()
 		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: c.versions(f), policy: policy})
 	})
 	c.Wake()
 	return fn.dispatcher, nil
+}
+
+// refused is what is told of a model that was checked: an objective that cannot be met
+// says so itself.
+func refused(f *provider.Function, err error) error {
+	var why *annotation.Error
+	if errors.As(err, &why) {
+		return err
+	}
+	return refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
 }
 
 // secrets finds the files of the secrets that a deployment names.
@@ -103,47 +112,13 @@ func (c *Controller) versions(f *provider.Function) string {
 	return b.String()
 }
 
-// check refuses a model that cannot be read or cannot meet the objective. A
-// model that has been measured can be read.
-func (c *Controller) check(ctx context.Context, f *provider.Function, file string) error {
-	hash, err := c.options.Models.Hash(file)
-	if err != nil {
-		return refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
-	}
-	p := c.stored(c.key(hash, f))
-	if p == nil {
-		if err := c.options.Models.Check(ctx, file); err != nil {
-			return refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
-		}
-		return nil
-	}
-	if predicted(p) {
-		return nil // Before it is refused, it is measured.
-	}
-	if why := c.hopeless(f, c.promised(f, p)); why != nil {
-		return why
-	}
-	return nil
-}
-
-// hopeless says why none of the candidates meets the function's objective; nil
-// if one does.
-func (c *Controller) hopeless(f *provider.Function, candidates []scaling.Candidate) *annotation.Error {
-	found := scaling.Schedule(scaling.Demand{RPS: 1, SLO: f.Inference.SLO, Configs: candidates, Queue: c.queue(f)}, nil, c.options.Scaling.Options)
-	if found.Reason != scaling.NoConfig {
-		return nil
-	}
-	return &annotation.Error{Key: annotation.SLOLatency, Value: f.Inference.SLO.String(), Why: found.Explain(f.Inference.SLO)}
-}
-
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
 	if err := c.Release(ctx, name); err != nil {
 		return err
 	}
 	c.options.Metrics.Remove(name)
-	c.unlearn(name)
-	c.forgetHistory(name)
+	c.learned().Forget(name)
 	return nil
 }
 

@@ -12,11 +12,12 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 // status is the HTTP status that an error asks for, 500 if it does not.
 func status(err error) int {
-	var known provider.HTTPError
+	var known answer.HTTPError
 	if errors.As(err, &known) {
 		return known.HTTPStatus()
 	}

@@ -4,19 +4,16 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider/control/learned"
 )
-
-// Corrections keeps, by functions' full names, what their instances have shown of
-// their times.
-type Corrections interface {
-	Correction(function string) (correction.State, error)
-	PutCorrections(states map[string]correction.State) error
-	DeleteCorrection(function string) error
-}
 
 // savePeriod is the time between two writings of what was seen: a crash costs no
 // more than that.
 const savePeriod = time.Minute
+
+func (c *Controller) learned() learned.Store {
+	return learned.Store{Corrections: c.options.Corrections, Histories: c.options.Histories, Logger: c.options.Logger}
+}
 
 // save writes in the background what was seen and learned since it was last
 // written, if that is long enough ago.
@@ -44,9 +41,9 @@ func (c *Controller) save(now time.Time) {
 		return
 	}
 	c.saving = true
-	c.begin(func() {
-		c.write(states)
-		c.writeHistories(histories)
+	c.keeper.Begin(func() {
+		c.learned().Write(states, c.has)
+		c.learned().WriteHistories(histories, c.has)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.saving = false
@@ -67,22 +64,6 @@ func (c *Controller) unsaved() map[string]correction.State {
 	return states
 }
 
-// write writes what was seen. A function that was removed meanwhile leaves
-// nothing behind.
-func (c *Controller) write(states map[string]correction.State) {
-	if len(states) == 0 {
-		return
-	}
-	if err := c.options.Corrections.PutCorrections(states); err != nil {
-		c.options.Logger.Error().Err(err).Msg("keep what instances have shown of their functions' times")
-	}
-	for name := range states {
-		if !c.has(name) {
-			c.unlearn(name)
-		}
-	}
-}
-
 // has reports whether a function is deployed.
 func (c *Controller) has(name string) bool {
 	c.mu.Lock()
@@ -91,12 +72,34 @@ func (c *Controller) has(name string) bool {
 	return ok
 }
 
-// unlearn deletes what was written of a function.
-func (c *Controller) unlearn(name string) {
-	if c.options.Corrections == nil {
+// historyPeriod is the time between two writings of histories. What a crash costs
+// is a few idle times of days.
+const historyPeriod = 5 * time.Minute
+
+// unsavedHistories takes what has changed. The lock is held.
+func (c *Controller) unsavedHistories() map[string][]byte {
+	histories := map[string][]byte{}
+	if c.options.Histories == nil {
+		return histories
+	}
+	for name, fn := range c.functions {
+		if !fn.unwritten {
+			continue
+		}
+		fn.unwritten = false
+		if history := c.options.Cold.Marshal(name); history != nil {
+			histories[name] = history
+		}
+	}
+	return histories
+}
+
+// remember gives the cold-start policy what was kept. The lock is held.
+func (c *Controller) remember(function string, history []byte) {
+	if history == nil {
 		return
 	}
-	if err := c.options.Corrections.DeleteCorrection(name); err != nil {
-		c.options.Logger.Error().Str("function", name).Err(err).Msg("forget what instances have shown of the function's times")
+	if err := c.options.Cold.Restore(function, history); err != nil {
+		c.options.Logger.Info().Str("function", function).Err(err).Msg("what was learned of the function's idle times before does not count")
 	}
 }

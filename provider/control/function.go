@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,9 +13,14 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control/failures"
+	"github.com/faas-infer/faas-infer/provider/control/mean"
+	"github.com/faas-infer/faas-infer/provider/control/objective"
+	"github.com/faas-infer/faas-infer/provider/control/others"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // function is a deployed function with everything that runs for it.
@@ -32,6 +38,13 @@ type function struct {
 	tuned     *tuned
 	metrics   *metrics.FunctionMetrics
 	instances map[cluster.InstanceID]*instance
+	// order is what sorted returns, nil when it has to be made anew: hundreds of
+	// instances are looked at ten times a second, and seldom change.
+	order []*instance
+	// stats and running are what the latest look has seen, kept for their memory: of
+	// 10,000 instances it is 3 MB, ten times a second.
+	stats   dispatch.Stats
+	running []scaling.Running
 
 	// bundle is the bundle's directory, prepared the directory that instances
 	// load. They, profile, times and candidates are of Function, and nil until
@@ -44,28 +57,32 @@ type function struct {
 	profile *profiler.Profile
 	// fingerprint is that of its instances, "" without other replicas.
 	fingerprint string
-	// times are the profile's, corrected by what instances take; candidates
-	// have them, promised the profile's own.
+	// times are the profile's, corrected by what instances take; plan is what follows
+	// from them. Its candidates with means are candidates; promised have the profile's
+	// own times.
 	times                *correction.Correction
-	candidates, promised []scaling.Candidate
-	// lastResort is the CPU share that goes on if the corrected times are all
-	// too long, slow why they are; 0 and "" if they are not.
-	lastResort int
-	slow       string
+	plan                 objective.Plan
+	candidates, promised []capacity.Candidate
 	// executed and observed are learn's; fresh: something was seen since times
 	// were corrected; unsaved: since it was written.
 	executed []dispatch.Executed
 	// others is what the other replicas have told of its requests.
-	others         others
+	others         others.Others
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
+	// makesDo: no instance is fast enough by what was seen, so that others go on.
+	makesDo bool
 	// means are how long executions take on average, by CPU share.
-	means map[int]*mean
+	means mean.Means
 
-	// failed is why wanted cannot be served, crash why its instances do not
-	// live, unplaced why it has too few; "" where there is nothing to say.
-	failed, crash, unplaced string
+	// failed is why wanted cannot be served, unplaced why it has too few instances;
+	// "" where there is nothing to say.
+	failed, unplaced string
+	// warned is when the latter was logged last.
+	warned time.Time
+	// failures are those of its instances in a row.
+	failures failures.Failures
 	// ineligible is why no node is fit for its instances.
 	ineligible string
 	// told is what the dispatcher knows of these.
@@ -84,10 +101,6 @@ type function struct {
 	// cold-start policy has learned by it since it was written.
 	activity  *policy.Activity
 	unwritten bool
-	// failures counts the instances in a row that did not live; notBefore is
-	// when the next may be started.
-	failures  int
-	notBefore time.Time
 }
 
 // instance is one instance with its function.
@@ -97,12 +110,14 @@ type instance struct {
 	// table lists the predicted times of batches of 1, 2, …, and is never
 	// empty; times corrects them, nil if nothing does. batch is the largest
 	// that the objective allows, exec its time; useless: not even one request
-	// can be in time.
+	// can be in time, and it goes on by makeshift, if at all.
 	table   []time.Duration
 	times   *correction.Correction
 	batch   int
 	exec    time.Duration
 	useless bool
+	// makeshift is [Controller.makeshift] of a useless one.
+	makeshift []time.Duration
 	// promised are the profile's own times; nil of another profile.
 	promised []time.Duration
 	// rate is what the batching policy was told of r_i.
@@ -113,7 +128,11 @@ type instance struct {
 	config string
 	before *cluster.Config
 	mixed  time.Time
-	usage  cluster.Resources
+	// refused is how often in a row its Config could not be changed, fixed until when
+	// that is not tried again.
+	refused int
+	fixed   time.Time
+	usage   cluster.Resources
 	// away: the dispatcher does not use it, because it is parked or on its way to
 	// or from there; idleSince is then since when it does nothing, zero on its way
 	// back. stays: it could not be parked once, and is not tried again.
@@ -147,7 +166,7 @@ func (in *instance) there() bool  { return in.State == cluster.Ready && !in.reti
 func (in *instance) serves() bool { return in.there() && !in.away }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: map[int]*mean{}, activity: policy.NewActivity(time.Now())}
+	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: mean.Means{}, activity: policy.NewActivity(time.Now())}
 	fn.tuned, _ = batches.(*tuned)
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
@@ -156,43 +175,20 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 	return fn
 }
 
-// policyName is the batching policy of a function.
-func (c *Controller) policyName(f *provider.Function) string {
-	return cmp.Or(f.Inference.Policy, c.options.Policy)
-}
-
 func (c *Controller) policy(f *provider.Function) (batching.Policy, error) {
-	p, err := batching.New(c.policyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
-	if err == nil && c.policyName(f) == batching.BatchName {
+	p, err := batching.New(c.rules.PolicyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
+	if err == nil && c.rules.PolicyName(f) == batching.BatchName {
 		p = &tuned{Policy: p}
 	}
 	return p, err
 }
 
-// queue says how the function's requests reach its instances.
-func (c *Controller) queue(f *provider.Function) scaling.Queue {
-	if c.policyName(f) == batching.InFlessName {
-		return scaling.PerInstance
-	}
-	return scaling.LateBound
-}
-
-// batchesAlike reports whether two revisions batch in the same way.
-func (c *Controller) batchesAlike(a, b *provider.Function) bool {
-	return c.policyName(a) == c.policyName(b) && a.Inference.SLO == b.Inference.SLO && a.Inference.MaxBatch == b.Inference.MaxBatch
-}
-
-// sorted lists the instances by ID.
+// sorted lists the instances by ID. It must not be changed.
 func (fn *function) sorted() []*instance {
-	if len(fn.instances) == 0 {
-		return nil
+	if fn.order == nil && len(fn.instances) > 0 {
+		fn.order = slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
 	}
-	out := make([]*instance, 0, len(fn.instances))
-	for _, in := range fn.instances {
-		out = append(out, in)
-	}
-	slices.SortFunc(out, func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
-	return out
+	return fn.order
 }
 
 // adopt keeps an instance under its function; false if the profile says nothing
@@ -205,7 +201,7 @@ func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) 
 	kept := &instance{Instance: in, function: fn, table: table, times: fn.times, config: in.Config.String(), origin: in.Revision,
 		begun: make(chan struct{}), abandon: func() {}, gone: make(chan struct{})}
 	c.fit(kept)
-	fn.instances[in.ID] = kept
+	fn.instances[in.ID], fn.order = kept, nil
 	c.instances[in.ID] = kept
 	return kept, true
 }
@@ -213,9 +209,12 @@ func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) 
 // describe is what the batching policy needs to know of an instance. One with a
 // queue of its own fills every batch, so none may be larger than the objective
 // allows; a late-bound one takes what the deadlines of its requests allow.
-func (in *instance) describe(queue scaling.Queue) batching.Instance {
+func (in *instance) describe(queue capacity.Queue) batching.Instance {
 	config, table := in.Config, in.table
-	if queue == scaling.PerInstance {
+	if in.useless && in.function.makesDo && in.makeshift != nil {
+		table = in.makeshift
+	}
+	if queue == capacity.PerInstance {
 		table = table[:in.batch]
 	}
 	config.Batch = len(table)
@@ -223,7 +222,7 @@ func (in *instance) describe(queue scaling.Queue) batching.Instance {
 }
 
 // up lets a ready instance take batches, or tells of its new rate or times.
-func (in *instance) up(queue scaling.Queue) {
+func (in *instance) up(queue capacity.Queue) {
 	d, slo := in.describe(queue), in.function.Inference.SLO
 	// Where the policy waits for a given time, a full batch is in time even then.
 	d.Timeout = max(0, slo-batching.Travel(slo)-d.Exec[len(d.Exec)-1])

@@ -165,7 +165,8 @@ func soon(t *testing.T, what string, condition func() bool) {
 func TestReplicasOverTheNetwork(t *testing.T) {
 	backend, all := network(t, 3)
 	for i := range 6 {
-		f := all[0].function(fmt.Sprintf("f%d", i), "m")
+		// No request is late, however busy the machine: what fails was lost.
+		f := all[0].function(fmt.Sprintf("f%d", i), "m", within(10*time.Second))
 		for _, r := range all {
 			r.deployed(f)
 		}
@@ -186,7 +187,7 @@ func TestReplicasOverTheNetwork(t *testing.T) {
 	var failed, answered atomic.Int64
 	stop := make(chan struct{})
 	var load sync.WaitGroup
-	const clients, kills = 8, 2
+	const clients = 8
 	for range clients {
 		load.Go(func() {
 			for {
@@ -218,9 +219,8 @@ func TestReplicasOverTheNetwork(t *testing.T) {
 	soon(t, "it goes on with one", func() bool { return answered.Load() > n+500 })
 	close(stop)
 	load.Wait()
-	// What was on its way at a killed owner is lost to its clients, and no more than
-	// that: each client has one request at a time.
-	if f, a := failed.Load(), answered.Load(); f > 2*clients*kills {
+	// What was on its way at a killed owner, the next one executes.
+	if f, a := failed.Load(), answered.Load(); f > 0 {
 		t.Errorf("%d requests failed, %d were answered", f, a)
 	}
 	t.Logf("%d answered, %d failed; %d instances before, %d after", answered.Load(), failed.Load(), len(before), len(backend.living()))

@@ -9,23 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// others is what the other replicas have told of one function.
-type others struct {
-	// heard is what each last told, by its Boot.
-	heard map[string]heard
-	// arrivals and cold count what came to them since this replica listens.
-	arrivals, cold uint64
-	executed       []dispatch.Executed
-}
-
-type heard struct {
-	peer.FunctionLoad
-	at time.Time
-}
-
-// mostHeard bounds what others have executed until it is looked at.
-const mostHeard = 1024
-
 // hear takes in what the other replicas have told. The lock is held.
 func (c *Controller) hear(now time.Time, loads []peer.Load) {
 	present := make(map[string]bool, len(loads))
@@ -33,12 +16,12 @@ func (c *Controller) hear(now time.Time, loads []peer.Load) {
 		present[l.Boot] = true
 		for name, told := range l.Functions {
 			if fn, ok := c.functions[name]; ok {
-				fn.others.take(l.Boot, heard{told, l.At})
+				fn.others.Take(l.Boot, told, l.At)
 			}
 		}
 		for _, e := range l.Executed {
-			if fn, ok := c.functions[e.Function]; ok && len(fn.others.executed) < mostHeard {
-				fn.others.executed = append(fn.others.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec})
+			if fn, ok := c.functions[e.Function]; ok {
+				fn.others.Note(e)
 			}
 		}
 		for id, why := range l.Lost {
@@ -46,7 +29,7 @@ func (c *Controller) hear(now time.Time, loads []peer.Load) {
 		}
 	}
 	for _, fn := range c.functions {
-		fn.others.keep(present)
+		fn.others.Keep(present)
 	}
 	if c.several() {
 		c.restore(now)
@@ -86,64 +69,15 @@ func (c *Controller) restore(now time.Time) {
 // errLeftOver is the fault of an instance that was to be stopped, and was not.
 var errLeftOver = errors.New("it was to be stopped, and is still there")
 
-// take takes in what a replica tells. Counters of one that was not heard before begin
-// with what does not wait yet.
-func (o *others) take(boot string, h heard) {
-	before, ok := o.heard[boot]
-	if !ok {
-		if o.heard == nil {
-			o.heard = map[string]heard{}
-		}
-		before.Arrivals, before.Cold = h.Arrivals-min(h.Arrivals, uint64(max(0, h.Waiting))), h.Cold
-	}
-	if h.Arrivals >= before.Arrivals {
-		o.arrivals += h.Arrivals - before.Arrivals
-	}
-	if h.Cold >= before.Cold {
-		o.cold += h.Cold - before.Cold
-	}
-	o.heard[boot] = h
-}
-
-// keep forgets replicas that are not present.
-func (o *others) keep(present map[string]bool) {
-	for boot := range o.heard {
-		if !present[boot] {
-			delete(o.heard, boot)
-		}
-	}
-}
-
-// takeExecuted appends what others have executed to into.
-func (o *others) takeExecuted(into []dispatch.Executed) []dispatch.Executed {
-	into = append(into, o.executed...)
-	o.executed = o.executed[:0]
-	return into
-}
-
-// stats is what all replicas have seen of the function's requests. The lock is held.
+// stats is what all replicas have seen of the function's requests, until it is asked
+// again. The lock is held.
 func (c *Controller) stats(fn *function) dispatch.Stats {
-	s := fn.dispatcher.Stats()
-	if !c.several() {
-		return s
+	fn.dispatcher.Read(&fn.stats)
+	if c.several() {
+		c.unused(fn, fn.stats)
+		fn.others.Add(&fn.stats)
 	}
-	c.unused(fn, s)
-	s.Arrivals += fn.others.arrivals
-	s.Cold += fn.others.cold
-	for _, h := range fn.others.heard {
-		s.Waiting += h.Waiting
-		for id, idle := range h.Idle {
-			since, ok := s.Instances[id]
-			switch at := h.at.Add(-time.Duration(idle) * time.Millisecond); {
-			case !ok || since.IsZero():
-			case idle == peer.Busy:
-				s.Instances[id] = time.Time{}
-			case at.After(since):
-				s.Instances[id] = at
-			}
-		}
-	}
-	return s
+	return fn.stats
 }
 
 // unused notes since when instances have been idle that this replica has never used:

@@ -20,7 +20,7 @@ func (c *Controller) turn(now time.Time) (leading bool) {
 		return leading
 	}
 	if leading {
-		found, err := c.options.Backend.Instances(c.ctx)
+		found, err := c.options.Backend.Instances(c.keeper.Context())
 		if err != nil {
 			c.options.Logger.Error().Err(err).Msg("list instances; nothing is started or stopped until it works")
 			return false
@@ -145,7 +145,7 @@ func (c *Controller) leaves(in *instance) {
 		return
 	}
 	in.retiring, in.stopping = true, true
-	c.begin(func() { _ = in.function.dispatcher.Drain(c.stops, in.ID) })
+	c.keeper.Begin(func() { _ = in.function.dispatcher.Drain(c.keeper.Stops(), in.ID) })
 }
 
 // errUnwell is the fault of an instance that another replica has lost.

@@ -18,11 +18,11 @@ func (c *Controller) park(in *instance) {
 		return
 	}
 	in.away, in.idleSince = true, since
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		if !c.spare(in) {
 			return
 		}
-		err := c.options.Backend.Park(c.ctx, in.ID)
+		err := c.options.Backend.Park(c.keeper.Context(), in.ID)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if err == nil {
@@ -51,9 +51,9 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 	}
 	in.Parked, in.Config, in.idleSince = false, config, time.Time{}
 	before := c.those(x.After)
-	ctx, abandon := context.WithCancel(c.ctx)
+	ctx, abandon := context.WithCancel(c.keeper.Context())
 	in.abandon = abandon
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		defer abandon()
 		err := await(ctx, before)
 		if err == nil {
@@ -83,6 +83,6 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 func (c *Controller) back(in *instance) {
 	in.away = false
 	if in.serves() {
-		in.up(c.queue(in.function.Function))
+		in.up(c.rules.Queue(in.function.Function))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 )
 
 // asked counts what the controller wanted of the models.
@@ -20,7 +21,7 @@ func (m *fakeModels) asked() (predicts, measures int) {
 func predicting(t *testing.T, f func(r *rig)) {
 	t.Helper()
 	try(t, func(r *rig) {
-		r.options.Predict, r.Controller.options.Predict = true, true
+		r.options.Predict, r.finder.Predict = true, true
 		f(r)
 	})
 }
@@ -48,7 +49,7 @@ func TestModelIsPredicted(t *testing.T) {
 // objective, is measured.
 func TestModelIsMeasuredInstead(t *testing.T) {
 	for name, fails := range map[string]error{
-		"unpredictable": fmt.Errorf("%w: it has a loop", ErrUnpredictable), "broken": errors.New("killed by signal 11"), "doubtful": nil,
+		"unpredictable": fmt.Errorf("%w: it has a loop", times.ErrUnpredictable), "broken": errors.New("killed by signal 11"), "doubtful": nil,
 	} {
 		predicting(t, func(r *rig) {
 			r.models.predictFails = fails
@@ -92,7 +93,7 @@ func TestStoredPredictions(t *testing.T) {
 				p = fakeProfile(file, 8, 0)
 			}
 			hash, _ := r.models.Hash(file)
-			if err := r.profiles.PutProfile(r.key(hash, r.function("x", file)), p); err != nil {
+			if err := r.profiles.PutProfile(r.finder.Key(hash, r.function("x", file)), p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +103,7 @@ func TestStoredPredictions(t *testing.T) {
 			t.Errorf("to be measured: %d predictions, %d measurements", p, m)
 		}
 		r.mu.Lock()
-		r.Controller.options.Predict = true
+		r.finder.Predict = true
 		r.mu.Unlock()
 		put("measured", true)
 		r.measured("g", "measured")

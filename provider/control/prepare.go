@@ -11,6 +11,10 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control/failures"
+	"github.com/faas-infer/faas-infer/provider/control/mean"
+	"github.com/faas-infer/faas-infer/provider/control/objective"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 )
 
 // revision is a deployment on its way to being served.
@@ -32,8 +36,8 @@ func retryMeasure(n int) time.Duration { return min(time.Second<<min(n-1, 10), 5
 // the place of the one that is served. What fails is tried again until ctx ends.
 func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	for n := 1; ; n++ {
-		prepared, profile, err := c.profile(ctx, r)
-		if errors.Is(err, errFollowing) {
+		prepared, profile, err := c.finder.Profile(ctx, r.Function, r.file, r.alone)
+		if errors.Is(err, times.ErrFollowing) {
 			if r.alone = !c.follow(ctx, n); ctx.Err() != nil {
 				return
 			}
@@ -78,7 +82,7 @@ func (c *Controller) refuse(fn *function, why string) {
 
 // serve makes the revision the one that is served, or says why it cannot be.
 func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
-	times := c.newCorrection(r.Function, profile)
+	times := c.learned().Correction(r.Name, profile, objective.Quantile(r.Function))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn.wanted != r.Function {
@@ -87,19 +91,19 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	if fn.times != nil && fn.times.Of() == times.Of() {
 		times = fn.times // It has seen more.
 	} else {
-		fn.means = map[int]*mean{}
+		fn.means = mean.Means{}
 	}
-	next := c.plan(r.Function, profile, times)
-	if next.refuse != nil {
-		c.options.Logger.Error().Str("function", r.Name).Err(next.refuse).Msg("the objective cannot be met")
-		c.refuse(fn, next.refuse.Error())
+	next := c.rules.Plan(r.Function, profile, times)
+	if next.Refuse != nil {
+		c.options.Logger.Error().Str("function", r.Name).Err(next.Refuse).Msg("the objective cannot be met")
+		c.refuse(fn, next.Refuse.Error())
 		return
 	}
-	if !c.batchesAlike(fn.Function, r.Function) {
+	if !c.rules.BatchesAlike(fn.Function, r.Function) {
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
 		fn.tuned, _ = r.policy.(*tuned)
 	}
-	promised := c.promised(r.Function, profile)
+	promised := c.rules.Promised(r.Function, profile)
 	fingerprint := c.fingerprint(r, prepared)
 	if fn.profile != nil && fn.prepared == prepared && fn.fingerprint == fingerprint && slices.Equal(fn.promised, promised) &&
 		fn.Inference.Image == r.Inference.Image &&
@@ -108,9 +112,9 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	}
 	fn.Function, fn.bundle, fn.secrets, fn.values = r.Function, r.bundle, r.secrets, r.values
 	fn.prepared, fn.profile, fn.promised, fn.fingerprint = prepared, profile, promised, fingerprint
-	fn.times, fn.candidates, fn.slow, fn.lastResort = times, next.candidates, next.slow, next.lastResort
-	fn.failed, fn.crash, fn.unplaced, fn.failures, fn.notBefore = "", "", "", 0, time.Time{}
-	times.SetQuantile(quantile(r.Function))
+	fn.times, fn.plan, fn.candidates = times, next, next.Candidates
+	fn.failed, fn.unplaced, fn.failures = "", "", failures.Failures{}
+	times.SetQuantile(objective.Quantile(r.Function))
 	for _, in := range fn.instances {
 		c.recognise(in)
 		c.refit(in)
@@ -130,24 +134,3 @@ func (fn *function) renew(revision uint64) {
 		}
 	}
 }
-
-// ready prepares a model that need not be measured.
-func (c *Controller) ready(ctx context.Context, file string) (prepared string, err error) {
-	if err := take(ctx, c.preparing); err != nil {
-		return "", err
-	}
-	defer give(c.preparing)
-	return c.options.Models.Prepare(ctx, file)
-}
-
-// take takes the token, unless ctx ends first; give gives it back.
-func take(ctx context.Context, token chan struct{}) error {
-	select {
-	case token <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func give(token chan struct{}) { <-token }

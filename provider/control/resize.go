@@ -10,24 +10,28 @@ import (
 // resize gives an instance another CPU quota in the background, and then the times
 // that it has with it. Until then it holds of its node what it has and what it is
 // to have, whichever is more. The engine, which sees the new config from now on,
-// asks again if it could not be had. The lock is held.
+// plans with what the instance has if it could not be had, and asks again after a
+// pause that gets longer each time. The lock is held.
 func (c *Controller) resize(in *instance, r scaling.Resize) {
 	fn, before := in.function, in.Config
-	if !in.serves() || in.before != nil || in.times != fn.times || r.Config == before || len(c.table(fn, r.Config.Batch, r.Config.CPU)) == 0 {
+	if !in.serves() || in.before != nil || time.Now().Before(in.fixed) || in.times != fn.times || r.Config == before || len(c.table(fn, r.Config.Batch, r.Config.CPU)) == 0 {
 		return
 	}
 	in.Config, in.before = r.Config, &before
-	c.begin(func() {
-		err := c.options.Backend.Resize(c.ctx, in.ID, r.Config)
+	c.keeper.Begin(func() {
+		err := c.options.Backend.Resize(c.keeper.Context(), in.ID, r.Config)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		in.before = nil
 		if err != nil {
 			in.Config = before
+			in.refused++
+			in.fixed = time.Now().Add(retryMeasure(in.refused))
 			c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Err(err).Msg("change an instance's CPU quota")
 			return
 		}
 		c.options.Logger.Debug().Str("function", in.Function).Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", r.Config).Msg("changed an instance's CPU quota")
+		in.refused, in.fixed = 0, time.Time{}
 		in.config, in.mixed = in.Config.String(), time.Now().Add(2*in.exec)
 		c.refit(in)
 		c.tellServes(in)

@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // resizer is an engine that wants every instance to have a quota.
@@ -35,7 +36,7 @@ func (s *resizer) Scale(now time.Time, functions []scaling.Function, nodes []clu
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.options.Scaling.Options = scaling.Greedy() // One instance for one request.
+		r.options.Scaling.Options = capacity.Greedy() // One instance for one request.
 		r.open()
 		engine := &resizer{Scaler: r.engine}
 		r.engine = engine
@@ -81,7 +82,7 @@ func (r *rig) resized() []cluster.Config {
 func TestResizeThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.options.Scaling.Options = scaling.Greedy()
+		r.options.Scaling.Options = capacity.Greedy()
 		r.backend.resizeFails = true
 		r.open()
 		engine := &resizer{Scaler: r.engine, millicores: 1000}
@@ -98,6 +99,10 @@ func TestResizeThatFails(t *testing.T) {
 		}
 		if len(r.resized()) < 2 {
 			t.Error("it was not tried again")
+		}
+		time.Sleep(time.Minute)
+		if n := len(r.resized()); n > 8 {
+			t.Errorf("in a minute it was tried %d times", n)
 		}
 		r.mu.Lock()
 		for _, in := range r.instances {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -9,17 +10,22 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // idleTicks is how many ticks apart the looks are while there is nothing to
 // look at.
 const idleTicks = 10
 
+// recordPause is, for each instance, the least time between two looks at what the metrics
+// show of them: of 10,000 once a second, of a few each time.
+const recordPause = 100 * time.Microsecond
+
 // scale asks the engine what to do and does it. It returns after how long to do
 // so again if nothing happens before.
 func (c *Controller) scale(now time.Time) time.Duration {
-	nodes, err := c.options.Backend.Nodes(c.ctx)
-	if c.ctx.Err() != nil || c.unseen(err) {
+	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
+	if c.keeper.Ended() || c.unseen(err) {
 		return c.options.Tick
 	}
 	leading := c.turn(now)
@@ -31,11 +37,12 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	defer c.mu.Unlock()
 	c.hear(now, loads)
 	nodes = c.room(nodes)
+	c.nodes = nodes
 	functions := make([]scaling.Function, 0, len(c.functions))
 	busy := false
 	for _, fn := range c.functions {
 		f := c.look(now, fn)
-		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0 || now.Before(fn.notBefore)
+		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0 || fn.failures.Pausing(now)
 		functions = append(functions, f)
 	}
 	plan := c.engine.Scale(now, functions, nodes)
@@ -43,7 +50,10 @@ func (c *Controller) scale(now time.Time) time.Duration {
 		c.carryOut(plan)
 	}
 	c.explain(now, plan)
-	c.record(nodes)
+	if now.Sub(c.recorded) >= time.Duration(len(c.instances))*recordPause {
+		c.record(nodes)
+		c.recorded = now
+	}
 	if busy && leading {
 		return c.options.Tick
 	}
@@ -119,10 +129,10 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
 	stats := c.stats(fn)
 	f := scaling.Function{
-		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Percentile: fn.Inference.Percentile, Queue: c.queue(fn.Function),
+		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Percentile: fn.Inference.Percentile, Queue: c.rules.Queue(fn.Function),
 		Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
-	if !now.Before(fn.notBefore) {
+	if !fn.failures.Pausing(now) {
 		f.Configs = fn.candidates
 	}
 	if c.options.Eligible != nil {
@@ -130,11 +140,12 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	}
 	busy := stats.Waiting > 0
 	instances := fn.sorted()
+	f.Instances = slices.Grow(fn.running[:0], len(instances))
 	for _, in := range instances {
-		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked}
+		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.fixed)}
 		r.Config.Batch = in.batch
 		if in.times == fn.times && fn.profile != nil {
-			r.Mean = fn.mean(in.Config.CPU, in.batch, in.exec)
+			r.Mean = fn.means.Of(fn.profile, in.Config.CPU, in.batch, in.exec)
 		}
 		if in.retiring {
 			r.State = cluster.Stopping
@@ -147,15 +158,16 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		}
 		if in.serves() {
 			busy = busy || r.IdleSince.IsZero()
-			fn.recover(now, in)
+			fn.failures.Serves(now, in.ReadyAt)
 		}
 		f.Instances = append(f.Instances, r)
 	}
+	fn.running = f.Instances
 	c.age(now, fn, &f, stats, busy)
 	if fn.tuned != nil {
 		c.tune(now, fn, &f)
 	}
-	if f.Queue == scaling.PerInstance {
+	if f.Queue == capacity.PerInstance {
 		deal(instances, f)
 	}
 	return f
@@ -216,14 +228,14 @@ const sameRate = 0.01
 // (r_i, §3.2).
 func deal(instances []*instance, f scaling.Function) {
 	var serving []*instance
-	var ranges []scaling.Range
+	var ranges []capacity.Range
 	for _, in := range instances {
 		if in.serves() {
 			serving = append(serving, in)
-			ranges = append(ranges, scaling.Bounds(in.batch, in.exec, f.SLO, scaling.Exact))
+			ranges = append(ranges, capacity.Bounds(in.batch, in.exec, f.SLO, capacity.Exact))
 		}
 	}
-	for i, rate := range scaling.Rates(f.Rate, ranges) {
+	for i, rate := range capacity.Rates(f.Rate, ranges) {
 		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
 			in.rate = rate
 			in.up(f.Queue)

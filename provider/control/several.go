@@ -2,11 +2,12 @@ package control
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/control/fingerprint"
+	"github.com/faas-infer/faas-infer/provider/control/times"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
@@ -29,9 +30,6 @@ type Peers interface {
 	// It does not wait.
 	Serve(id cluster.InstanceID, config cluster.Config)
 }
-
-// errFollowing is why a replica that does not lead leaves something alone.
-var errFollowing = errors.New("another replica of the provider leads")
 
 // several reports whether the provider has other replicas, or may have.
 func (c *Controller) several() bool { return c.options.Leading != nil }
@@ -88,7 +86,7 @@ func (c *Controller) mayStart(in *instance) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in.retiring, in.stopping = true, true
-	return errFollowing
+	return times.ErrFollowing
 }
 
 // drain has no replica use an instance any more, and returns when none does, or when
@@ -108,7 +106,7 @@ func (c *Controller) drain(ctx context.Context, in *instance) {
 // spare has the other replicas leave an instance alone that is to be parked; false if
 // one of them needs it, and then it serves on.
 func (c *Controller) spare(in *instance) bool {
-	if c.options.Peers == nil || c.options.Peers.Park(c.ctx, in.ID) {
+	if c.options.Peers == nil || c.options.Peers.Park(c.keeper.Context(), in.ID) {
 		return true
 	}
 	c.mu.Lock()
@@ -137,4 +135,18 @@ func (c *Controller) report(id cluster.InstanceID, cause error) {
 	if c.options.Peers != nil {
 		c.options.Peers.Wake()
 	}
+}
+
+// fingerprint is that of a revision's instances. A provider without others does
+// without: it was there when they were started.
+func (c *Controller) fingerprint(r revision, prepared string) string {
+	if !c.several() {
+		return ""
+	}
+	return fingerprint.Of(r.Deployment, r.bundle, prepared, r.values, c.options.Engine)
+}
+
+// knows reports whether the function's instances would be started as one was.
+func (fn *function) knows(in *cluster.Instance) bool {
+	return fn.fingerprint != "" && in.Fingerprint == fn.fingerprint
 }

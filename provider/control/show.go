@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -35,7 +36,7 @@ func (c *Controller) Describe(name string) (Description, bool) {
 	if !ok {
 		return Description{}, false
 	}
-	d := Description{Problem: cmp.Or(fn.failed, fn.crash, fn.unplaced, fn.ineligible, fn.slow), Cold: c.stats(fn).Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
+	d := Description{Problem: fn.problem(), Cold: c.stats(fn).Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
 	for _, in := range fn.sorted() {
 		if in.retiring {
 			continue
@@ -48,6 +49,32 @@ func (c *Controller) Describe(name string) (Description, bool) {
 	return d, true
 }
 
+// problem is why the function, or the latest deployment of it, cannot be served as
+// it should, "" if it can.
+func (fn *function) problem() string {
+	why := cmp.Or(fn.failed, fn.failures.Why, fn.unplaced, fn.ineligible, fn.plan.Slow)
+	if why != "" && fn.earlier() {
+		return provider.Before(why)
+	}
+	return why
+}
+
+// earlier reports whether what was deployed before is served: the latest cannot be, or
+// none of its instances is ready, and others are.
+func (fn *function) earlier() bool {
+	if fn.failed != "" {
+		return fn.profile != nil
+	}
+	others := false
+	for _, in := range fn.instances {
+		if in.there() && in.Revision == fn.Revision {
+			return false
+		}
+		others = others || in.there()
+	}
+	return others
+}
+
 // Status implements [provider.Controller]. The replicas are those that exist or
 // are to be kept, whichever are more: a function at zero shows 0, and the stock
 // gateway, told not to scale from zero itself, passes its requests on.
@@ -58,7 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	var s provider.Status
+	s := provider.Status{Problem: fn.problem()}
 	for _, in := range fn.instances {
 		s.Usage = s.Usage.Add(in.usage)
 		if !in.retiring {
@@ -72,8 +99,12 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	return s, true
 }
 
+// warnPause is the least time between two warnings of a function that it cannot have
+// what it needs: the explanation changes with every pass, as the load in it does.
+const warnPause = 30 * time.Second
+
 // explain keeps, per function, why it cannot have what it needs, logs it when
-// it changes, and tells it to the requests that wait.
+// it changes, now and then, and tells it to the requests that wait.
 func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 	unplaced := map[string]string{}
 	for _, u := range plan.Unplaced {
@@ -86,9 +117,10 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		if why != "" {
 			why = cmp.Or(fn.ineligible, why)
 		}
-		if why != fn.unplaced && fn.profile != nil && !now.Before(fn.notBefore) {
+		if why != fn.unplaced && fn.profile != nil && !fn.failures.Pausing(now) {
 			fn.unplaced = why
-			if why != "" {
+			if why != "" && now.Sub(fn.warned) >= warnPause {
+				fn.warned = now
 				c.options.Logger.Warn().Str("function", name).Str("why", why).Msg("the function cannot have all the instances that it needs")
 			}
 		}
@@ -110,18 +142,14 @@ type advice struct {
 	refuse  bool
 }
 
-// hopelessFailures is after how many instances in a row that did not live a
-// request is no longer held until the next one is tried.
-const hopelessFailures = 3
-
 // advise says what requests that find no ready instance are to be told, and
 // whether it is of any use to hold them.
 func (fn *function) advise(now time.Time) advice {
 	switch {
 	case fn.profile == nil:
 		return advice{fn.failed, fn.failed != ""}
-	case fn.crash != "":
-		return advice{fn.crash, fn.failures >= hopelessFailures && now.Before(fn.notBefore)}
+	case fn.failures.Why != "":
+		return advice{fn.failures.Why, fn.failures.Hopeless(now)}
 	}
 	return advice{problem: fn.unplaced}
 }
@@ -189,27 +217,11 @@ func (fn *function) record(leading bool) {
 func (c *Controller) sample() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sampling || len(c.instances) == 0 {
-		return
-	}
-	var instances []*instance
-	for _, in := range c.instances {
-		instances = append(instances, in)
-	}
-	c.sampling = true
-	c.begin(func() {
-		used := make([]cluster.Resources, len(instances))
-		for i, in := range instances {
-			// One that is not there yet, or no more, uses nothing.
-			used[i], _ = c.options.Backend.Usage(c.ctx, in.ID)
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sampling = false
+	c.keeper.Read(&c.mu, slices.Collect(maps.Keys(c.instances)), func(used map[cluster.InstanceID]cluster.Resources) {
 		sums := map[*function]cluster.Resources{}
-		for i, in := range instances {
-			in.usage = used[i]
-			sums[in.function] = sums[in.function].Add(used[i])
+		for id, in := range c.instances {
+			in.usage = used[id]
+			sums[in.function] = sums[in.function].Add(in.usage)
 		}
 		if !c.leading() {
 			return

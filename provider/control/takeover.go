@@ -51,7 +51,7 @@ func (c *Controller) claimOne(fn *function, id cluster.InstanceID, known *orphan
 	if kept.away = kept.Parked; kept.away {
 		kept.idleSince = time.Now()
 	} else if kept.State == cluster.Ready {
-		kept.up(c.queue(fn.Function))
+		kept.up(c.rules.Queue(fn.Function))
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Controller) leave(id cluster.InstanceID, known *orphan, why string) {
 	}
 	known.leaving = true
 	c.options.Logger.Info().Str("function", known.Function).Str("instance", string(id)).Str("why", why).Msg("stopping an instance of an earlier provider")
-	c.begin(func() { c.stop(id, c.options.StopGrace) })
+	c.keeper.Begin(func() { c.keeper.Stop(id, c.options.StopGrace) })
 }
 
 // observeKnown takes in the new state of an instance that nobody has claimed.
@@ -112,13 +112,7 @@ func (c *Controller) stopsOfAll(ctx context.Context) (stops []func() error) {
 		return nil
 	}
 	for id, in := range c.instances {
-		stops = append(stops, func() error {
-			select {
-			case <-in.begun: // What is being started now is found only after that.
-			case <-ctx.Done():
-			}
-			return c.options.Backend.Stop(ctx, id)
-		})
+		stops = append(stops, c.keeper.AtEnd(ctx, id, in.begun))
 	}
 	for id := range c.known {
 		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })

@@ -11,42 +11,13 @@ import (
 
 var _ peer.Local = (*Controller)(nil)
 
-// mostRan bounds the executed batches of which others can still ask.
-const mostRan = 2048
-
-// chronicle keeps the latest batches that were executed.
-type chronicle struct {
-	// kept are the latest ones; all that there were are total.
-	kept  []peer.Executed
-	total uint64
-}
-
-func (r *chronicle) add(function string, ran []dispatch.Executed) {
-	for _, e := range ran {
-		r.kept = append(r.kept, peer.Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec})
-	}
-	r.total += uint64(len(ran))
-	if len(r.kept) > 2*mostRan {
-		r.kept = append(r.kept[:0], r.kept[len(r.kept)-mostRan:]...)
-	}
-}
-
-// since are those after the first n.
-func (r *chronicle) since(n uint64) []peer.Executed {
-	if n >= r.total {
-		return nil
-	}
-	missing := min(r.total-n, uint64(len(r.kept)), mostRan)
-	return append([]peer.Executed(nil), r.kept[uint64(len(r.kept))-missing:]...)
-}
-
 // Load implements [peer.Local]: it tells another replica what this one's dispatchers
 // have seen, with what was executed after the first since batches.
 func (c *Controller) Load(since uint64) peer.Load {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := peer.Load{Functions: map[string]peer.FunctionLoad{}, Executed: c.ran.since(since), Next: c.ran.total}
+	l := peer.Load{Functions: map[string]peer.FunctionLoad{}, Executed: c.ran.Since(since), Next: c.ran.Total}
 	for name, fn := range c.functions {
 		s := fn.dispatcher.Stats()
 		if s.Arrivals == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // tuned is BATCH's buffer of one function: a batching policy that notes when each
@@ -27,7 +28,10 @@ type tuned struct {
 	// controller's alone.
 	tuner *policy.Tuner
 	of    policy.Function
-	list  []scaling.Candidate
+	list  []capacity.Candidate
+	// search is under way until found is closed; nil if none is.
+	search *policy.Search
+	found  chan struct{}
 }
 
 // mostNoted bounds came, for a controller that does not get to look.
@@ -54,23 +58,54 @@ func (t *tuned) noted() []time.Time {
 
 // choose is what the buffer and its instances are to be set to under a load, and
 // whether that is something else than before. Without a load it stays as it is: no
-// instance is exchanged for nobody. Requests come in meanwhile.
-func (t *tuned) choose(now time.Time, rate float64, of policy.Function, times policy.Times) (list []scaling.Candidate, changed bool) {
+// instance is exchanged for nobody. Requests come in meanwhile. But for the first
+// choice, which is of little, nobody waits for the optimiser: what it has found is taken
+// at the next look.
+func (t *tuned) choose(now time.Time, rate float64, of policy.Function, times policy.Times, room policy.Room) (list []capacity.Candidate, changed bool) {
 	if t.tuner == nil || t.of != of {
 		system, err := policy.ByName(policy.Batch)
 		if err != nil {
 			return nil, false
 		}
-		t.tuner, t.of, t.list = system.Tuner(of, times), of, nil
+		t.tuner, t.of, t.list, t.search = system.Tuner(of, times), of, nil, nil
 	}
 	for _, at := range t.noted() {
 		t.tuner.Arrived(at)
 	}
+	if t.search != nil {
+		select {
+		case <-t.found:
+			return t.take()
+		default:
+			return t.list, false
+		}
+	}
 	if rate <= 0 && len(t.list) > 0 {
 		return t.list, false
 	}
-	if list, _ = t.tuner.Candidates(now, rate); len(list) == 0 {
-		return nil, false
+	t.tuner.Within(room)
+	if t.search = t.tuner.Begin(now, rate); t.search == nil {
+		return t.list, false
+	}
+	if len(t.list) == 0 {
+		t.search.Run()
+		return t.take()
+	}
+	found := make(chan struct{})
+	t.found = found
+	go func(s *policy.Search) {
+		defer close(found)
+		s.Run()
+	}(t.search)
+	return t.list, false
+}
+
+// take takes in what the search has found.
+func (t *tuned) take() (list []capacity.Candidate, changed bool) {
+	list, _ = t.tuner.Take(t.search)
+	t.search = nil
+	if len(list) == 0 {
+		return t.list, false
 	}
 	t.list = list
 	choice, timeout := list[0].Config, t.tuner.Timeout(list[0].Config)
@@ -87,46 +122,21 @@ func promisedOf(f *provider.Function) policy.Function {
 	return policy.Function{Name: f.Name, SLO: in.SLO, Percentile: in.Percentile, MaxBatch: in.MaxBatch, Budget: in.Budget}
 }
 
-// corrected are a function's times as they are now. The lock is held when they are
-// asked for.
-type corrected struct {
-	controller *Controller
-	function   *function
-}
-
-// Configs implements policy.Times.
-func (t corrected) Configs() []cluster.Config {
-	var all []cluster.Config
-	for _, c := range t.function.candidates {
-		all = append(all, c.Config)
-	}
-	return all
-}
-
-// Exec implements policy.Times.
-func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
-	table := t.controller.table(t.function, c.Batch, c.CPU)
-	if b < 1 || b > len(table) {
-		return 0, false
-	}
-	return table[b-1], true
-}
-
-// Spread implements policy.Times: the times are those of the promised percentile.
-func (t corrected) Spread() float64 { return 0 }
-
 // tune leaves the engine only what the optimiser chose for the load that f has, and
-// has instances replaced that have other resources, or take smaller batches. The lock
-// is held.
+// has instances replaced that have other resources, or take smaller batches; and has it
+// keep as many as these are to be while there is a load. The lock is held.
 func (c *Controller) tune(now time.Time, fn *function, f *scaling.Function) {
 	if fn.profile == nil || len(f.Configs) == 0 {
 		return
 	}
-	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{c, fn})
+	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{c, fn}, c.roomFor(fn, f))
 	if len(list) == 0 {
 		return
 	}
 	f.Configs = list
+	if f.Rate > 0 {
+		f.Min = max(f.Min, fn.tuned.tuner.Instances())
+	}
 	for i, in := range fn.sorted() {
 		r := &f.Instances[i]
 		if in.Config.CPU != list[0].Config.CPU || in.batch < list[0].Config.Batch {

@@ -80,3 +80,27 @@ func TestOtherPoliciesAreNotTuned(t *testing.T) {
 		r.answered("f", "model")
 	})
 }
+
+// Where others hold most of the machine, instances are of a config of which there is
+// room, and the first answer does not wait for others to be gone.
+func TestTheBufferTakesTheRoomThereIs(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.widen(4000)
+		r.backend.mu.Lock()
+		r.backend.nodes[0].Others.CPU = 3500
+		r.backend.mu.Unlock()
+		batch := func(f *provider.Function) { f.Inference.Policy = batching.BatchName }
+		r.measured("f", "model", within(200*time.Millisecond), batch)
+		began := time.Now()
+		r.answered("f", "model")
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("the first answer took %v", took)
+		}
+		if failed := r.load("f", 20*time.Millisecond, 20*time.Second); failed > 0 {
+			t.Errorf("%d requests were not answered", failed)
+		}
+		if choice, _ := r.set("f"); choice.CPU > 500 || choice.CPU < 1 {
+			t.Errorf("%v was chosen where 500 millicores are free", choice)
+		}
+	})
+}

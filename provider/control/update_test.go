@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
@@ -51,6 +52,40 @@ func TestUpdateThatFailsLeavesTheOldOneServing(t *testing.T) {
 		r.until("a problem", func() bool { return strings.Contains(r.describe("f").Problem, "the engine crashed") })
 		time.Sleep(2 * keepAlive)
 		r.answered("f", "old")
+		s, _ := r.Status(full("f"))
+		if d := r.describe("f"); !strings.HasPrefix(d.Problem, provider.Before("")) || s.Problem != d.Problem {
+			t.Errorf("problem %q, and in the status %q", d.Problem, s.Problem)
+		}
+	})
+}
+
+// It says which is served, for as long as that is so.
+func TestInstancesOfAnUpdateThatDie(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "old")
+		r.answered("f", "old")
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
+			return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "no such library"}
+		})
+		r.deploy("f", "new")
+		r.until("a problem", func() bool {
+			if _, err := r.invoke("f", "x"); err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(r.describe("f").Problem, "no such library")
+		})
+		r.answered("f", "old")
+		if d := r.describe("f"); !strings.HasPrefix(d.Problem, provider.Before("an instance exited")) {
+			t.Errorf("problem %q", d.Problem)
+		}
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{} })
+		r.until("the new one", func() bool {
+			got, err := r.invoke("f", "x")
+			return err == nil && got == "new:x"
+		})
+		if d := r.describe("f"); strings.Contains(d.Problem, "before is served") {
+			t.Errorf("problem %q", d.Problem)
+		}
 	})
 }
 

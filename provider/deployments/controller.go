@@ -1,6 +1,6 @@
 // Package deployments runs ordinary functions on Kubernetes: each is a Deployment
 // and a Service, and every replica of the provider forwards requests to its pods by
-// itself. How many pods there are to be is decided by [scaling.Replicas] at the
+// itself. How many pods there are to be is decided by [replica.Scaler] at the
 // replica that leads, from what all replicas have seen. What is alike on the local
 // backend is in provider/replicas.
 //
@@ -28,6 +28,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	provided "github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/pace"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
@@ -76,7 +77,7 @@ type Options struct {
 // Controller holds the ordinary functions of one replica of the provider.
 type Controller struct {
 	options Options
-	kick    chan struct{}
+	kick    pace.Kick
 	// applies bounds the changes that are under way at the API server.
 	applies chan struct{}
 
@@ -119,7 +120,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.PullPolicy = corev1.PullAlways
 	}
 	c := &Controller{
-		options: o, kick: make(chan struct{}, 1), applies: make(chan struct{}, mostApplies), functions: map[string]*function{},
+		options: o, kick: pace.NewKick(), applies: make(chan struct{}, mostApplies), functions: map[string]*function{},
 		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -134,51 +135,25 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// idleTicks is how many ticks apart the looks are while nothing happens,
-// passPause the least time between two, and 1/passShare what they take of one core
-// at most.
+// idleTicks is how many ticks apart the looks are while nothing happens, usagePeriod
+// the time between two questions for what pods use.
 const (
 	idleTicks   = 10
-	passPause   = 5 * time.Millisecond
-	passShare   = 5
 	usagePeriod = 15 * time.Second
 )
 
 // Run looks at the load every tick, and at once when something happened, until ctx
 // ends.
 func (c *Controller) Run(ctx context.Context) {
-	next, usage := time.NewTimer(0), time.NewTicker(usagePeriod)
-	defer next.Stop()
-	defer usage.Stop()
-	var rested time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-usage.C:
-			c.sample()
-			continue
-		case <-next.C:
-		case <-c.kick:
-		}
-		now := time.Now()
-		if pause := rested.Sub(now); pause > 0 {
-			next.Reset(pause)
-			continue
-		}
-		next.Reset(c.pass(now))
-		took := time.Since(now)
-		rested = now.Add(took + max(passPause, min((passShare-1)*took, c.options.Tick)))
-	}
+	pace.Loop{
+		Kick: c.kick, Look: c.pass,
+		Rest:   func(took time.Duration) time.Duration { return pace.Rest(took, c.options.Tick) },
+		Period: usagePeriod, Sample: func(time.Time) { c.sample() },
+	}.Run(ctx)
 }
 
 // Wake makes Run look at the load now.
-func (c *Controller) Wake() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
-}
+func (c *Controller) Wake() { c.kick.Now() }
 
 // begin runs f in the background, unless the controller is closed. The lock is
 // held.

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/forward"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
 // function is a deployed function with everything that runs for it here.
@@ -28,7 +28,7 @@ type function struct {
 	readyPath string
 	slowly    bool
 
-	replicas *scaling.Replicas
+	replicas *replica.Scaler
 	// led: this replica led at its last look at the function, so that replicas is
 	// what holds.
 	led bool
@@ -62,11 +62,11 @@ func (fn *function) config() cluster.Config {
 }
 
 // settings is what a deployment asks of scaling.
-func settings(in annotation.Inference) scaling.ReplicaSettings {
-	s := scaling.ReplicaSettings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
+func settings(in annotation.Inference) replica.Settings {
+	s := replica.Settings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
 		Zero: in.ScaleZero, ZeroAfter: cmp.Or(in.ZeroDuration, annotation.DefaultZeroDuration)}
 	if in.ScaleType == annotation.TypeCapacity {
-		s.Type = scaling.ByCapacity
+		s.Type = replica.ByCapacity
 	}
 	return s
 }
@@ -87,7 +87,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 			n = d.replicas
 		}
 	}
-	fn.replicas, fn.led = scaling.NewReplicas(now, settings(f.Inference), n), c.leading()
+	fn.replicas, fn.led = replica.New(now, settings(f.Inference), n), c.leading()
 	return fn
 }
 
@@ -100,7 +100,7 @@ func (c *Controller) cold() {
 }
 
 // change puts a later deployment in the place of the present one.
-func (fn *function) change(now time.Time, f *provider.Function, load scaling.ReplicaLoad) {
+func (fn *function) change(now time.Time, f *provider.Function, load replica.Load) {
 	fn.Function = f
 	fn.replicas.Configure(settings(f.Inference))
 	fn.want(now, f.Replicas, load)
@@ -109,7 +109,7 @@ func (fn *function) change(now time.Time, f *provider.Function, load scaling.Rep
 }
 
 // want takes a number that was given, unless it was given before.
-func (fn *function) want(now time.Time, n uint64, load scaling.ReplicaLoad) {
+func (fn *function) want(now time.Time, n uint64, load replica.Load) {
 	if n != fn.wish {
 		fn.wish, fn.asked = n, now
 		fn.replicas.Set(now, int(n), load)
@@ -117,10 +117,10 @@ func (fn *function) want(now time.Time, n uint64, load scaling.ReplicaLoad) {
 }
 
 // load adds up what was asked of the function, at this replica and at the others.
-func (fn *function) load(peers []peer.Load) scaling.ReplicaLoad {
+func (fn *function) load(peers []peer.Load) replica.Load {
 	own := fn.forwarder.Stats()
 	fn.count("", own.Arrivals)
-	load := scaling.ReplicaLoad{InFlight: own.InFlight, Waiting: own.Waiting}
+	load := replica.Load{InFlight: own.InFlight, Waiting: own.Waiting}
 	for _, p := range peers {
 		of := p.Functions[fn.Name]
 		fn.count(p.Boot, of.Arrivals)

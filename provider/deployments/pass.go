@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider/peer"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
 // pass looks at every function's load and, where this replica leads, makes its
@@ -42,14 +42,14 @@ const askedLately = 10 * time.Second
 
 // lead reports whether this replica scales a function. If it has just begun to, it
 // goes on with what runs. The lock is held.
-func (c *Controller) lead(now time.Time, fn *function, load scaling.ReplicaLoad) bool {
+func (c *Controller) lead(now time.Time, fn *function, load replica.Load) bool {
 	leads := c.leading()
 	if leads && !fn.led {
 		n := int(fn.wish)
 		if is, ok := c.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.asked) > askedLately {
 			n = is.replicas
 		}
-		fn.replicas = scaling.NewReplicas(now, settings(fn.Inference), n)
+		fn.replicas = replica.New(now, settings(fn.Inference), n)
 		fn.replicas.Set(now, n, load)
 	}
 	fn.led = leads
@@ -58,7 +58,7 @@ func (c *Controller) lead(now time.Time, fn *function, load scaling.ReplicaLoad)
 
 // decide asks scaling for one function, and reports whether there is more to do
 // soon. The lock is held.
-func (c *Controller) decide(now time.Time, fn *function, load scaling.ReplicaLoad) (busy bool) {
+func (c *Controller) decide(now time.Time, fn *function, load replica.Load) (busy bool) {
 	before, came := fn.replicas.Wanted(), load.Arrivals
 	after := fn.replicas.Next(now, load)
 	if after != before {

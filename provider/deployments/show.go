@@ -44,7 +44,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 		return provider.Status{}, false
 	}
 	d := c.describe(fn)
-	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name]}, true
+	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name], Problem: d.Problem()}, true
 }
 
 // description is a function's, without its instances.
@@ -59,10 +59,12 @@ func (c *Controller) describe(fn *function) description {
 	var d description
 	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(c.wanted(fn))
 	var crashed, unplaced cluster.InstanceID
+	latest := false
 	for id, in := range c.pods[fn.Name] {
 		switch p := in.Problem; {
 		case in.up:
 			d.Ready++
+			latest = latest || in.Revision >= fn.Revision
 		case in.Leaving || p.Text == "":
 		case p.Unplaced:
 			// Of several the first by name, so that it is the same each time.
@@ -73,6 +75,7 @@ func (c *Controller) describe(fn *function) description {
 			crashed, d.Crash, d.hopeless = id, p.Text, p.Hopeless
 		}
 	}
+	d.Earlier = d.Ready > 0 && !latest
 	if is := c.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
 		d.Unplaced = "the cluster makes no instance: " + is.failure
 	}

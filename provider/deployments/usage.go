@@ -27,7 +27,8 @@ func (c *Controller) sample() {
 		if err != nil {
 			why = err.Error()
 		}
-		if why != c.said && why != "" && c.ctx.Err() == nil {
+		// Once until it can be read again: an API server names one outage in several ways.
+		if err != nil && c.said == "" && c.ctx.Err() == nil {
 			c.options.Logger.Warn().Err(err).Msg("what functions use cannot be read from the cluster's metrics (metrics.k8s.io); 0 is shown until it can")
 		}
 		c.said = why

@@ -173,7 +173,7 @@ func TestEachRequestIsAnsweredOnceAndAsItself(t *testing.T) {
 }
 
 func TestRequestsThatWaitAreBatched(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 5 * time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 16), "unix", e.address)
@@ -200,7 +200,7 @@ func TestRequestsThatWaitAreBatched(t *testing.T) {
 
 func TestLostInstanceIsRetriedOnceElsewhere(t *testing.T) {
 	var lost atomic.Int64
-	d, r := newDispatcher(t, batching.SharedName, Options{SLO: 5 * time.Second, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
+	d, r := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
 	bad, good := newEcho(t, nil), newEcho(t, nil)
 	bad.broken.Store(true)
 	d.Up(instance("bad", 4), "unix", bad.address)
@@ -254,7 +254,7 @@ func TestWhatCannotBeMetIsAnsweredEarly(t *testing.T) {
 
 func TestColdRequestsAreHeldAndBounded(t *testing.T) {
 	var woken atomic.Int64
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: 5 * time.Second, QueueLimit: 100, OnCold: func() { woken.Add(1) }})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: time.Minute, QueueLimit: 100, OnCold: func() { woken.Add(1) }})
 	var wait sync.WaitGroup
 	var full, served atomic.Int64
 	for range 150 {
@@ -287,7 +287,7 @@ func TestColdWithoutAnInstanceEnds(t *testing.T) {
 }
 
 func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 5 * time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 1), "unix", e.address)
@@ -350,9 +350,9 @@ func idle(d *Dispatcher, id cluster.InstanceID) bool { return !d.Stats().Instanc
 
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not happen within 10 s")
+			t.Fatal("it did not happen within a minute")
 		}
 	}
 }
@@ -392,7 +392,7 @@ func TestReconfigureCarriesOverWhatWaits(t *testing.T) {
 	}
 	// INFless' batch would wait for 20 s to fill; the shared queue's does not.
 	waitFor(t, func() bool { return d.Stats().Waiting == 3 })
-	d.Reconfigure(batching.NewShared(batching.Options{SLO: time.Second}), time.Second)
+	d.Reconfigure(batching.NewShared(batching.Options{SLO: 15 * time.Second}), 15*time.Second)
 	for range 3 {
 		if err := <-answered; err != nil {
 			t.Error(err)

@@ -17,7 +17,7 @@ import (
 // An instance that refuses a batch is well: it is kept, and the members are told.
 func TestARefusedBatchIsNotALostInstance(t *testing.T) {
 	var lost atomic.Int64
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
 	e := newEcho(t, nil)
 	d.Up(instance("a", 4), "unix", e.address)
 	e.refusing.Store(true)
@@ -37,7 +37,7 @@ func TestARefusedBatchIsNotALostInstance(t *testing.T) {
 func TestALocalShortageIsNotALostInstance(t *testing.T) {
 	var short atomic.Bool
 	short.Store(true)
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second,
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if short.Load() {
 				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.EMFILE}

@@ -152,9 +152,21 @@ type Stats struct {
 
 // Stats reads the counters.
 func (d *Dispatcher) Stats() Stats {
+	var s Stats
+	d.Read(&s)
+	return s
+}
+
+// Read is Stats for who looks often: all that s holds is overwritten, and its map used
+// again.
+func (d *Dispatcher) Read(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := Stats{Arrivals: d.arrivals.Load(), Cold: d.cold.Load(), Waiting: d.policy.Waiting(), Instances: make(map[cluster.InstanceID]time.Time, len(d.instances))}
+	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
+	if s.Instances == nil {
+		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))
+	}
+	clear(s.Instances)
 	for id, m := range d.instances {
 		if m.inFlight > 0 {
 			s.Instances[id] = time.Time{}
@@ -162,7 +174,6 @@ func (d *Dispatcher) Stats() Stats {
 		}
 		s.Instances[id] = m.idleSince
 	}
-	return s
 }
 
 // Close answers everything that waits with ErrClosed and takes nothing more.

@@ -35,7 +35,7 @@ func TestProblemIsTold(t *testing.T) {
 
 func TestHopelessRequestsAreRefused(t *testing.T) {
 	var woken bool
-	d, r := newDispatcher(t, batching.SharedName, Options{SLO: time.Second, ColdWait: time.Minute, OnCold: func() { woken = true }})
+	d, r := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute, ColdWait: time.Minute, OnCold: func() { woken = true }})
 	held := make(chan error, 1)
 	go func() {
 		_, err := d.Invoke(t.Context(), request("x"))

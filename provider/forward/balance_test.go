@@ -132,7 +132,7 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 	if err := r.Drain(short, old.id); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("drained while a request ran: %v", err)
 	}
-	r.up(start(t, "new", answer("new")))
+	r.up(start(t, "new", answering("new")))
 	r.answers(200, "new")
 	r.up(old) // It does not come back.
 	r.answers(200, "new")
@@ -216,7 +216,7 @@ func TestInstanceThatTakesNoConnection(t *testing.T) {
 		r.answers(200, "alive")
 	}()
 	waitFor(t, func() bool { return r.lost.Load() == 1 && r.Stats().Waiting == 1 })
-	r.up(start(t, "a", answer("alive")))
+	r.up(start(t, "a", answering("alive")))
 	<-answered
 	r.answers(200, "alive")
 	if n := r.lost.Load(); n != 1 {

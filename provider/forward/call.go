@@ -13,7 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -136,7 +136,7 @@ func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExce
 // read, or because of the instance.
 func (c *call) lost() error {
 	if err := c.body.failure(); err != nil {
-		var known provider.HTTPError
+		var known answer.HTTPError
 		if errors.As(err, &known) {
 			return err
 		}

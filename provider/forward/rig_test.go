@@ -102,7 +102,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer answers with a text.
-func answer(text string) http.HandlerFunc {
+func answering(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
 }
 
@@ -121,7 +121,7 @@ type rig struct {
 func newRig(t testing.TB, o Options) *rig {
 	r := &rig{t: t}
 	if o.ColdWait == 0 {
-		o.ColdWait = 10 * time.Second
+		o.ColdWait = time.Minute
 	}
 	o.Recorder = &r.record
 	o.OnCold = func() { r.woken.Add(1) }
@@ -192,9 +192,9 @@ func (r *rig) settled() {
 
 func waitFor(t testing.TB, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not happen within 10 s")
+			t.Fatal("it did not happen within a minute")
 		}
 	}
 }

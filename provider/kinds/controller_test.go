@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/answer"
 )
 
 // answering is a dispatcher of one of the fake parts.
@@ -55,7 +56,7 @@ type streaming struct{ *answering }
 func (d streaming) Forward(w http.ResponseWriter, r *http.Request, _ string) int {
 	resp, err := d.Invoke(r.Context(), nil)
 	if err != nil {
-		return provider.WriteError(w, err)
+		return answer.Error(w, err)
 	}
 	w.Write(resp.Body)
 	return resp.Status
@@ -333,7 +334,7 @@ func TestMoveThatFails(t *testing.T) {
 		r.processes.refuses = nil
 		r.processes.set(false, "exit status 3")
 		_, err := r.deploy(cluster.Process)
-		var known provider.HTTPError
+		var known answer.HTTPError
 		if !errors.As(err, &known) || known.HTTPStatus() != 400 || !strings.Contains(err.Error(), "exit status 3") {
 			t.Errorf("error %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,7 +103,7 @@ func (s *Objects) create(ctx context.Context, f store.Function) (*v1alpha1.Funct
 		ObjectMeta: metav1.ObjectMeta{Name: d.Service, Namespace: d.Namespace, Annotations: map[string]string{}},
 		Spec:       v1alpha1.SpecOf(d),
 	}
-	for key, value := range stamp(f.Revision, hash(f), f.UpdatedAt) {
+	for key, value := range stamp(f.Revision, hash(f), f.UpdatedAt, "") {
 		object.Annotations[key] = fmt.Sprint(value)
 	}
 	if stated := s.stated(nil, f); stated != nil {
@@ -116,7 +117,7 @@ func (s *Objects) replace(ctx context.Context, before *v1alpha1.Function, f stor
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
 		"metadata": map[string]any{"name": before.Name, "namespace": before.Namespace, "uid": before.UID,
-			"resourceVersion": before.ResourceVersion, "annotations": stamp(f.Revision, hash(f), f.UpdatedAt)},
+			"resourceVersion": before.ResourceVersion, "annotations": stamp(f.Revision, hash(f), f.UpdatedAt, "")},
 		"spec": whole(v1alpha1.SpecOf(f.Deployment), s.stated(before, f)),
 	})
 	if err != nil {
@@ -200,8 +201,9 @@ func (s *Objects) DeleteFunction(namespace, name string) error {
 	return nil
 }
 
-// Function reads one function as it is now, store.ErrAbsent if there is none, or none
-// that the leader has seen as it is. It asks the API server.
+// Function reads one function as it is now, store.ErrAbsent if there is none. One whose
+// spec cannot be, or that no leader has seen as it is, is as it was accepted last, and
+// store.ErrAbsent if it never was. It asks the API server.
 func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	if !annotation.IsName(namespace) || !annotation.IsName(name) {
 		return store.Function{}, fmt.Errorf("function %.80q: %w", name, store.ErrAbsent)
@@ -221,22 +223,36 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 		return store.Function{}, fmt.Errorf("function %s: namespace %s: %w", name, namespace, store.ErrAbsent)
 	}
 	r, err := s.record(f)
-	if err == nil && !stamped(f, r) {
+	if err == nil && stamped(f, r) {
+		return r, nil
+	}
+	// Of what another replica has deployed since, the object need not say yet that it
+	// was accepted.
+	if was, ok := s.accepted(f); ok && was.Revision == s.revisionOf(f) {
+		return was, nil
+	}
+	if err == nil {
 		err = fmt.Errorf("function %s has just been changed: %w", name, store.ErrAbsent)
 	}
 	return r, err
 }
 
 // Functions lists a namespace's functions by name; with namespace "", all, by
-// namespace and name. Those that kubectl has changed and no leader has seen are left
-// out: they come later.
+// namespace and name. Those whose specs cannot be, or that no leader has seen as they
+// are, are as they were accepted last. Of those that never were, the former are there to
+// say what is wrong, and the latter come later.
 func (s *Objects) Functions(namespace string) ([]store.Function, error) {
 	out := []store.Function{}
 	for _, f := range s.all() {
 		if namespace != "" && f.Namespace != namespace || !s.served(f) {
 			continue
 		}
-		if r, err := s.record(f); err != nil || stamped(f, r) {
+		r, err := s.record(f)
+		good := err == nil && stamped(f, r)
+		if was, ok := s.accepted(f); !good && ok {
+			r, good = was, true
+		}
+		if good || err != nil {
 			out = append(out, r)
 		}
 	}
@@ -244,6 +260,30 @@ func (s *Objects) Functions(namespace string) ([]store.Function, error) {
 		return cmp.Or(cmp.Compare(a.Deployment.Namespace, b.Deployment.Namespace), cmp.Compare(a.Deployment.Service, b.Deployment.Service))
 	})
 	return out, nil
+}
+
+// Accepted is what was accepted last of a function, false if that is not known. It is
+// from the cache.
+func (s *Objects) Accepted(namespace, name string) (store.Function, bool) {
+	f, ok := s.cached(namespace, name)
+	if !ok {
+		return store.Function{}, false
+	}
+	return s.accepted(f)
+}
+
+// Refused is why a function's latest deployment was not accepted, "" if it was or that
+// is not known yet. It is from the cache, and what the leader has found.
+func (s *Objects) Refused(namespace, name string) string {
+	f, ok := s.cached(namespace, name)
+	if !ok {
+		return ""
+	}
+	c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != f.Generation {
+		return ""
+	}
+	return c.Message
 }
 
 // served reports whether an object is a function that is to run.

@@ -139,6 +139,9 @@ func withoutManagedFields(object any) (any, error) {
 func (s *Objects) see(object any) {
 	if f, ok := object.(*v1alpha1.Function); ok {
 		s.seen(s.revisionOf(f))
+		if was := f.Status.Deployed; was != nil && s.believed(was.Revision) {
+			s.seen(was.Revision)
+		}
 	}
 }
 

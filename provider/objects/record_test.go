@@ -46,7 +46,7 @@ func TestStamp(t *testing.T) {
 		t.Errorf("never stamped: %+v, %v", r, err)
 	}
 	deployed := time.Date(2026, 11, 22, 12, 0, 0, 5000, time.UTC)
-	for key, value := range stamp(7, r.Hash, deployed) {
+	for key, value := range stamp(7, r.Hash, deployed, "") {
 		f.Annotations[key] = value.(string)
 	}
 	if r, err = at.record(f); err != nil || !stamped(f, r) || r.Revision != 7 || !r.UpdatedAt.Equal(deployed) {

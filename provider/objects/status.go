@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
@@ -84,25 +85,34 @@ func (w *watcher) reportAll(ctx context.Context) error {
 // its spec has not been looked at.
 func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alpha1.FunctionStatus, ok bool) {
 	w.mu.Lock()
-	came, known := w.outcomes[f.Namespace+"/"+f.Name]
+	key := f.Namespace + "/" + f.Name
+	came, known := w.outcomes[key]
+	last := w.latest[key]
 	w.mu.Unlock()
 	if !known || f.DeletionTimestamp != nil {
 		return was, now, false
 	}
-	runs, _ := w.Status(provider.FullName(f.Name, f.Namespace))
-	return f.Status, condition.Of(f, came, runs, problem, metav1.NewTime(w.now())), true
+	runs, served := w.Status(provider.FullName(f.Name, f.Namespace))
+	now = condition.Of(f, came, runs, served, problem, metav1.NewTime(w.now()))
+	if told := f.Status.Deployed; last.of == f.UID && last.what != nil && (told == nil || last.what.Revision >= told.Revision) {
+		now.Deployed = last.what
+	}
+	return f.Status, now, true
 }
 
 // writeStatus writes one function's status, and says in an event what has become
 // wrong with it. One that is gone or another by now is no error.
 func (w *watcher) writeStatus(ctx context.Context, f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) error {
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": f.UID}, "status": now})
+	// Applied, so that what a map does not have any more goes.
+	text, err := json.Marshal(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
+		"metadata": map[string]any{"name": f.Name, "namespace": f.Namespace, "uid": f.UID}, "status": now})
 	if err != nil {
 		return fmt.Errorf("function %s.%s: %w", f.Name, f.Namespace, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err = w.typed.Functions(f.Namespace).Patch(ctx, f.Name, mergePatch, text, metav1.PatchOptions{FieldManager: managerLeader}, "status")
+	force := true
+	_, err = w.typed.Functions(f.Namespace).Patch(ctx, f.Name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: managerLeader, Force: &force}, "status")
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil

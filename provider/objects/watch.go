@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -42,6 +41,9 @@ type Watching struct {
 	// be, "" if it is. They are asked by full name, once a second by the leader.
 	Status  func(name string) (provider.Status, bool)
 	Problem func(name string) string
+	// Defaults tells what images bring along, for what others have changed; nil for
+	// nothing.
+	Defaults provider.Defaults
 }
 
 // Changes of different functions are dealt with at the same time, this many; what
@@ -65,12 +67,20 @@ type watcher struct {
 	mu sync.Mutex
 	// outcomes are what came of each object's latest change, by key.
 	outcomes map[string]condition.Outcome
+	// latest is what this replica has deployed last of each function, by key.
+	latest map[string]latest
+}
+
+// latest is what was deployed of an object.
+type latest struct {
+	of   types.UID
+	what *v1alpha1.Deployed
 }
 
 // Watch carries changes of functions to a server until ctx ends. The functions that
 // the server has restored are heard once more.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]condition.Outcome{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]condition.Outcome{}, latest: map[string]latest{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -167,21 +177,29 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		return w.forget(ctx, namespace, name)
 	}
 	r, err := w.record(f)
-	if err != nil {
+	switch {
+	case !stamped(f, r) && w.Leading():
+		return w.revise(ctx, key, f, r)
+	case err != nil:
 		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
 		return false
+	case !stamped(f, r):
+		return false // The one who leads gives it a revision, and it comes again with that.
 	}
-	if !stamped(f, r) {
-		// The one who leads gives it a revision, and it comes again with that.
-		return w.Leading() && w.stamp(ctx, f, r)
+	again = w.adopt(ctx, key, f, r)
+	if f.Annotations[v1alpha1.ImageAnnotation] == v1alpha1.Unread && w.Leading() {
+		again = w.revise(ctx, key, f, r) || again
 	}
-	return w.adopt(ctx, key, f, r)
+	return again
 }
 
 // adopt hands a function to the server.
 func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r store.Function) (again bool) {
 	err := w.Target.Adopt(ctx, r)
 	if err == nil {
+		w.mu.Lock()
+		w.latest[key] = latest{f.UID, &v1alpha1.Deployed{Revision: r.Revision, Spec: f.Completed().Spec}}
+		w.mu.Unlock()
 		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Deployed"})
 		return false
 	}
@@ -214,33 +232,13 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 	if _, still := w.cached(namespace, name); !still {
 		w.mu.Lock()
 		delete(w.outcomes, namespace+"/"+name)
+		delete(w.latest, namespace+"/"+name)
 		w.mu.Unlock()
 	}
 	if err := w.Target.Forget(ctx, namespace, name); err != nil {
 		w.log.Error().Str("function", name+"."+namespace).Err(err).Msg("a function that others have deleted")
 	}
 	return false
-}
-
-// stamp gives the spec of a function a revision above all before. Whoever changes the
-// function at the same time comes first: it is then looked at again.
-func (w *watcher) stamp(ctx context.Context, f *v1alpha1.Function, r store.Function) (again bool) {
-	revision, err := w.NextRevision()
-	if err != nil {
-		return true
-	}
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": f.UID, "resourceVersion": f.ResourceVersion, "annotations": stamp(revision, r.Hash, w.now())}})
-	if err != nil {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	_, err = w.typed.Functions(f.Namespace).Patch(ctx, f.Name, mergePatch, text, metav1.PatchOptions{FieldManager: managerLeader})
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("give a changed function its revision")
-	}
-	return err != nil
 }
 
 // came keeps what came of a change, and reports whether that is news.

@@ -28,8 +28,12 @@ func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 // that the next one may.
 var errNotTaken = errors.New("not taken")
 
-// errLost is the answer where a replica may have executed a request or not.
-var errLost = &Error{http.StatusBadGateway, 0, "the replica of the provider that had this request has not answered; the request may have been executed"}
+// A replica may have executed a request, and does not say so: errDied is where it broke
+// the connection off, errMute where it has not answered in all the time that it had.
+var (
+	errDied = &Error{http.StatusBadGateway, 0, "the replicas of the provider that had this request died with it, one after the other"}
+	errMute = &Error{http.StatusBadGateway, 0, "the replica of the provider that had this request has not answered; the request may have been executed"}
+)
 
 // unconnected is an error of connecting: nothing was sent.
 type unconnected struct{ error }

@@ -52,6 +52,7 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 	if len(members) == 0 || len(members) == 1 && members[0].ID == self {
 		return invoke(ctx, s.Dispatcher, req, patience)
 	}
+	died := false
 	for _, m := range Rank(s.name, members) {
 		if m.ID == self {
 			break
@@ -60,7 +61,13 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 			continue
 		}
 		response, err := g.send(ctx, m, s, req, patience)
-		if !errors.Is(err, errNotTaken) {
+		switch {
+		case errors.Is(err, errNotTaken):
+		case errors.Is(err, errDied) && !died:
+			// A model's answer changes nothing, so it may be executed again, as where an
+			// instance dies; once, lest a request that kills its replica kill them all.
+			died = true
+		default:
 			return response, err
 		}
 	}
@@ -128,7 +135,10 @@ func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
 	if errors.As(err, new(unconnected)) {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	return errLost
+	if context.Cause(ctx) != nil {
+		return errMute
+	}
+	return errDied
 }
 
 // readBody reads an answer whose length is most often known.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 )
 
@@ -105,7 +107,7 @@ func TestErrorsOfTheOwner(t *testing.T) {
 	}
 	owner.own.fails = dispatch.ErrQueueFull
 	_, err := other.ask(t.Context(), 0)
-	var again provider.Retryable
+	var again answer.Retryable
 	if !errors.As(err, &again) || again.HTTPStatus() != 429 || again.RetryAfter() != time.Second || err.Error() != dispatch.ErrQueueFull.Error() {
 		t.Errorf("%v, want what the owner says, with its status and when to try again", err)
 	}
@@ -113,13 +115,61 @@ func TestErrorsOfTheOwner(t *testing.T) {
 		t.Errorf("what the owner refused was dispatched %d times elsewhere", n)
 	}
 	owner.own.fails = errors.New("oh")
-	var known provider.HTTPError
+	var known answer.HTTPError
 	if _, err := other.ask(t.Context(), 0); !errors.As(err, &known) || known.HTTPStatus() != 500 {
 		t.Errorf("%v, want status 500", err)
 	}
 }
 
+// A request whose owner dies with it is executed by the next one; if that dies, too, it
+// is given up.
 func TestTheOwnerDiesWithARequest(t *testing.T) {
+	where, all := several(t, 3)
+	var ranked []*one
+	for _, m := range Rank(name, where.members()) {
+		ranked = append(ranked, all[slices.IndexFunc(all, func(o *one) bool { return o.own.id == m.ID })])
+	}
+	asker := ranked[2]
+	begin := func() chan error {
+		ranked[0].own.hold = make(chan struct{})
+		failed := make(chan error, 1)
+		was := ranked[0].own.requests.Load()
+		go func() {
+			got, err := asker.ask(context.Background(), 0)
+			if err == nil {
+				err = errors.New("answered by " + got.Header.Get("X-By"))
+			}
+			failed <- err
+		}()
+		until(t, "the request is there", func() bool { return ranked[0].own.requests.Load() == was+1 })
+		return failed
+	}
+	failed := begin()
+	ranked[0].server.CloseClientConnections()
+	if err := <-failed; err.Error() != "answered by "+ranked[1].own.id {
+		t.Errorf("%v, want the answer of %s, which is next", err, ranked[1].own.id)
+	}
+	// Others do not wait for the one that died.
+	if got, err := asker.ask(t.Context(), 0); err != nil || got.Header.Get("X-By") != ranked[1].own.id {
+		t.Errorf("the next request: %v, %v; want the answer of %s", got, err, ranked[1].own.id)
+	}
+
+	asker.down.Clear()
+	ranked[1].own.hold = make(chan struct{})
+	failed = begin()
+	was := ranked[1].own.requests.Load()
+	ranked[0].server.CloseClientConnections()
+	until(t, "the next one has it", func() bool { return ranked[1].own.requests.Load() == was+1 })
+	ranked[1].server.CloseClientConnections()
+	var known answer.HTTPError
+	if err := <-failed; !errors.As(err, &known) || known.HTTPStatus() != 502 || asker.own.requests.Load() != 0 {
+		t.Errorf("%v, and %d requests here; want status 502 after two that died", err, asker.own.requests.Load())
+	}
+}
+
+// One that takes longer than an answer could is not asked again elsewhere: it may still
+// be at it.
+func TestAnOwnerThatHangsKeepsItsRequest(t *testing.T) {
 	where, all := several(t, 2)
 	owner := where.owner(all)
 	other := all[0]
@@ -127,20 +177,11 @@ func TestTheOwnerDiesWithARequest(t *testing.T) {
 		other = all[1]
 	}
 	owner.own.hold = make(chan struct{})
-	failed := make(chan error)
-	go func() {
-		_, err := other.ask(context.Background(), 0)
-		failed <- err
-	}()
-	until(t, "the request is there", func() bool { return owner.own.requests.Load() == 1 })
-	owner.server.CloseClientConnections()
-	var known provider.HTTPError
-	if err := <-failed; !errors.As(err, &known) || known.HTTPStatus() != 502 {
-		t.Errorf("%v, want status 502, as it may have been executed", err)
-	}
-	// The next one does not wait for it.
-	if got, err := other.ask(t.Context(), 0); err != nil || got.Header.Get("X-By") != other.own.id {
-		t.Errorf("the next request: %v, %v; want it dispatched here", got, err)
+	other.options.Wait = time.Second
+	other.shared = other.Share(function(), other.own).(provider.PatientDispatcher)
+	_, err := other.ask(t.Context(), 0)
+	if !errors.Is(err, errMute) || other.own.requests.Load() != 0 {
+		t.Errorf("%v, and %d requests elsewhere; want that it has not answered", err, other.own.requests.Load())
 	}
 }
 

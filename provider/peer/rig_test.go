@@ -170,7 +170,7 @@ func several(t testing.TB, n int) (*place, []*one) {
 		o.leads.Store(i == 0)
 		o.Group = New(Options{
 			Membership: seat{where, id}, Leading: o.leads.Load, Credentials: &auth.BasicAuthCredentials{User: "admin", Password: "secret"},
-			Tick: 10 * time.Millisecond, Wait: time.Second, Logger: zerolog.Nop(),
+			Tick: 10 * time.Millisecond, Wait: time.Minute, Logger: zerolog.Nop(),
 		})
 		o.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if o.strange.Load() {
@@ -213,9 +213,9 @@ func (o *one) ask(ctx context.Context, patience time.Duration) (*frame.Response,
 
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

@@ -52,16 +52,19 @@ var forkOnce = sync.OnceFunc(func() {
 // the socket itself. It waits and fails as [Listen] does.
 func Free(address string) error {
 	forkOnce()
-	return insist(address, func() error {
-		// A process that is forked now would keep the address after Close.
-		syscall.ForkLock.RLock()
-		defer syscall.ForkLock.RUnlock()
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return err
-		}
-		return l.Close()
-	})
+	return insist(address, func() error { return opens(address) })
+}
+
+// opens returns nil if an address can be listened at now.
+func opens(address string) error {
+	// A process that is forked now would keep the address after Close.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // insist tries again for as long as the address is taken, and Patience lasts.

@@ -116,3 +116,23 @@ func TestListeners(t *testing.T) {
 		t.Errorf("port 4223: %v", got)
 	}
 }
+
+// Every call has an address of its own, which can be listened at.
+func TestUnused(t *testing.T) {
+	seen := map[string]bool{}
+	for range 200 {
+		address, err := Unused()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[address] {
+			t.Errorf("%s is given twice", address)
+		}
+		seen[address] = true
+		l, err := Listen(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+}

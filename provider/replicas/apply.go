@@ -2,13 +2,11 @@ package replicas
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/instances"
 )
 
 const (
@@ -29,11 +27,11 @@ const (
 // start begins one instance. The lock is held; the backend is asked outside of
 // it.
 func (c *Controller) start(fn *function, node string) {
-	spec := fn.spec(newID(fn.Name), node)
+	spec := fn.spec(instances.NewID(fn.Name), node)
 	in := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
-	ctx, abandon := context.WithCancel(c.ctx)
+	ctx, abandon := context.WithCancel(c.keeper.Context())
 	in.abandon = abandon
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		defer abandon()
 		_, err := c.options.Backend.Start(ctx, spec)
 		close(in.begun)
@@ -41,17 +39,6 @@ func (c *Controller) start(fn *function, node string) {
 			c.observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error()})
 		}
 	})
-}
-
-// newID names an instance after its function, with 48 random bits behind.
-func newID(function string) cluster.InstanceID {
-	name, _, _ := strings.Cut(function, ".")
-	if len(name) > 40 {
-		name = name[:40]
-	}
-	var b [6]byte
-	rand.Read(b[:])
-	return cluster.InstanceID(name + "-" + hex.EncodeToString(b[:]))
 }
 
 // retire stops an instance once what it has in flight is answered. The lock is
@@ -64,12 +51,12 @@ func (c *Controller) retire(in *instance, why string) {
 	in.abandon()
 	c.options.Logger.Info().Str("function", in.Function).Str("instance", string(in.ID)).Str("why", why).Msg("retiring")
 	forwarder, grace := in.function.forwarder, drainGrace(in.Env, c.options.DrainGrace)
-	c.begin(func() {
+	c.keeper.Begin(func() {
 		<-in.begun
-		ctx, cancel := context.WithTimeout(c.ctx, grace)
+		ctx, cancel := context.WithTimeout(c.keeper.Context(), grace)
 		_ = forwarder.Drain(ctx, in.ID) // At the end of the grace it is stopped all the same.
 		cancel()
-		c.stop(in.ID, c.options.StopGrace)
+		c.keeper.Stop(in.ID, c.options.StopGrace)
 	})
 }
 
@@ -84,26 +71,8 @@ func (c *Controller) lost(id cluster.InstanceID, cause error) {
 	}
 	in.retiring, in.fault = true, cause
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(id)).AnErr("cause", cause).Msg("lost an instance")
-	c.begin(func() { c.stop(id, lostGrace) })
+	c.keeper.Begin(func() { c.keeper.Stop(id, lostGrace) })
 	c.Wake()
-}
-
-// stop stops an instance and tries again if the backend fails, until Close,
-// which stops all that are left and tells of failures itself.
-func (c *Controller) stop(id cluster.InstanceID, grace time.Duration) {
-	for pause := time.Second; ; pause = min(2*pause, 5*time.Minute) {
-		ctx, cancel := context.WithTimeout(c.stops, grace)
-		err := c.options.Backend.Stop(ctx, id)
-		cancel()
-		if err == nil || c.ctx.Err() != nil {
-			return
-		}
-		c.options.Logger.Error().Str("instance", string(id)).Err(err).Msg("stop instance; it is tried again")
-		select {
-		case <-c.ctx.Done():
-		case <-time.After(pause):
-		}
-	}
 }
 
 // observe takes in an instance's new state.
@@ -136,7 +105,7 @@ func (c *Controller) gone(in *instance) {
 	delete(fn.instances, in.ID)
 	delete(c.instances, in.ID)
 	served := fn.forwarder.Forget(in.ID)
-	if in.retiring && in.fault == nil || c.ctx.Err() != nil {
+	if in.retiring && in.fault == nil || c.keeper.Ended() {
 		return
 	}
 	c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Str("reason", in.Reason).Msg("an instance exited")

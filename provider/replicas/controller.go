@@ -1,5 +1,5 @@
 // Package replicas drives ordinary functions: it keeps every function's program,
-// forwarder and instances, asks [scaling.Replicas] how many instances there are
+// forwarder and instances, asks [replica.Scaler] how many instances there are
 // to be, and makes it so through the cluster's backend. What is alike for models
 // is in provider/control. Nothing here is on a request's way but the wake-up
 // that a cold request gives.
@@ -7,7 +7,6 @@ package replicas
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -16,7 +15,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/instances"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/pace"
 )
 
 // Program is what an image's bundle says of its process.
@@ -72,14 +73,8 @@ type Options struct {
 // Controller holds the ordinary functions of one provider.
 type Controller struct {
 	options Options
-	kick    chan struct{}
-
-	// ctx ends when Close begins: from then on nothing is begun. stops ends
-	// when Close's patience does: what is still stopping is then killed.
-	// work counts what goes on in the background.
-	ctx, stops   context.Context
-	cancel, kill context.CancelFunc
-	work         sync.WaitGroup
+	kick    pace.Kick
+	keeper  *instances.Keeper
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -88,8 +83,7 @@ type Controller struct {
 	// yet, or that nobody wants.
 	known map[cluster.InstanceID]*orphan
 	// blind is why the nodes could not be listed, "" if they could.
-	blind    string
-	sampling bool
+	blind string
 }
 
 // New returns a controller that has found the instances of an earlier provider
@@ -100,113 +94,48 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	c := &Controller{
-		options: o, kick: make(chan struct{}, 1), functions: map[string]*function{},
+		options: o, kick: pace.NewKick(), keeper: instances.New(o.Backend, o.Logger), functions: map[string]*function{},
 		instances: map[cluster.InstanceID]*instance{}, known: map[cluster.InstanceID]*orphan{},
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stops, c.kill = context.WithCancel(context.Background())
 	for _, in := range found {
 		c.known[in.ID] = &orphan{Instance: in}
 	}
 	return c, nil
 }
 
-const (
-	// passPause is the least time between two looks at the load, however many
-	// requests ask for one.
-	passPause = 5 * time.Millisecond
-	// passShare bounds what the looks take of one core: 1/passShare.
-	passShare = 5
-	// idleTicks is how many ticks apart the looks are while nothing happens.
-	idleTicks = 10
-	// usagePeriod is the time between two readings of what instances use.
-	usagePeriod = 5 * time.Second
-)
+// idleTicks is how many ticks apart the looks are while nothing happens.
+const idleTicks = 10
 
 // Run follows the backend's events and looks at the load every tick, and at once
 // when something happened, until ctx ends. Instances of an earlier provider
 // whose functions are gone are stopped first.
 func (c *Controller) Run(ctx context.Context) {
 	c.stopUnclaimed()
-	next, usage := time.NewTimer(0), time.NewTicker(usagePeriod)
-	defer next.Stop()
-	defer usage.Stop()
-	events := c.options.Backend.Events()
-	var rested time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case in, ok := <-events:
-			if !ok {
-				return
-			}
-			c.observe(in)
-		case <-usage.C:
-			c.sample()
-			continue
-		case <-next.C:
-		case <-c.kick:
-		}
-		began := time.Now()
-		if pause := rested.Sub(began); pause > 0 {
-			next.Reset(pause)
-			continue
-		}
-		next.Reset(c.pass(began))
-		now := time.Now()
-		rested = now.Add(max(passPause, min((passShare-1)*now.Sub(began), c.options.Tick)))
-	}
+	pace.Loop{
+		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.pass,
+		Rest:   func(took time.Duration) time.Duration { return pace.Rest(took, c.options.Tick) },
+		Period: instances.ReadingPeriod, Sample: func(time.Time) { c.sample() },
+	}.Run(ctx)
 }
 
 // Wake makes Run look at the load now.
-func (c *Controller) Wake() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
-}
-
-// begin runs f in the background, unless the controller is closed. The lock is
-// held.
-func (c *Controller) begin(f func()) {
-	if c.ctx.Err() == nil {
-		c.work.Go(f)
-	}
-}
+func (c *Controller) Wake() { c.kick.Now() }
 
 // Close stops every instance and waits until nothing of them is left; those
 // that are still there when ctx ends are killed. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
 	c.mu.Lock()
-	c.cancel()
+	c.keeper.End()
 	for _, fn := range c.functions {
 		fn.forwarder.Close()
 	}
 	var stops []func() error
 	for id, in := range c.instances {
-		stops = append(stops, func() error {
-			select {
-			case <-in.begun: // What is being started now is found only after that.
-			case <-ctx.Done():
-			}
-			return c.options.Backend.Stop(ctx, id)
-		})
+		stops = append(stops, c.keeper.AtEnd(ctx, id, in.begun))
 	}
 	for id := range c.known {
 		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
 	}
 	c.mu.Unlock()
-	defer context.AfterFunc(ctx, c.kill)()
-	failures := make(chan error, len(stops))
-	for _, stop := range stops {
-		go func() { failures <- stop() }()
-	}
-	var err error
-	for range stops {
-		err = errors.Join(err, <-failures)
-	}
-	c.work.Wait()
-	c.kill()
-	return err
+	return c.keeper.Close(ctx, stops)
 }

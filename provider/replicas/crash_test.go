@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -18,6 +19,8 @@ func TestInstanceThatDiesIsReplaced(t *testing.T) {
 		for range 5 {
 			r.answered("f", "a")
 			r.backend.crash(r.only().ID, "killed by signal 9")
+			// A request that it may have had already could not be sent again.
+			synctest.Wait()
 			began := time.Now()
 			r.answered("f", "a")
 			if took := time.Since(began); took > 2*coldStart {
@@ -51,6 +54,32 @@ func TestCrashLoopBacksOff(t *testing.T) {
 		r.deploy("f", "b", between(3, 3))
 		time.Sleep(2 * coldStart)
 		r.shows("f", 3, 3)
+		if p := r.describe("f").Problem(); p != "" {
+			t.Errorf("problem %q, although it works", p)
+		}
+	})
+}
+
+// Instances of an update that die leave what was deployed before, which is said.
+func TestInstancesOfAnUpdateThatDie(t *testing.T) {
+	try(t, func(r *rig) {
+		r.deploy("f", "a")
+		r.ready("f", 1)
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
+			return behaviour{readyAfter: -1, exitAfter: 10 * time.Millisecond, reason: "exit status 3"}
+		})
+		r.deploy("f", "b")
+		r.until("a problem", func() bool { return r.describe("f").Problem() != "" })
+		r.answered("f", "a")
+		s, _ := r.Status(full("f"))
+		if p := r.describe("f").Problem(); !strings.HasPrefix(p, provider.Before("an instance exited")) || s.Problem != p {
+			t.Errorf("problem %q, and in the status %q", p, s.Problem)
+		}
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{} })
+		r.until("the new one", func() bool {
+			got, err := r.invoke("f", "x")
+			return err == nil && strings.HasPrefix(got, "b")
+		})
 		if p := r.describe("f").Problem(); p != "" {
 			t.Errorf("problem %q, although it works", p)
 		}

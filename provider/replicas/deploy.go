@@ -38,7 +38,7 @@ func (c *Controller) Deploy(_ context.Context, f *provider.Function) (provider.D
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	if c.keeper.Ended() {
 		return nil, errClosed
 	}
 	now := time.Now()

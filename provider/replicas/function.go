@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/forward"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
 // function is a deployed function with everything that runs for it.
@@ -19,7 +19,7 @@ type function struct {
 	*revision
 	forwarder *forward.Forwarder
 	metrics   *metrics.FunctionMetrics
-	replicas  *scaling.Replicas
+	replicas  *replica.Scaler
 	// wish is the number that the scale route or the deployment gave last.
 	wish      uint64
 	instances map[cluster.InstanceID]*instance
@@ -69,7 +69,7 @@ func (in *instance) up() { in.function.forwarder.Up(in.ID, in.Network, in.Addres
 func (c *Controller) newFunction(now time.Time, r *revision) *function {
 	fn := &function{
 		revision: r, metrics: c.options.Metrics.Function(r.Name), wish: r.Replicas,
-		replicas:  scaling.NewReplicas(now, settings(r.Inference), int(r.Replicas)),
+		replicas:  replica.New(now, settings(r.Inference), int(r.Replicas)),
 		instances: map[cluster.InstanceID]*instance{},
 	}
 	fn.forwarder = forward.New(forward.Options{
@@ -80,19 +80,19 @@ func (c *Controller) newFunction(now time.Time, r *revision) *function {
 }
 
 // settings is what a deployment asks of scaling.
-func settings(in annotation.Inference) scaling.ReplicaSettings {
-	s := scaling.ReplicaSettings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
+func settings(in annotation.Inference) replica.Settings {
+	s := replica.Settings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
 		Zero: in.ScaleZero, ZeroAfter: cmp.Or(in.ZeroDuration, annotation.DefaultZeroDuration)}
 	if in.ScaleType == annotation.TypeCapacity {
-		s.Type = scaling.ByCapacity
+		s.Type = replica.ByCapacity
 	}
 	return s
 }
 
 // load is what was asked of the function.
-func (fn *function) load() scaling.ReplicaLoad {
+func (fn *function) load() replica.Load {
 	s := fn.forwarder.Stats()
-	return scaling.ReplicaLoad{Arrivals: s.Arrivals, InFlight: s.InFlight, Waiting: s.Waiting}
+	return replica.Load{Arrivals: s.Arrivals, InFlight: s.InFlight, Waiting: s.Waiting}
 }
 
 // change puts a later deployment in the place of the present one. Instances that

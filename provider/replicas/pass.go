@@ -14,8 +14,8 @@ import (
 func (c *Controller) pass(now time.Time) time.Duration {
 	var free *room
 	if c.decide(now) {
-		nodes, err := c.options.Backend.Nodes(c.ctx)
-		if c.ctx.Err() != nil {
+		nodes, err := c.options.Backend.Nodes(c.keeper.Context())
+		if c.keeper.Ended() {
 			return c.options.Tick
 		}
 		if !c.unseen(err) {

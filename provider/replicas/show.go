@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,10 +23,18 @@ type Description struct {
 	// Crash is why its instances do not live, Unplaced why it has too few; ""
 	// where there is nothing to say.
 	Crash, Unplaced string
+	// Earlier: what is ready is of an earlier deployment.
+	Earlier bool
 }
 
 // Problem is why the function cannot be served as it should, "" if it can.
-func (d Description) Problem() string { return cmp.Or(d.Crash, d.Unplaced) }
+func (d Description) Problem() string {
+	why := cmp.Or(d.Crash, d.Unplaced)
+	if why != "" && d.Earlier {
+		return provider.Before(why)
+	}
+	return why
+}
 
 // Describe tells what runs of a function; false if it is not deployed.
 func (c *Controller) Describe(name string) (Description, bool) {
@@ -35,7 +44,7 @@ func (c *Controller) Describe(name string) (Description, bool) {
 	if !ok {
 		return Description{}, false
 	}
-	d := Description{Crash: fn.crash, Unplaced: fn.unplaced, Cold: fn.forwarder.Stats().Cold, Wanted: uint64(fn.replicas.Wanted())}
+	d := fn.describe()
 	for _, in := range fn.instances {
 		if in.retiring {
 			continue
@@ -49,6 +58,19 @@ func (c *Controller) Describe(name string) (Description, bool) {
 	return d, true
 }
 
+// describe is all but the instances.
+func (fn *function) describe() Description {
+	d := Description{Crash: fn.crash, Unplaced: fn.unplaced, Cold: fn.forwarder.Stats().Cold, Wanted: uint64(fn.replicas.Wanted())}
+	for _, in := range fn.instances {
+		if in.serves() && in.current() {
+			d.Earlier = false
+			break
+		}
+		d.Earlier = d.Earlier || in.serves()
+	}
+	return d
+}
+
 // Status implements [provider.Controller]. Replicas is the number that there is
 // to be: right after a deployment its minimum, right after the scale route what
 // that has set.
@@ -59,7 +81,8 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Replicas: uint64(fn.replicas.Wanted())}
+	d := fn.describe()
+	s := provider.Status{Replicas: d.Wanted, Problem: d.Problem()}
 	for _, in := range fn.instances {
 		s.Usage = s.Usage.Add(in.usage)
 		if in.serves() && s.AvailableReplicas < s.Replicas {
@@ -128,27 +151,11 @@ func (fn *function) record() {
 func (c *Controller) sample() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sampling || len(c.instances) == 0 {
-		return
-	}
-	var instances []*instance
-	for _, in := range c.instances {
-		instances = append(instances, in)
-	}
-	c.sampling = true
-	c.begin(func() {
-		used := make([]cluster.Resources, len(instances))
-		for i, in := range instances {
-			// One that is not there yet, or no more, uses nothing.
-			used[i], _ = c.options.Backend.Usage(c.ctx, in.ID)
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sampling = false
+	c.keeper.Read(&c.mu, slices.Collect(maps.Keys(c.instances)), func(used map[cluster.InstanceID]cluster.Resources) {
 		sums := map[*function]cluster.Resources{}
-		for i, in := range instances {
-			in.usage = used[i]
-			sums[in.function] = sums[in.function].Add(used[i])
+		for id, in := range c.instances {
+			in.usage = used[id]
+			sums[in.function] = sums[in.function].Add(in.usage)
 		}
 		for fn, sum := range sums {
 			fn.metrics.SetUsed(sum)

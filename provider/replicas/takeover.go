@@ -45,7 +45,7 @@ func (c *Controller) stopUnclaimed() {
 		known.leaving = true
 		c.options.Logger.Info().Str("function", known.Function).Str("instance", string(id)).Str("why", "its function is gone").
 			Msg("stopping an instance of an earlier provider")
-		c.begin(func() { c.stop(id, c.options.StopGrace) })
+		c.keeper.Begin(func() { c.keeper.Stop(id, c.options.StopGrace) })
 	}
 }
 

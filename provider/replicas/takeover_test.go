@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/instances"
 )
 
 // again is the next provider on the same cluster.
@@ -24,12 +26,12 @@ func (r *rig) again() *rig {
 // abandon ends what a killed provider did in the background.
 func (r *rig) abandon() {
 	r.mu.Lock()
-	r.cancel()
+	r.keeper.End()
 	for _, fn := range r.functions {
 		fn.forwarder.Close()
 	}
 	r.mu.Unlock()
-	r.work.Wait()
+	_ = r.keeper.Close(context.Background(), nil)
 }
 
 func TestTakeOver(t *testing.T) {
@@ -110,7 +112,7 @@ func TestMetrics(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a", between(2, 2))
 		r.ready("f", 2)
-		time.Sleep(2 * usagePeriod)
+		time.Sleep(2 * instances.ReadingPeriod)
 		gauge := func(name string) (value float64, labels string) {
 			t.Helper()
 			families, err := r.registry.Gather()

@@ -275,3 +275,50 @@ func TestMaxMin(t *testing.T) {
 		t.Errorf("θ is %v, want 0.2", s.Theta)
 	}
 }
+
+// Where only an item finds room that is far dearer than another, it is taken: most of
+// what the cores cannot take goes to the one GPU.
+func TestDearItemsServeWhatNothingElseCan(t *testing.T) {
+	for _, dear := range []float64{1, 8, 30, 300, 30000} {
+		p := Problem{
+			Demands: []float64{100},
+			Items: []Item{
+				{Demand: 0, Rate: 10, Need: cluster.Resources{CPU: 1000}, Cost: 1},
+				{Demand: 0, Rate: 10, Need: cluster.Resources{CPU: 100, GPU: 20}, Cost: dear},
+			},
+			Classes: []Class{{Free: cluster.Resources{CPU: 5500, GPU: 100}, Count: 1}},
+		}
+		s, err := Solve(p)
+		if err != nil || s.Served[0] < 100-1e-6 || s.Theta != 1 {
+			t.Errorf("%v times dearer: %v is served, θ %v, %v", dear, s.Served, s.Theta, err)
+		}
+	}
+}
+
+// What items cost hardly changes how much can be served.
+func TestWhatIsServedDoesNotDependOnCosts(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		var p Problem
+		for range 1 + r.IntN(3) {
+			p.Demands = append(p.Demands, 1+math.Floor(r.ExpFloat64()*100))
+		}
+		for k := range p.Demands {
+			for range 1 + r.IntN(3) {
+				p.Items = append(p.Items, Item{Demand: k, Rate: 1 + r.ExpFloat64()*30, Cost: math.Pow(10, 4*r.Float64()),
+					Need: cluster.Resources{CPU: 500 * (1 + r.IntN(4)), GPU: 20 * r.IntN(3)}})
+			}
+		}
+		for range 1 + r.IntN(2) {
+			p.Classes = append(p.Classes, Class{Free: cluster.Resources{CPU: 500 * r.IntN(20), GPU: 20 * r.IntN(6)}, Count: 1 + r.IntN(4)})
+		}
+		bound, err := Bound(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Relax(p)
+		if most := min(1, bound); err != nil || s.Theta < most*0.95-1e-9 {
+			t.Errorf("seed %d: θ %v of %v, %v", seed, s.Theta, most, err)
+		}
+	}
+}

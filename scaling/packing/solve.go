@@ -128,8 +128,9 @@ func (g *program) everywhere() int { return g.rows }
 
 // run solves the program and settles what each demand gets.
 func (g *program) run() {
-	for {
-		g.generate()
+	g.generate()
+	g.raise()
+	for ; ; g.generate() {
 		at := g.where[g.everywhere()]
 		if at < 0 || g.x[at] < 1e-7 || !slices.Contains(g.fixed, false) {
 			return

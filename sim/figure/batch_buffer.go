@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/rate"
 	"github.com/faas-infer/faas-infer/sim/arrival"
 	"github.com/faas-infer/faas-infer/sim/event"
 )
@@ -25,7 +25,7 @@ type buffered struct {
 	job    tuningJob
 	tuner  *policy.Tuner
 	buffer batching.Policy
-	meter  scaling.Meter
+	meter  rate.Meter
 
 	now     time.Duration
 	arrived uint64
@@ -37,7 +37,6 @@ type buffered struct {
 	timeout            time.Duration
 	exec               []time.Duration
 	perSecond, perCall float64
-	revision           uint64
 	hours              []hour
 }
 
@@ -100,14 +99,13 @@ func (b *buffered) run(ctx context.Context, process arrival.Process, duration ti
 // tune asks what to set the buffer to.
 func (b *buffered) tune() {
 	now := event.Time(b.now)
-	list, revision := b.tuner.Candidates(now, b.meter.Read(now, b.arrived))
+	list, _ := b.tuner.Candidates(now, b.meter.Read(now, b.arrived))
 	if len(list) == 0 {
 		return
 	}
 	config := list[0].Config
-	if timeout := b.tuner.Timeout(config); revision != b.revision || timeout != b.timeout {
+	if timeout := b.tuner.Timeout(config); config != b.config || timeout != b.timeout {
 		b.set(config, timeout)
-		b.revision = revision
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim"
 	"github.com/faas-infer/faas-infer/sim/figure/limit"
 	"github.com/faas-infer/faas-infer/sim/figure/paper"
@@ -121,7 +121,7 @@ func because(s sim.Setup, f sim.Function) reason {
 		}
 		r.largest = max(r.largest, c.Config.Batch)
 		weight := settings.Beta*float64(c.Config.CPU)/1000 + float64(c.Config.GPU)
-		per := scaling.Bounds(c.Config.Batch, c.Exec, f.SLO, settings.Rounding).Up / weight
+		per := capacity.Bounds(c.Config.Batch, c.Exec, f.SLO, settings.Rounding).Up / weight
 		if c.Config.GPU > 0 {
 			r.accelerated = max(r.accelerated, per)
 		} else {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/profiler/reference"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim/fleet"
 	"github.com/faas-infer/faas-infer/sim/scenarios"
 	"github.com/faas-infer/faas-infer/sim/strict"
@@ -55,7 +55,7 @@ func (r *reader) scenario(o *strict.Object) *Scenario {
 		ColdWait:   o.Duration("cold_wait", 0, maxStep, 0),
 		QueueLimit: o.Int("queue_limit", 1, 1<<30, 0),
 		Fluid:      o.Bool("fluid", false),
-		Beta:       o.Number("beta", 1e-3, 1e3, scaling.DefaultBeta),
+		Beta:       o.Number("beta", 1e-3, 1e3, capacity.DefaultBeta),
 		Seed:       uint64(o.Int("seed", 0, maxSeed, 1)),
 		Policies:   r.policies(o),
 		Instances:  o.Ints("instances", 1, maxInstances),

@@ -100,7 +100,7 @@ type Profiles struct{ kept sync.Map }
 
 var errUnknown = errors.New("not known")
 
-// Profile is control.Profiles'.
+// Profile is times.Profiles'.
 func (s *Profiles) Profile(key string) (*profiler.Profile, error) {
 	if p, ok := s.kept.Load(key); ok {
 		return p.(*profiler.Profile), nil
@@ -108,7 +108,7 @@ func (s *Profiles) Profile(key string) (*profiler.Profile, error) {
 	return nil, errUnknown
 }
 
-// PutProfile is control.Profiles'.
+// PutProfile is times.Profiles'.
 func (s *Profiles) PutProfile(key string, p *profiler.Profile) error {
 	s.kept.Store(key, p)
 	return nil

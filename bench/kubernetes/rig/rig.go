@@ -5,6 +5,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/objects/patient"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -47,6 +49,8 @@ type Options struct {
 	Control func(*control.Options)
 	// Group is this replica's part among several; nil if it is the only one.
 	Group *peer.Group
+	// Namespace is where all functions are; [Namespace] if empty.
+	Namespace string
 }
 
 // Rig is a provider's model side at work.
@@ -57,6 +61,7 @@ type Rig struct {
 	Controller *control.Controller
 	own        *kubernetes.Backend
 	objects    *v1alpha1.Client
+	namespace  string
 	group      *peer.Group
 	stop       context.CancelFunc
 	ran        chan struct{}
@@ -79,16 +84,18 @@ const (
 // Open puts a rig together and runs it. The custom resource must be known to the
 // cluster.
 func Open(ctx context.Context, o Options) (*Rig, error) {
-	client, err := clientset.NewForConfig(o.Config)
+	config := rest.CopyConfig(o.Config)
+	config.Wrap(patient.Transport) // As the provider's own.
+	client, err := clientset.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	r := &Rig{functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, group: o.Group, ran: make(chan struct{})}
+	r := &Rig{namespace: cmp.Or(o.Namespace, Namespace), functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, group: o.Group, ran: make(chan struct{})}
 	if r.objects, err = v1alpha1.NewClient(o.Config); err != nil {
 		return nil, err
 	}
 	backend := kubernetes.Options{
-		Client: client, Functions: r.function, Logger: o.Logger, Dial: o.Instances.Dial,
+		Client: client, Functions: r.function, Namespaces: func() []string { return []string{r.namespace} }, Logger: o.Logger, Dial: o.Instances.Dial,
 		Args: func(spec cluster.InstanceSpec) []string { return []string{"instance", "--model", spec.Model} },
 	}
 	if o.Backend != nil {
@@ -166,7 +173,7 @@ type Function struct {
 	Min, Max int
 }
 
-// Namespace is where all functions are.
+// Namespace is where functions are unless a rig is told otherwise.
 const Namespace = provider.DefaultNamespace
 
 // Deploy makes a function's object, if there is none, and deploys it.
@@ -175,7 +182,7 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	if err != nil {
 		return err
 	}
-	full := provider.FullName(f.Name, Namespace)
+	full := provider.FullName(f.Name, r.namespace)
 	r.mu.Lock()
 	r.functions[full] = object
 	r.revision++
@@ -183,7 +190,7 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	r.mu.Unlock()
 	function := &provider.Function{
 		Name: full, Revision: revision, CreatedAt: time.Now(), Replicas: uint64(f.Min),
-		Deployment: types.FunctionDeployment{Service: f.Name, Namespace: Namespace, Image: object.Spec.Image},
+		Deployment: types.FunctionDeployment{Service: f.Name, Namespace: r.namespace, Image: object.Spec.Image},
 		Inference:  annotation.Inference{IsInference: true, SLO: f.SLO, Percentile: annotation.DefaultPercentile, MaxBatch: 8, MinReplicas: f.Min, MaxReplicas: f.Max},
 	}
 	d, err := r.Controller.Deploy(ctx, function)
@@ -201,13 +208,13 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 
 // object finds or makes a function's object.
 func (r *Rig) object(ctx context.Context, f Function) (*v1alpha1.Function, error) {
-	objects := r.objects.Functions(Namespace)
+	objects := r.objects.Functions(r.namespace)
 	if found, err := objects.Get(ctx, f.Name, metav1.GetOptions{}); err == nil {
 		return found, nil
 	}
 	made, err := objects.Create(ctx, &v1alpha1.Function{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind},
-		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: r.namespace},
 		Spec:       v1alpha1.FunctionSpec{Image: image(f), Annotations: map[string]string{annotation.SLOLatency: f.SLO.String()}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -231,19 +238,19 @@ func (r *Rig) function(full string) (*v1alpha1.Function, bool) {
 
 // Scale sets how many instances a function keeps without load.
 func (r *Rig) Scale(name string, replicas int) error {
-	return r.Controller.Scale(provider.FullName(name, Namespace), uint64(replicas))
+	return r.Controller.Scale(provider.FullName(name, r.namespace), uint64(replicas))
 }
 
 // Ready is how many of a function's instances serve.
 func (r *Rig) Ready(name string) int {
-	s, _ := r.Controller.Status(provider.FullName(name, Namespace))
+	s, _ := r.Controller.Status(provider.FullName(name, r.namespace))
 	return int(s.AvailableReplicas)
 }
 
 // Invoke has a function answer one request, whose body comes back.
 func (r *Rig) Invoke(ctx context.Context, name, body string) error {
 	r.mu.Lock()
-	d := r.dispatchers[provider.FullName(name, Namespace)]
+	d := r.dispatchers[provider.FullName(name, r.namespace)]
 	r.mu.Unlock()
 	if d == nil {
 		return fmt.Errorf("%s is not deployed", name)

@@ -33,6 +33,9 @@ func (f *Function) DeepCopy() *Function {
 	out := &Function{TypeMeta: f.TypeMeta, Spec: f.Spec.DeepCopy(), Status: f.Status}
 	f.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Status.Conditions = slices.Clone(f.Status.Conditions)
+	if f.Status.Deployed != nil {
+		out.Status.Deployed = &Deployed{Revision: f.Status.Deployed.Revision, Spec: f.Status.Deployed.Spec.DeepCopy()}
+	}
 	return out
 }
 

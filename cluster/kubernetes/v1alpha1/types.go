@@ -32,6 +32,11 @@ const (
 	// it is not that of the spec, kubectl has changed the function and the leader
 	// gives it a new revision.
 	HashAnnotation = "faas-infer.dev/hash"
+	// ImageAnnotation are the annotations that the revision's image brings along and
+	// the spec does not set, as a JSON object; "" for none, Unread if the image could
+	// not be read yet. The hash is of both.
+	ImageAnnotation = "faas-infer.dev/image-annotations"
+	Unread          = "unread"
 	// DeployedAnnotation is the time of the latest deployment, RFC 3339.
 	DeployedAnnotation = "faas-infer.dev/deployed-at"
 )
@@ -118,6 +123,17 @@ type FunctionStatus struct {
 	AvailableReplicas int64 `json:"availableReplicas"`
 	// Conditions are Accepted and Ready.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Deployed is what was accepted last, nil if nothing was. It is served for as
+	// long as the spec cannot be, by providers that start meanwhile, too.
+	Deployed *Deployed `json:"deployed,omitempty"`
+}
+
+// Deployed is a deployment that was accepted.
+type Deployed struct {
+	// Revision is the deployment's.
+	Revision uint64 `json:"revision"`
+	// Spec is the spec as it was then, with what the image brought along.
+	Spec FunctionSpec `json:"spec"`
 }
 
 // FunctionList is a list of functions.

@@ -3,6 +3,8 @@ package cgroup
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -15,7 +17,8 @@ func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: tru
 // open returns a real tree, or nil where this user cannot have one.
 func open(t *testing.T, name string) Tree {
 	t.Helper()
-	tree, err := Open(name, true)
+	// Others on the machine may run the same test.
+	tree, err := Open(fmt.Sprint(name, "-", os.Getpid()), true)
 	if errors.Is(err, ErrUnavailable) {
 		t.Logf("%v; nothing more to try", err)
 		return nil
@@ -77,19 +80,16 @@ func TestQuotaAndCoresAreObeyed(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := group.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	time.Sleep(time.Second)
-	after, err := group.Usage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	share := (after.CPU - before.CPU).Seconds() / time.Since(began).Seconds()
-	if share > 0.26 || share < 0.02 {
-		t.Errorf("used %.2f of a core, limited to 0.20", share)
+	// On a busy machine it may not get all that it may have.
+	for end := time.Now().Add(time.Minute); ; {
+		share := usedShare(t, group)
+		if share >= 0.02 && share <= 0.26 {
+			break
+		}
+		if share > 0.26 || time.Now().After(end) {
+			t.Errorf("used %.2f of a core, limited to 0.20", share)
+			break
+		}
 	}
 	if err := group.Kill(); err != nil {
 		t.Fatal(err)
@@ -101,6 +101,23 @@ func TestQuotaAndCoresAreObeyed(t *testing.T) {
 	if err := group.Delete(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// usedShare is the part of a core that a group uses for a second. The clock is read
+// around the counters, so that it is not too much where the machine stands still.
+func usedShare(t *testing.T, group Group) float64 {
+	t.Helper()
+	began := time.Now()
+	before, err := group.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	after, err := group.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (after.CPU - before.CPU).Seconds() / time.Since(began).Seconds()
 }
 
 func TestOutOfMemoryIsCounted(t *testing.T) {

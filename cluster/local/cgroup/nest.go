@@ -95,7 +95,7 @@ func (t *treeV2) Nest(name string, whole, inner Limits) (Group, error) {
 	}
 	main := t.group(filepath.Join(name, outerName))
 	within := g.inner()
-	if err := errors.Join(main.create(&cgroup2.Resources{}), within.create(within.resources(inner))); err != nil {
+	if err := errors.Join(main.create(&cgroup2.Resources{}), within.create(t.resources(inner))); err != nil {
 		return nil, errors.Join(err, g.Delete())
 	}
 	return g, nil
@@ -104,15 +104,7 @@ func (t *treeV2) Nest(name string, whole, inner Limits) (Group, error) {
 func (g *groupV2) Inner() Group { return g.inner() }
 
 func (g *groupV2) inner() *groupV2 {
-	return &groupV2{tree: g.tree, path: filepath.Join(g.path, innerName), within: true}
+	return &groupV2{tree: g.tree, path: filepath.Join(g.path, innerName)}
 }
 
 func (g *groupV2) Entrance() (Entrance, error) { return enter(2, []string{g.dir()}) }
-
-func (g *groupV2) resources(limits Limits) *cgroup2.Resources {
-	resources := g.tree.resources(limits)
-	if g.within && resources.Memory != nil {
-		resources.Memory.OOMGroup = nil
-	}
-	return resources
-}

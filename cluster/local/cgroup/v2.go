@@ -139,9 +139,9 @@ func (t *treeV2) resources(limits Limits) *cgroup2.Resources {
 	if slices.Contains(t.controllers, "memory") {
 		resources.Memory = &cgroup2.Memory{}
 		if limits.Memory > 0 {
-			// One killed process leaves an instance half alive: kill all of it.
-			whole := true
-			resources.Memory.Max, resources.Memory.OOMGroup = &limits.Memory, &whole
+			// The kernel kills one process, not all of the group: what it leaves of an
+			// instance replaces that one and tells why, or ends with it.
+			resources.Memory.Max = &limits.Memory
 			if t.countsSwap() {
 				resources.Memory.Swap = new(int64)
 			}
@@ -163,9 +163,6 @@ type groupV2 struct {
 	path string
 	// nested tells that Spawn is to use the group for the main process.
 	nested bool
-	// within tells that it is the inner one. Its members are independent of
-	// each other: if one needs too much memory, the others go on.
-	within bool
 }
 
 func (g *groupV2) dir() string { return filepath.Join(g.tree.mount, g.path) }
@@ -215,7 +212,7 @@ func (g *groupV2) Update(limits Limits) error {
 	if err != nil {
 		return err
 	}
-	if err := manager.Update(g.resources(limits)); err != nil {
+	if err := manager.Update(g.tree.resources(limits)); err != nil {
 		return fmt.Errorf("limit cgroup %s: %w", g.path, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -145,10 +146,10 @@ func TestARecycledPidIsSomebodyElse(t *testing.T) {
 }
 
 func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
-	const mark = "PROCESS_TEST_MARK=a b"
+	mark := fmt.Sprintf("PROCESS_TEST_MARK=a b %d", os.Getpid()) // No other test's.
 	id := start(t, "setsid sleep 1000 & setsid sleep 1000 & exec sleep 1000", mark, "OTHER=1", "PATH="+os.Getenv("PATH"))
 	list := func() ([]int, error) { return Marked(mark) }
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		pids, err := list()
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +161,7 @@ func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
 			t.Fatalf("found %v", pids)
 		}
 	}
-	if err := KillAll(list, 5*time.Second); err != nil {
+	if err := KillAll(list, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if pids, err := list(); err != nil || len(pids) != 0 {
@@ -184,7 +185,7 @@ func TestKillAllSparesUsAndGivesUp(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	id := start(t, "while :; do :; done")
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		cpu, memory, err := Usage(id)
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +194,7 @@ func TestUsage(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v CPU and %d bytes after 10 s", cpu, memory)
+			t.Fatalf("%v CPU and %d bytes after a minute", cpu, memory)
 		}
 	}
 	id.StartTime++

@@ -20,6 +20,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/gpu"
@@ -124,12 +125,16 @@ func TestAgent(t *testing.T) {
 
 	// The device plugin comes, with all GPUs, and goes.
 	plugin := func(n string) {
-		node, err := client.CoreV1().Nodes().Get(t.Context(), "gpu-1", metav1.GetOptions{})
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // The agent writes to it, too.
+			node, err := client.CoreV1().Nodes().Get(t.Context(), "gpu-1", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			node.Status.Allocatable[gpu.WholeResource] = resource.MustParse(n)
+			_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+			return err
+		})
 		if err != nil {
-			t.Fatal(err)
-		}
-		node.Status.Allocatable[gpu.WholeResource] = resource.MustParse(n)
-		if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

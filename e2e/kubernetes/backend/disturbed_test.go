@@ -108,7 +108,7 @@ func TestDisturbed(t *testing.T) {
 }
 
 func endOf(t *testing.T, b *backend, id cluster.InstanceID) error {
-	ctx, cancel := contextFor(t, 20*time.Second)
+	ctx, cancel := contextFor(t, patience)
 	defer cancel()
 	return b.Stop(ctx, id)
 }

@@ -51,17 +51,22 @@ func TestReasons(t *testing.T) {
 		"memory":  {terminated("OOMKilled", 137, ""), "out of memory (limit 64 MiB)"},
 		"model":   {terminated("Error", 1, "a\nno such model\n"), "exit status 1: no such model"},
 	} {
-		spec := r.start(a, 100)
-		r.say(spec.ID, c.say)
-		began := time.Now()
-		for _, x := range []*backend{a, b} {
-			in := x.await(spec.ID, cluster.Exited)
-			if in.Reason != c.want && x == a { // The other may see the pod's deletion only.
-				t.Errorf("%s: %q, want %q", name, in.Reason, c.want)
+		// A machine that stands still tells late, but not each time.
+		fastest := time.Hour
+		for try := 0; try < 3 && fastest > soon; try++ {
+			spec := r.start(a, 100)
+			r.say(spec.ID, c.say)
+			began := time.Now()
+			for _, x := range []*backend{a, b} {
+				in := x.await(spec.ID, cluster.Exited)
+				if in.Reason != c.want && x == a { // The other may see the pod's deletion only.
+					t.Errorf("%s: %q, want %q", name, in.Reason, c.want)
+				}
 			}
+			fastest = min(fastest, time.Since(began))
 		}
-		if d := time.Since(began); d > soon {
-			t.Errorf("%s: told after %v", name, d)
+		if fastest > soon {
+			t.Errorf("%s: told after %v", name, fastest)
 		}
 	}
 	spec := r.start(a, 100)
@@ -170,10 +175,10 @@ func TestNodeNotReady(t *testing.T) {
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
-	b := r.backend(func(o *kubernetes.Options) { o.StartTimeout = 2 * time.Second })
+	b := r.backend(func(o *kubernetes.Options) { o.StartTimeout = 8 * time.Second })
 	spec := r.start(b, 100)
 	r.runsWith(spec.ID, 100)
-	if in := b.await(spec.ID, cluster.Exited); in.Reason != "not ready within 2s" {
+	if in := b.await(spec.ID, cluster.Exited); in.Reason != "not ready within 8s" {
 		t.Errorf("reason %q", in.Reason)
 	}
 	// Its pod goes with a grace that a kubelet would take; here is none.

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
@@ -34,7 +35,7 @@ var shared struct {
 	functions *v1alpha1.Client
 }
 
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	code, err := runAll(m)
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
 	if err != nil {
@@ -57,7 +58,7 @@ func runAll(m *testing.M) (code int, err error) {
 	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml"); err != nil {
 		return 1, err
 	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=30s"); err != nil {
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=120s"); err != nil {
 		return 1, err
 	}
 	if shared.client, err = clientset.NewForConfig(c.Config()); err != nil {
@@ -285,13 +286,17 @@ func (r *rig) podIsGone(id cluster.InstanceID) {
 // say writes a pod's status as a kubelet would.
 func (r *rig) say(id cluster.InstanceID, change func(*corev1.PodStatus)) {
 	r.t.Helper()
-	pod := r.pod(id)
-	if pod == nil {
-		r.t.Fatalf("there is no pod %s", id)
-	}
-	change(&pod.Status)
-	if _, err := shared.client.CoreV1().Pods(r.namespace).UpdateStatus(r.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		r.t.Fatal(err)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // Others write to it, too.
+		pod, err := shared.client.CoreV1().Pods(r.namespace).Get(r.t.Context(), string(id), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(&pod.Status)
+		_, err = shared.client.CoreV1().Pods(r.namespace).UpdateStatus(r.t.Context(), pod, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		r.t.Fatalf("the status of pod %s: %v", id, err)
 	}
 }
 

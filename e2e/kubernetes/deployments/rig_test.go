@@ -37,8 +37,8 @@ import (
 
 const (
 	namespace = "openfaas-fn"
-	patience  = 30 * time.Second
-	coldWait  = 15 * time.Second
+	patience  = 2 * time.Minute
+	coldWait  = time.Minute
 )
 
 // shared is the cluster of all tests of the package.

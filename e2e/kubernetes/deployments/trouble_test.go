@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
@@ -45,7 +47,7 @@ func TestRefused(t *testing.T) {
 		{"what only the cluster knows", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.profile", "perhaps")}, "the cluster does not take this deployment"},
 	} {
 		_, err := p.Deploy(t.Context(), r.function(c.d))
-		var status provider.HTTPError
+		var status answer.HTTPError
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &status) || status.HTTPStatus() != 400 {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -80,6 +82,16 @@ func TestNoNode(t *testing.T) {
 		t.Error(answer, err)
 	}
 	p.ready(f, 1)
+	// What runs goes on, and it is said that this is not the latest.
+	d.Constraints = []string{"disktype=diamond"}
+	f, dispatcher = p.deploy(d)
+	r.await("that what was deployed before is served", func() string {
+		s, _ := p.Status(f.Name)
+		return contains(s.Problem, provider.Before("no node takes an instance"))
+	})
+	if answer, err := invoke(t.Context(), dispatcher, "/"); err != nil || answer.Status != 200 {
+		t.Error(answer, err)
+	}
 }
 
 // A request to a function whose image cannot be pulled is told so at once.
@@ -97,7 +109,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `the image "registry.example/no:such" cannot be pulled (ImagePullBackOff): manifest unknown`) {
 		t.Errorf("answered %v", err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > coldWait/2 {
 		t.Errorf("it took %v", took)
 	}
 	if d, _ := p.Describe(f.Name); !strings.Contains(d.Crash, "cannot be pulled") {
@@ -193,9 +205,12 @@ func TestReadiness(t *testing.T) {
 		t.Fatal("an instance that is not ready answered")
 	}
 	r.network.setUnready("modest", false)
-	if answer, err := invoke(t.Context(), d, "/"); err != nil || answer.Status != 200 {
-		t.Fatal(answer, err)
-	}
+	r.await("an answer", func() string {
+		if answer, err := invoke(t.Context(), d, "/"); err != nil || answer.Status != 200 {
+			return fmt.Sprint(answer, err)
+		}
+		return ""
+	})
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionTrue} {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 		r.network.setUnready("modest", ready == corev1.ConditionFalse)
@@ -244,7 +259,16 @@ func (r *rig) placed(f *provider.Function, node string) *corev1.Pod {
 // says sets a pod's status, as its node would.
 func (r *rig) says(pod *corev1.Pod) *corev1.Pod {
 	r.Helper()
-	out, err := r.client.CoreV1().Pods(namespace).UpdateStatus(r.Context(), pod, metav1.UpdateOptions{})
+	var out *corev1.Pod
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // Others write to it, too.
+		now, err := r.client.CoreV1().Pods(namespace).Get(r.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now.Status = pod.Status
+		out, err = r.client.CoreV1().Pods(namespace).UpdateStatus(r.Context(), now, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -298,12 +322,16 @@ func TestRightsTooNarrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	_, err = deployments.New(ctx, deployments.Options{Client: client, Metrics: newMetrics(), Functions: r.object})
-	if err == nil || !strings.Contains(err.Error(), "cannot list resource") {
-		t.Errorf("opened: %v", err)
+	// It is tried for as long as it may take, so that little has to do on an idle machine.
+	for _, patience := range []time.Duration{3 * time.Second, patience} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, err = deployments.New(ctx, deployments.Options{Client: client, Metrics: newMetrics(), Functions: r.object})
+		cancel()
+		if err != nil && strings.Contains(err.Error(), "cannot list resource") {
+			return
+		}
 	}
+	t.Errorf("opened: %v", err)
 }
 
 // OpenFaaS' own Profile objects are found where the cluster knows of them.

@@ -18,6 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// patience is how long anything may take on a busy machine.
+const patience = time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // upstream is the server behind the proxy: it tells of as many config maps as it is
@@ -127,7 +130,7 @@ func (r *rig) tell(names ...string) {
 	for _, name := range names {
 		select {
 		case r.upstream.events <- name:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			r.t.Fatalf("nobody takes the event of %s", name)
 		}
 	}
@@ -148,8 +151,8 @@ func (r *rig) got(w watch.Interface) string {
 			return fmt.Sprint(e.Type, " ", o.Code)
 		}
 		return fmt.Sprintf("%s of a %T", e.Type, e.Object)
-	case <-time.After(10 * time.Second):
-		r.t.Fatal("no event within 10 s")
+	case <-time.After(patience):
+		r.t.Fatalf("no event within %v", patience)
 		return ""
 	}
 }

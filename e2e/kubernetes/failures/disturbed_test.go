@@ -27,8 +27,8 @@ func play(t *testing.T, config *rest.Config) string {
 	lose(t, r, killed, func() { forceDelete(t, killed[0]) })
 	scale(t, r, "b", 4)
 	converges(t, r, map[string]int{"a": 5, "b": 4, "c": 1})
-	// One after the other: a request whose instance dies is tried once more.
 	for _, p := range of(t, "a")[:2] {
+		l.catchUp()
 		lose(t, r, []*corev1.Pod{p}, func() { forceDelete(t, p) })
 	}
 	scale(t, r, "b", 1)
@@ -66,6 +66,7 @@ func TestDisturbedRunsEndAlike(t *testing.T) {
 			plan.Seed = seed
 			plan.Only = func(path string) bool { return !strings.Contains(path, "/leases") }
 			t.Run(fmt.Sprintf("%s %d", strings.ReplaceAll(name, " ", "-"), seed), func(t *testing.T) {
+				apart(t)
 				p := proxy(t, plan)
 				got := play(t, p.Config())
 				t.Logf("disturbed: %+v", p.Counts())
@@ -111,7 +112,7 @@ func TestWatchesThatHang(t *testing.T) {
 		l := begin(t, 20*time.Millisecond, []string{"a", "b"}, r)
 		p.Freeze()
 		killed := of(t, "b")[:1]
-		shared.instances.Lose(address(killed[0]))
+		where(t).instances.Lose(address(killed[0]))
 		forceDelete(t, killed[0])
 		sent := l.sent.Load()
 		eventually(t, "requests go on", func() string {

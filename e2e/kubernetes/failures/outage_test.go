@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
 )
 
 // The API server is away for 30 s under load: every request is answered, and what was
@@ -169,7 +167,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 // why it could not.
 func notPulled(t *testing.T, name string) string {
 	t.Helper()
-	pods := shared.client.CoreV1().Pods(rig.Namespace)
+	pods := shared.client.CoreV1().Pods(where(t).namespace)
 	p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err.Error()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/objects"
 	"github.com/faas-infer/faas-infer/provider/objects/patient"
@@ -32,6 +34,9 @@ type controller struct {
 	refuse  map[string]error
 	status  map[string]provider.Status
 	problem map[string]string
+	// brings is what images bring along, by image; hidden are those that cannot be read.
+	brings map[string]map[string]string
+	hidden map[string]error
 }
 
 type answer string
@@ -85,6 +90,20 @@ func (c *controller) why(name string) string {
 	return c.problem[name]
 }
 
+// brought is [provider.Defaults].
+func (c *controller) brought(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.brings[d.Image], c.hidden[d.Image]
+}
+
+// running is the function of a name that runs, nil if there is none.
+func (c *controller) running(name string) *provider.Function {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[name]
+}
+
 func (c *controller) revision(name string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,11 +130,15 @@ type replica struct {
 	asked, writes atomic.Int64
 }
 
-// start starts a replica; the test's end stops it.
-func start(t *testing.T, leading bool) *replica {
+// start starts a replica; the test's end stops it. The edits come before it knows any
+// function.
+func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	t.Helper()
 	r := &replica{controller: &controller{runs: map[string]*provider.Function{}, scaled: map[string]uint64{}, refuse: map[string]error{},
-		status: map[string]provider.Status{}, problem: map[string]string{}}}
+		status: map[string]provider.Status{}, problem: map[string]string{}, brings: map[string]map[string]string{}, hidden: map[string]error{}}}
+	for _, edit := range edits {
+		edit(r.controller)
+	}
 	r.leading.Store(leading)
 	config := cluster.Config()
 	config.Wrap(patient.Transport)
@@ -132,13 +155,13 @@ func start(t *testing.T, leading bool) *replica {
 	}
 	registry := prometheus.NewRegistry()
 	r.Server = provider.New(provider.Options{Store: r.objects, Controller: r.controller, Metrics: metrics.New(registry), Gatherer: registry,
-		Secrets: secrets.New(client), Logger: log})
+		Secrets: secrets.New(client), Defaults: r.brought, Logger: log})
 	if err := r.Restore(ctx); err != nil {
 		t.Error(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- r.objects.Watch(ctx, objects.Watching{Target: r.Server, Leading: r.leading.Load, Status: r.controller.Status, Problem: r.why})
+		done <- r.objects.Watch(ctx, objects.Watching{Target: r.Server, Leading: r.leading.Load, Status: r.controller.Status, Problem: r.why, Defaults: r.brought})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -192,6 +215,28 @@ func (r *replica) invoked(t *testing.T, name, image string) {
 		}
 		return ""
 	})
+}
+
+// describes is why a function's problem, as faas-cli describe shows it, does not begin
+// with a text yet, or has not others in it; "" stands for no problem.
+func (r *replica) describes(t *testing.T, name, begins string, has ...string) string {
+	t.Helper()
+	var s types.FunctionStatus
+	if err := json.Unmarshal([]byte(r.must(t, 200, "GET", "/system/function/"+name, "")), &s); err != nil {
+		t.Fatal(err)
+	}
+	problem := ""
+	if s.Annotations != nil {
+		problem = (*s.Annotations)[annotation.InferProblem]
+	}
+	wrong := !strings.HasPrefix(problem, begins) || begins == "" && problem != ""
+	for _, part := range has {
+		wrong = wrong || !strings.Contains(problem, part)
+	}
+	if wrong {
+		return name + " is described with the problem " + strconv.Quote(problem)
+	}
+	return ""
 }
 
 // absent waits until there is no function of a name.

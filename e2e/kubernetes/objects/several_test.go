@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -43,14 +44,14 @@ func TestAChangeAtOneReplicaIsSeenAtAll(t *testing.T) {
 	// What comes later has it too, scale and all.
 	c := start(t, false)
 	c.invoked(t, "shared", "shared:2")
-	if f := c.runs["shared.openfaas-fn"]; f.Replicas != 3 || f.Revision != a.revision(f.Name) {
+	if f := c.running("shared.openfaas-fn"); f.Replicas != 3 || f.Revision != a.revision(f.Name) {
 		t.Errorf("restored as %+v", f)
 	}
 	b.must(t, 202, "DELETE", "/system/functions", `{"functionName":"shared"}`)
 	for _, r := range []*replica{a, b, c} {
 		r.absent(t, "shared")
 	}
-	kubectl(t, "", "wait", "--for=delete", "fn/shared", "-n", "openfaas-fn", "--timeout=10s")
+	kubectl(t, "", "wait", "--for=delete", "fn/shared", "-n", "openfaas-fn", "--timeout=120s")
 }
 
 // Two replicas are told different things of one function again and again: in the end
@@ -117,13 +118,18 @@ func TestInvocationsAskNothing(t *testing.T) {
 	a.must(t, 202, "POST", "/system/functions", deployment("quiet", "quiet:1", nil))
 	a.shows("quiet.openfaas-fn", provider.Status{Replicas: 1, AvailableReplicas: 1}, "")
 	eventually(t, func() string { return stillTelling(t, "quiet", "Available", "1") })
-	before := a.asked.Load()
-	for range 1000 {
-		a.must(t, 200, "POST", "/function/quiet", "x")
-		a.must(t, 404, "POST", "/function/nobody", "x")
+	// What the replica asks for other reasons comes now and then.
+	least := int64(math.MaxInt64)
+	for try := 0; try < tries && least != 0; try++ {
+		before := a.asked.Load()
+		for range 1000 {
+			a.must(t, 200, "POST", "/function/quiet", "x")
+			a.must(t, 404, "POST", "/function/nobody", "x")
+		}
+		least = min(least, a.asked.Load()-before)
 	}
-	if asked := a.asked.Load() - before; asked != 0 {
-		t.Errorf("2000 requests asked %d things of the API server", asked)
+	if least != 0 {
+		t.Errorf("2000 requests asked %d things of the API server", least)
 	}
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"quiet"}`)
 }
@@ -199,7 +205,7 @@ func TestADeploymentIsWhole(t *testing.T) {
 		}
 	}
 	b := start(t, false)
-	if d := b.runs["whole.openfaas-fn"].Deployment; d.Image != "whole:2" || d.EnvVars != nil || d.Limits.Memory != "1Gi" || d.Requests != nil {
+	if d := b.running("whole.openfaas-fn").Deployment; d.Image != "whole:2" || d.EnvVars != nil || d.Limits.Memory != "1Gi" || d.Requests != nil {
 		t.Errorf("restored as %+v", d)
 	}
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"whole"}`)

@@ -17,15 +17,8 @@ const Version = "1.34.4"
 // of where it can be found: in the folder "scripts" of the working directory or one
 // above it.
 func Binaries(ctx context.Context) (string, error) {
-	script, found := findScript()
-	if found {
-		c := exec.CommandContext(ctx, script)
-		c.Stderr = os.Stderr
-		out, err := c.Output()
-		if err != nil {
-			return "", fmt.Errorf("scripts/kubernetes.sh: %w", err)
-		}
-		return strings.TrimSpace(string(out)), nil
+	if path, found := findScript("kubernetes.sh"); found {
+		return printed(ctx, path)
 	}
 	caches, err := os.UserCacheDir()
 	if err != nil {
@@ -38,13 +31,32 @@ func Binaries(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-func findScript() (string, bool) {
+// script runs one of the folder "scripts" and returns the path that it prints.
+func script(ctx context.Context, name string) (string, error) {
+	path, found := findScript(name)
+	if !found {
+		return "", fmt.Errorf("scripts/%s is in no folder above this one: run the test in a checkout", name)
+	}
+	return printed(ctx, path)
+}
+
+func printed(ctx context.Context, script string) (string, error) {
+	c := exec.CommandContext(ctx, script)
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", script, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func findScript(name string) (string, bool) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", false
 	}
 	for {
-		script := filepath.Join(dir, "scripts", "kubernetes.sh")
+		script := filepath.Join(dir, "scripts", name)
 		if _, err := os.Stat(script); err == nil {
 			return script, true
 		}

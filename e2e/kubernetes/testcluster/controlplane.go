@@ -54,7 +54,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := c.choosePorts(); err != nil {
 		return err
 	}
-	if err := c.makeCertificates(); err != nil {
+	if err := errors.Join(c.makeCertificates(), c.makeFrontProxy()); err != nil {
 		return err
 	}
 	client := fmt.Sprintf("http://127.0.0.1:%d", c.etcd)
@@ -172,6 +172,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		"--kubelet-certificate-authority=" + c.ca.File("ca.crt"), "--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.ca.File("service-account.pub"),
 		"--service-account-signing-key-file=" + c.ca.File("service-account.key")}
+	arguments = append(arguments, c.aggregation()...)
 	if !c.watchesNodes() {
 		// Nobody would take the taint away that a new node is given.
 		arguments = append(arguments, "--disable-admission-plugins=TaintNodesByCondition")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 const webPod = `apiVersion: v1
 kind: Pod
-metadata: {name: web}
+metadata: {name: web, labels: {app: web}}
 spec:
   terminationGracePeriodSeconds: 0
   securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
@@ -31,8 +32,22 @@ spec:
   volumes: [{name: tmp, emptyDir: {}}]
 `
 
-// A pod on the real node takes its image from the registry, answers at its address,
-// has logs and can be entered.
+// webService is the pod's; denied lets nobody reach it.
+const (
+	webService = `{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}`
+	denied     = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web}, spec: {podSelector: {matchLabels: {app: web}}}}`
+)
+
+const visitorPod = `apiVersion: v1
+kind: Pod
+metadata: {name: visitor}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: visitor, image: %s, command: ["/bin/sleep", "1000"]}]
+`
+
+// A pod on the real node takes its image from the registry, answers at its address and
+// at its service's name, unless a network policy forbids it, has logs and can be entered.
 func TestNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -40,7 +55,7 @@ func TestNode(t *testing.T) {
 		t.Skipf("*** NO REAL NODE: %v ***", err)
 	}
 	began := time.Now()
-	c, err := testcluster.Start(ctx, testcluster.Options{Node: true, Log: t.Output()})
+	c, err := testcluster.Start(ctx, testcluster.Options{Node: true, Services: true, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,4 +99,47 @@ func TestNode(t *testing.T) {
 	if out, err := c.Kubectl(ctx, "", "exec", "web", "--", "id", "-u"); err != nil || strings.TrimSpace(out) != "65532" {
 		t.Errorf("exec %q, %v", out, err)
 	}
+	visits(ctx, t, c)
+}
+
+// visits has another pod ask for the first one by its service's name. It does so with
+// kubectl, as a busybox that is linked statically cannot resolve names.
+func visits(ctx context.Context, t *testing.T, c *testcluster.Cluster) {
+	t.Helper()
+	image, err := c.PushTools("visitor:1", map[string]string{"/bin/kubectl": filepath.Join(c.Binaries(), "bin/kubectl")}, v1.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []string{webService, fmt.Sprintf(visitorPod, image)} {
+		if _, err := c.Kubectl(ctx, object, "apply", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Ready", "pod/visitor", "--timeout=120s"); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (string, error) {
+		return c.Kubectl(ctx, "", "exec", "visitor", "--", "kubectl", "--server", "http://web.default.svc.cluster.local", "--request-timeout", "2s", "get", "--raw", "/")
+	}
+	await := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; {
+			got, err := ask()
+			if strings.TrimSpace(got) == want && (err == nil) == (want != "") {
+				return
+			}
+			if time.Now().After(end) || ctx.Err() != nil {
+				t.Fatalf("the visitor is answered %q, %v, not %q", got, err, want)
+			}
+		}
+	}
+	await("it works")
+	if _, err := c.Kubectl(ctx, denied, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	await("")
+	if _, err := c.Kubectl(ctx, "", "delete", "networkpolicy", "web"); err != nil {
+		t.Fatal(err)
+	}
+	await("it works")
 }

@@ -44,10 +44,13 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	began, config := time.Now(), c.options.KubeletConfig
+	if c.options.Services {
+		config += clusterDNS
+	}
 	c.node, err = node.Start(ctx, node.Options{Dir: c.file("node"), Logs: c.Logs(), Binaries: c.binaries, Name: NodeName,
 		Kubeconfig: c.file("kubelet.kubeconfig"), Authority: c.ca.File("ca.crt"), Certificate: c.ca.File("kubelet.crt"), Key: c.ca.File("kubelet.key"),
-		Pause: pause, Registry: c.registry.Host(), KubeletConfig: c.options.KubeletConfig})
+		Pause: pause, Registry: c.registry.Host(), KubeletConfig: config})
 	if err != nil {
 		return err
 	}
@@ -55,6 +58,14 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 		return err
 	}
 	c.say("node ready after %v", time.Since(began).Round(time.Millisecond))
+	if !c.options.Services {
+		return nil
+	}
+	began = time.Now()
+	if err := c.startServices(ctx); err != nil {
+		return err
+	}
+	c.say("services, names and network policies after %v", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

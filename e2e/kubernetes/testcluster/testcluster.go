@@ -19,6 +19,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/pki"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/policies"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/registry"
 )
@@ -32,6 +33,10 @@ type Options struct {
 	// Kwok lets [Cluster.AddNodes] make nodes that exist only at the API server and
 	// say of every pod that it runs.
 	Kwok bool
+	// Services lets pods of the real node reach services, by addresses and by names, and
+	// keeps them from what network policies forbid: kube-proxy, CoreDNS and package
+	// policies. It takes Node.
+	Services bool
 	// NodeLifecycle makes kwok's nodes renew leases and the cluster watch them: a
 	// node whose lease ends becomes not ready. It is on with Node. Without it a large
 	// fleet costs nothing while nothing happens.
@@ -54,10 +59,11 @@ type Cluster struct {
 	ca            *pki.Authority
 	// etcd and server are ports of the addresses that all is reached at.
 	etcd, peer, server int
-	apiserver          *process.Process
+	apiserver, metrics *process.Process
 	others             []*process.Process
 	config             *rest.Config
 	node               *node.Node
+	policies           *policies.Enforcer
 	registry           *registry.Registry
 }
 
@@ -106,7 +112,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 
 // Stop ends all that Start started and removes its state.
 func (c *Cluster) Stop() error {
-	var errs []error
+	errs := []error{c.stopServices()}
 	if c.node != nil {
 		errs = append(errs, c.node.Stop())
 	}
@@ -117,7 +123,7 @@ func (c *Cluster) Stop() error {
 		errs = append(errs, c.others[i].Kill())
 	}
 	c.others = nil
-	errs = append(errs, c.StopAPIServer())
+	errs = append(errs, c.StopMetricsServer(), c.StopAPIServer())
 	if c.dir != "" {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
@@ -179,7 +185,7 @@ func (c *Cluster) run(name string, arguments ...string) error {
 
 // alive is the error of the first program that has ended.
 func (c *Cluster) alive() error {
-	for _, p := range append([]*process.Process{c.apiserver}, c.others...) {
+	for _, p := range append([]*process.Process{c.apiserver, c.metrics}, c.others...) {
 		if p == nil {
 			continue
 		}

@@ -31,6 +31,9 @@ const ProgramEnv = "FAAS_INFER_PYTHON"
 // an image that was built with it. It is used as it is.
 const ReadyEnv = "FAAS_INFER_PYTHON_READY"
 
+// ReadyName is the name of such an environment.
+const ReadyName = "ready"
+
 // ErrRequirements is wrapped where pip cannot install what is asked for.
 var ErrRequirements = errors.New("the requirements cannot be installed")
 
@@ -65,6 +68,19 @@ func Find(ctx context.Context, engine, requirements string) (Environment, error)
 func (e Environment) Made() bool {
 	_, err := os.Stat(e.Python)
 	return err == nil
+}
+
+// Packages is the directory in which a made environment has its packages, and the
+// version of its Python, as 3.11.
+func (e Environment) Packages() (dir, version string, err error) {
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(e.Python)), "lib", "python*", "site-packages"))
+	if err != nil {
+		return "", "", err
+	}
+	if len(found) != 1 {
+		return "", "", fmt.Errorf("the environment of %s has %d directories of packages, not one", e.Python, len(found))
+	}
+	return found[0], strings.TrimPrefix(filepath.Base(filepath.Dir(found[0])), "python"), nil
 }
 
 // Ensure makes an engine's environment unless it is there. What pip cannot install

@@ -14,9 +14,11 @@ import gc
 import importlib
 import importlib.util
 import json
+import math
 import mmap
 import os
 import random
+import resource
 import select
 import signal
 import socket
@@ -40,11 +42,42 @@ class Wrong(Exception):
     """What the author of the function did wrong, in a sentence."""
 
 
+limit = 0  # what the process may hold in bytes, 0 for no limit
+
+
 def explain(error):
     """One line for who asked: a traceback's last."""
     if isinstance(error, Wrong):
         return str(error)
-    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+    line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+    if isinstance(error, MemoryError) and limit:
+        line += f": it ran out of memory (limit {limit >> 20} MiB)"
+    return line
+
+
+# What libraries reserve and do not use, as threads' stacks, in bytes.
+RESERVED = 256 << 20
+
+
+def bound():
+    """Has an allocation fail that is far more than what is left of the limit.
+
+    It is one request's error then. What grows step by step gets to the limit itself,
+    at which the instance or the kernel ends the process.
+    """
+    if not limit:
+        return
+    with open("/proc/self/status") as file:
+        kib = {line.split(":")[0]: int(line.split()[1]) for line in file if line.startswith(("VmData:", "VmRSS:"))}
+    most = (kib["VmData"] << 10) + max(0, limit - (kib["VmRSS"] << 10)) + RESERVED
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def encode(message):
+    """A message as it is sent."""
+    body = json.dumps(message).encode()
+    return struct.pack("<I", len(body)) + body
 
 
 class Channel:
@@ -70,8 +103,10 @@ class Channel:
         return bytes(got)
 
     def write(self, message):
-        body = json.dumps(message).encode()
-        self.sock.sendall(struct.pack("<I", len(body)) + body)
+        self.send(encode(message))
+
+    def send(self, encoded):
+        self.sock.sendall(encoded)
 
 
 class Memory:
@@ -92,6 +127,27 @@ class Memory:
         # Arrays of an earlier mapping keep it alive by themselves.
         self.map, self.size = mmap.mmap(self.fd, have), have
         return self.map
+
+
+def keep_memory():
+    """Has the C library give what was freed to who asks next, rather than to the kernel.
+
+    Fresh pages cost a fault each: arrays of some MiB that come and go with every batch
+    would spend most of their time so. A part of what the process may have is kept.
+    """
+    kept = min(limit // 8, 64 << 20) if limit else 64 << 20
+    LIBC.mallopt(-1, kept)  # M_TRIM_THRESHOLD
+    LIBC.mallopt(-3, min(kept, 32 << 20))  # M_MMAP_THRESHOLD, and the largest that it takes
+
+
+names_of = {}
+
+
+def name_of(dtype):
+    """A dtype's name, which NumPy puts together each time that it is asked."""
+    if dtype not in names_of:
+        names_of[dtype] = dtype.name
+    return names_of[dtype]
 
 
 def info(name, dtype, shape):
@@ -253,8 +309,8 @@ class Handler:
                 raise Wrong(f"handle gave {name!r} with the shape {list(array.shape)} for a request of {rows} rows")
         for o in self.outputs or []:
             array = arrays[o["name"]]
-            if array.dtype.name != DTYPES[o["datatype"]]:
-                raise Wrong(f"handle gave {o['name']!r} as {array.dtype.name}, and it is {DTYPES[o['datatype']]}")
+            if name_of(array.dtype) != DTYPES[o["datatype"]]:
+                raise Wrong(f"handle gave {o['name']!r} as {name_of(array.dtype)}, and it is {DTYPES[o['datatype']]}")
             if len(array.shape) != len(o["shape"]) or any(d >= 0 and d != s for d, s in zip(o["shape"][1:], array.shape[1:])):
                 raise Wrong(f"handle gave {o['name']!r} with the shape {list(array.shape)}, and that of a row is {o['shape'][1:]}")
         return arrays
@@ -283,11 +339,27 @@ def load(config):
     return TensorFlow(path)
 
 
+def aligned(size):
+    return -(-size // ALIGN) * ALIGN
+
+
+def room(size, taken):
+    """Where so many bytes are free, beside the parts that are taken, by where they begin."""
+    at = 0
+    for begin, end in taken:
+        if at + size <= begin:
+            break
+        at = max(at, aligned(end))
+    return at
+
+
 class Server:
     """Answers batches, one at a time."""
 
     def __init__(self, channel, inputs, outputs):
         self.channel, self.inputs, self.outputs = channel, Memory(inputs), Memory(outputs)
+        # How the latest answers lay and where, and the message that told it.
+        self.lay = self.told = None
 
     def run(self):
         config = self.channel.read()
@@ -295,8 +367,13 @@ class Server:
             return
         began = time.monotonic()
         try:
+            global limit
+            limit = config["memory"]
             os.chdir(config["dir"])
+            keep_memory()
+            bound()
             self.subject = load(config)
+            bound()
         except BaseException as error:
             traceback.print_exc()
             self.channel.write({"error": explain(error)})
@@ -308,8 +385,9 @@ class Server:
                 answer = self.batch(message)
             except Exception as error:
                 traceback.print_exc()
-                answer = {"error": explain(error)}
-            self.channel.write(answer)
+                answer = encode({"error": explain(error)})
+            self.channel.send(answer)
+            self.given = None  # To free them takes a while, for which nobody has to wait.
 
     def batch(self, message):
         import numpy as np
@@ -317,33 +395,58 @@ class Server:
         memory = self.inputs.reach(message["size"])
         arrays = {t["name"]: np.ndarray(t["shape"], DTYPES[t["datatype"]], memory, t["at"]) for t in message["inputs"]}
         if not self.subject.requests:
-            return {"answers": [self.put([self.subject.run(arrays)], [sum(message["rows"])])[0]]}
+            self.given = [self.subject.run(arrays)]
+            return self.put(self.given, message["taken"])
         batch, row = [], 0
         for rows in message["rows"]:
             batch.append({name: a[row:row + rows] for name, a in arrays.items()})
             row += rows
-        return {"answers": self.put(self.subject.run(batch), message["rows"])}
+        self.given = self.subject.run(batch)
+        return self.put(self.given, message["taken"])
 
-    def put(self, answers, rows):
-        """Writes the answers' arrays into the memory for what goes."""
+    def put(self, answers, taken):
+        """Writes the answers' arrays into the memory for what goes, beside what is taken of it.
+
+        It returns the message that tells where they are.
+        """
         import numpy as np
 
-        at, places = 0, []
+        size, layout = 0, []
         for answer in answers:
             if isinstance(answer, Exception):
                 traceback.print_exception(answer)
-                places.append({"error": explain(answer)})
+                layout.append(explain(answer))
                 continue
-            tensors = []
-            for name, array in answer.items():
-                tensors.append({"name": name, "datatype": NAMES[array.dtype.name], "shape": list(array.shape), "at": at})
-                at += -(-array.nbytes // ALIGN) * ALIGN
-            places.append({"outputs": tensors})
-        memory = self.outputs.reach(max(at, 1), grow=True)
-        for answer, place in zip(answers, places):
-            for t in place.get("outputs", []):
-                np.copyto(np.ndarray(t["shape"], DTYPES[t["datatype"]], memory, t["at"]), answer[t["name"]])
-        return places
+            layout.append(tuple((name, array.dtype, array.shape) for name, array in answer.items()))
+            size += sum(aligned(array.nbytes) for array in answer.values())
+        base = room(size, taken)
+        # To see that answers lie as those before did takes a tenth of saying how they do.
+        if (layout, base) != self.lay:
+            self.told = encode({"answers": places(layout, base)})
+            self.lay = layout, base
+        memory, at = self.outputs.reach(max(base + size, 1), grow=True), base + size
+        for answer in reversed(answers):  # What was written last may be in the processor's caches still.
+            if isinstance(answer, Exception):
+                continue
+            for array in reversed(answer.values()):
+                at -= aligned(array.nbytes)
+                np.copyto(np.ndarray(array.shape, name_of(array.dtype), memory, at), array)
+        return self.told
+
+
+def places(layout, at):
+    """Where answers' tensors are that lie one after another from there; an answer that is a string is an error."""
+    found = []
+    for answer in layout:
+        if isinstance(answer, str):
+            found.append({"error": answer})
+            continue
+        tensors = []
+        for name, dtype, shape in answer:
+            tensors.append({"name": name, "datatype": NAMES[name_of(dtype)], "shape": list(shape), "at": at})
+            at += aligned(math.prod(shape) * dtype.itemsize)
+        found.append({"outputs": tensors})
+    return found
 
 
 def serve(control, life, inputs, outputs):

@@ -49,7 +49,7 @@ func start(t *testing.T, f *Family, script string) (*Member, *Output) {
 // said reads the first line that a process writes.
 func said(t *testing.T, from *Output) string {
 	t.Helper()
-	_ = from.file.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = from.file.SetReadDeadline(time.Now().Add(time.Minute))
 	line := make([]byte, 100)
 	n, err := from.Read(line)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestGroupEndsWithItsLeader(t *testing.T) {
 
 func waitGone(t *testing.T, pid string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat("/proc/" + pid); err != nil {
 			return
 		}

@@ -423,7 +423,8 @@ func TestPublish(t *testing.T) {
 	host, _ := serve(t)
 	push(t, host+"/base:v1", baseImage(t))
 	b := modelBundle(t)
-	reference, err := Publish(t.Context(), host+"/base:v1", host+"/team/one:v2", b, nil)
+	on := func(base v1.Image) (v1.Image, error) { return Append(base, b) }
+	reference, err := Publish(t.Context(), host+"/base:v1", host+"/team/one:v2", on, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,10 +432,10 @@ func TestPublish(t *testing.T) {
 	if err != nil || pulled.Reference != reference {
 		t.Errorf("pulled %+v, %v, published %s", pulled, err, reference)
 	}
-	if _, err := Publish(t.Context(), host+"/absent", host+"/x", b, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "built on") {
+	if _, err := Publish(t.Context(), host+"/absent", host+"/x", on, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "built on") {
 		t.Errorf("no base: %v", err)
 	}
-	if _, err := Publish(t.Context(), host+"/base:v1", "Not A Name", b, nil); !errors.Is(err, ErrReference) {
+	if _, err := Publish(t.Context(), host+"/base:v1", "Not A Name", on, nil); !errors.Is(err, ErrReference) {
 		t.Errorf("no name: %v", err)
 	}
 }

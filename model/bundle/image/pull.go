@@ -183,7 +183,7 @@ var pulls sync.Map
 
 // Pull takes the bundle out of an image, into a directory below cacheDir that is
 // named by the image's digest; where it is there already, only the tag is looked
-// up. The errors are Resolve's, those that wrap [ErrNoBundle] and [ErrTooLarge], and
+// up. [Evict] removes what is too much there. The errors are Resolve's, those that wrap [ErrNoBundle] and [ErrTooLarge], and
 // [bundle.Open]'s. Nothing of the image comes outside the directory, whatever it
 // says.
 func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir string, options ...Option) (*Bundle, error) {
@@ -197,16 +197,16 @@ func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir str
 	}
 	folder := strings.ReplaceAll(r.Digest, ":", "-")
 	dir := filepath.Join(cacheDir, folder)
-	lock, _ := pulls.LoadOrStore(dir, new(sync.Mutex))
-	lock.(*sync.Mutex).Lock()
-	defer lock.(*sync.Mutex).Unlock()
+	defer lock(dir)()
 	if b, err := bundle.OpenDir(dir); err == nil {
+		touch(dir)
 		return &Bundle{Bundle: b, Resolved: *r}, nil
 	}
 	b, err := s.take(ctx, r, cacheDir, folder)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", ref, err)
 	}
+	touch(dir)
 	return &Bundle{Bundle: b, Resolved: *r}, nil
 }
 

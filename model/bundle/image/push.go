@@ -7,8 +7,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-
-	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // Push sends an image to its registry, less the layers that are there, and returns
@@ -43,14 +41,14 @@ func Fetch(ctx context.Context, ref string, keychain authn.Keychain, options ...
 	return r.image, nil
 }
 
-// Publish makes a function's image of a bundle on a base in a registry, and sends it to
-// the registry that its name says. It returns its name with its digest.
-func Publish(ctx context.Context, base, to string, b *bundle.Bundle, keychain authn.Keychain, options ...Option) (string, error) {
+// Publish has an image made on a base in a registry, and sends it to the registry that
+// its name says. It returns its name with its digest.
+func Publish(ctx context.Context, base, to string, on func(base v1.Image) (v1.Image, error), keychain authn.Keychain, options ...Option) (string, error) {
 	below, err := Fetch(ctx, base, keychain, options...)
 	if err != nil {
 		return "", fmt.Errorf("what images are built on: %w", err)
 	}
-	made, err := Append(below, b)
+	made, err := on(below)
 	if err != nil {
 		return "", err
 	}

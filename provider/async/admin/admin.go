@@ -15,6 +15,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/async/broker"
 	"github.com/faas-infer/faas-infer/provider/async/consume"
 	"github.com/faas-infer/faas-infer/provider/async/dead"
@@ -124,7 +125,7 @@ func number(r *http.Request, name string, otherwise uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, problem.New(http.StatusBadRequest, "the query's %s is %q; it must be a whole number", name, problem.Clip(text))
+		return 0, problem.New(http.StatusBadRequest, "the query's %s is %q; it must be a whole number", name, answer.Clip(text))
 	}
 	return n, nil
 }
@@ -140,7 +141,7 @@ func sequence(r *http.Request) (uint64, error) {
 	text := strings.TrimPrefix(strings.TrimSuffix(r.URL.Path, "/"), Prefix+"/dead/")
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, problem.New(http.StatusBadRequest, "%q is no dead letter's sequence, which is a number; GET %s/dead lists them", problem.Clip(text), Prefix)
+		return 0, problem.New(http.StatusBadRequest, "%q is no dead letter's sequence, which is a number; GET %s/dead lists them", answer.Clip(text), Prefix)
 	}
 	return n, nil
 }

@@ -126,8 +126,8 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	})
 	started := time.Now()
-	code, err := poster(t, Options{}).Post(t.Context(), parse(t, url), &Result{})
-	if err != nil || code != 200 || time.Since(started) > 5*time.Second {
+	code, err := poster(t, Options{Timeout: time.Hour}).Post(t.Context(), parse(t, url), &Result{})
+	if err != nil || code != 200 || time.Since(started) > time.Minute {
 		t.Errorf("%d %v after %v", code, err, time.Since(started))
 	}
 }

@@ -5,7 +5,6 @@ package problem
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -34,11 +33,3 @@ func (e *Error) HTTPStatus() int { return e.status }
 
 // RetryAfter is how long to wait before another try, 0 where none helps.
 func (e *Error) RetryAfter() time.Duration { return e.after }
-
-// Clip keeps a hostile value from filling an answer.
-func Clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}

@@ -21,18 +21,23 @@ type Outcome struct {
 	Reason, Why string
 }
 
-// Of is what an object is to say of its function. Conditions keep the time of
-// their last change.
-func Of(f *v1alpha1.Function, came Outcome, runs provider.Status, problem string, now metav1.Time) v1alpha1.FunctionStatus {
+// Of is what an object is to say of its function; served is whether there is anything
+// that runs or would with the next request. Conditions keep the time of their last
+// change.
+func Of(f *v1alpha1.Function, came Outcome, runs provider.Status, served bool, problem string, now metav1.Time) v1alpha1.FunctionStatus {
 	s := v1alpha1.FunctionStatus{ObservedGeneration: came.Generation,
-		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Conditions: slices.Clone(f.Status.Conditions)}
+		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Conditions: slices.Clone(f.Status.Conditions), Deployed: f.Status.Deployed}
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: came.Reason,
 		Message: oneLine(came.Why), ObservedGeneration: came.Generation, LastTransitionTime: now}
 	if came.Why != "" {
 		accepted.Status = metav1.ConditionFalse
 	}
 	ready := ready(runs, problem)
-	if came.Why != "" && runs == (provider.Status{}) {
+	switch {
+	case came.Why == "":
+	case served:
+		ready.Message = oneLine(ready.Message + separated(ready.Message) + provider.Before(came.Why))
+	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, came.Reason, "nothing runs: "+oneLine(came.Why)
 	}
 	ready.ObservedGeneration, ready.LastTransitionTime = came.Generation, now

@@ -30,24 +30,26 @@ func TestConditions(t *testing.T) {
 		"no image":                      {deployed, provider.Status{}, "ImagePullBackOff", "True", "False", "NotServed", "no instance is ready: ImagePullBackOff"},
 		"crowded":                       {deployed, provider.Status{Replicas: 1, AvailableReplicas: 1}, "no node has room", "True", "True", "Serving", "no node has room"},
 		"nonsense":                      {Outcome{3, "Invalid", "bad key"}, provider.Status{}, "", "False", "False", "Invalid", "nothing runs: bad key"},
-		"nonsense that leaves what ran": {Outcome{3, "Invalid", "bad key"}, provider.Status{Replicas: 1, AvailableReplicas: 1}, "", "False", "True", "Serving", ""},
+		"nonsense that leaves what ran": {Outcome{3, "Invalid", "bad key"}, provider.Status{Replicas: 1, AvailableReplicas: 1}, "", "False", "True", "Serving", "what was deployed before is served: bad key"},
+		"nonsense, and nobody asks":     {Outcome{3, "Invalid", "bad key"}, provider.Status{}, "", "False", "True", "Idle", "the next request starts one: what was deployed before is served: bad key"},
 	} {
 		f := &v1alpha1.Function{}
-		s := Of(f, c.came, c.runs, c.problem, noon)
+		served := name != "nonsense"
+		s := Of(f, c.came, c.runs, served, c.problem, noon)
 		accepted, ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted), meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 		if accepted.Status != c.accepted || ready.Status != c.ready || ready.Reason != c.reason || !strings.Contains(ready.Message, c.message) || s.ObservedGeneration != 3 {
 			t.Errorf("%s: %+v", name, s)
 		}
 		// Looked at again with nothing new, it is the same, so that nothing is written.
 		f.Status = s
-		if again := Of(f, c.came, c.runs, c.problem, metav1.NewTime(noon.Add(time.Hour))); !equality.Semantic.DeepEqual(again, s) {
+		if again := Of(f, c.came, c.runs, served, c.problem, metav1.NewTime(noon.Add(time.Hour))); !equality.Semantic.DeepEqual(again, s) {
 			t.Errorf("%s: %+v became %+v", name, s, again)
 		}
 	}
 }
 
 func TestMessagesAreShort(t *testing.T) {
-	s := Of(&v1alpha1.Function{}, Outcome{Reason: "Refused", Why: strings.Repeat("long\n", 10000)}, provider.Status{}, "", noon)
+	s := Of(&v1alpha1.Function{}, Outcome{Reason: "Refused", Why: strings.Repeat("long\n", 10000)}, provider.Status{}, true, "", noon)
 	for _, c := range s.Conditions {
 		if len(c.Message) > 1100 || strings.Contains(c.Message, "\n") {
 			t.Errorf("%d bytes", len(c.Message))

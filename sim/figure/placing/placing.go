@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/sim"
 )
 
@@ -135,7 +136,7 @@ func Multiplied(rates []float64, load float64) []float64 {
 func abs(n int) int { return max(n, -n) }
 
 // Weigh is what resources weigh: β·cores + % of a GPU (INFless §3.4). A β of 0
-// means [scaling.DefaultBeta].
+// means [capacity.DefaultBeta].
 func Weigh(r cluster.Resources, beta float64) float64 {
-	return cmp.Or(beta, scaling.DefaultBeta)*float64(r.CPU)/1000 + float64(r.GPU)
+	return cmp.Or(beta, capacity.DefaultBeta)*float64(r.CPU)/1000 + float64(r.GPU)
 }

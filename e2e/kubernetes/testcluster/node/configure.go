@@ -100,8 +100,9 @@ func (n *Node) configure() error {
 		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), isolation.Cgroup(),
 			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig),
 		filepath.Join("registries", o.Registry, "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
-		// Names without a host mean this one.
+		// Names without a host mean this one, and so do those of the stock gateway's.
 		filepath.Join("registries", "docker.io", "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
+		filepath.Join("registries", "ghcr.io", "hosts.toml"):   fmt.Sprintf(registryConfig, o.Registry),
 	} {
 		if err := os.MkdirAll(filepath.Dir(n.file(file)), 0o755); err != nil {
 			return err

@@ -41,6 +41,9 @@ type Function struct {
 	Program, Library string
 	// Shell adds a shell and the usual commands, for functions that are scripts.
 	Shell bool
+	// Python adds Debian's Python, for functions that run in it, and for a provider
+	// that measures them.
+	Python bool
 	// Revision is the commit that the program was built from, for people.
 	Revision string
 }
@@ -69,6 +72,19 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		}
 		parts = append(parts, part{"a shell", tools})
 	}
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "faas-infer",
+		"org.opencontainers.image.description": "What functions of faas-infer are built on",
+		"org.opencontainers.image.licenses":    "MIT",
+	}
+	if f.Python {
+		python, version, err := f.python(ctx)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"Python", python})
+		labels[image.PythonLabel] = version
+	}
 	library, err := image.File(Library[1:], 0o755, f.Library)
 	if err != nil {
 		return nil, fmt.Errorf("the ONNX Runtime library: %w; `make onnxruntime` fetches it", err)
@@ -78,11 +94,6 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		return nil, fmt.Errorf("the program: %w; `make build` builds it", err)
 	}
 	parts = append(parts, part{"ONNX Runtime", []image.Entry{library}}, part{"faas-infer", []image.Entry{program}})
-	labels := map[string]string{
-		"org.opencontainers.image.title":       "faas-infer",
-		"org.opencontainers.image.description": "What functions of faas-infer are built on",
-		"org.opencontainers.image.licenses":    "MIT",
-	}
 	if f.Revision != "" {
 		labels["org.opencontainers.image.revision"] = f.Revision
 	}
@@ -112,6 +123,19 @@ func (f Function) system(ctx context.Context) ([]image.Entry, error) {
 		files = append(files, more...)
 	}
 	return debian.Base(ctx, files)
+}
+
+// python is Debian's Python and what it needs.
+func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
+	packages, err := debian.Closure(ctx, debian.Python)
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := debian.Download(ctx, f.Packages, packages)
+	if err != nil {
+		return nil, "", err
+	}
+	return debian.Interpreter(ctx, files)
 }
 
 // ForProvider makes the provider's image of the one that functions are built on and

@@ -142,3 +142,51 @@ func TestShell(t *testing.T) {
 		t.Errorf("%d links", links)
 	}
 }
+
+func TestDependencies(t *testing.T) {
+	got := dependencies(`python3
+  PreDepends: python3-minimal
+  Depends: python3.11
+ |Depends: media-types
+  Depends: mime-support
+  Depends: <virtual>
+    real
+  Suggests: python3-doc
+libx
+  Depends: python3.11
+`)
+	if want := []string{"media-types", "python3-minimal", "python3.11"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A Python of Debian's is an interpreter and its library, compiled if that can be.
+func TestInterpreter(t *testing.T) {
+	version := "3.11"
+	if out, err := exec.Command("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2], end='')").Output(); err == nil {
+		version = string(out)
+	}
+	entries, got, err := Interpreter(t.Context(), []string{deb(t, "python", "", map[string]string{
+		"usr/bin/python" + version: "program", "usr/bin/python3": ">python" + version, "usr/lib/python" + version + "/module.py": "x = 1\n",
+		"usr/lib/python" + version + "/broken.py": "x =\n",
+	})})
+	if err != nil || got != version {
+		t.Fatalf("version %q, %v", got, err)
+	}
+	compiled := 0
+	for _, e := range entries {
+		if filepath.Ext(e.Name) == ".pyc" {
+			compiled++
+			// Of the time that the source has in an image (PEP 552).
+			if head := text(t, e)[:16]; head[4:12] != string(make([]byte, 8)) {
+				t.Errorf("%s begins with %x", e.Name, head)
+			}
+		}
+	}
+	if _, err := exec.LookPath("python" + version); err == nil && compiled != 1 {
+		t.Errorf("%d compiled files", compiled)
+	}
+	if _, _, err := Interpreter(t.Context(), []string{deb(t, "other", "", map[string]string{"usr/bin/x": "x"})}); err == nil {
+		t.Error("a Python of packages without one")
+	}
+}

@@ -1,0 +1,169 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+// Deployed is a provider of its own, a process, with a directory of its own.
+type Deployed struct {
+	*Child
+	// URL is where it serves, State its directory.
+	URL, State string
+}
+
+// Provider starts a provider without functions.
+func (o Options) Provider(ctx context.Context, dir string, arguments ...string) (*Deployed, error) {
+	address, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return o.ProviderAt(ctx, address, dir, append([]string{"--nats-listen", "off"}, arguments...)...)
+}
+
+// ProviderAt starts a provider at an address, with the functions of the one that
+// was in the directory before.
+func (o Options) ProviderAt(ctx context.Context, address, dir string, arguments ...string) (*Deployed, error) {
+	d := &Deployed{URL: "http://" + address, State: filepath.Join(dir, "state")}
+	arguments = append([]string{"provider", "--listen", address, "--state", d.State, "--log-level", "warn", "--cold-wait", "5m"}, arguments...)
+	var err error
+	if d.Child, err = o.Start(arguments...); err != nil {
+		return nil, err
+	}
+	if err := d.Answers(ctx, d.URL+"/healthz"); err != nil {
+		d.Stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Bundle gives the provider a subject as an image.
+func (d *Deployed) Bundle(s *Subject, image string) error {
+	_, err := bundle.Write(filepath.Join(d.State, "bundles"), image, bundle.Manifest{}, s.Model)
+	return err
+}
+
+// Deploy deploys a function with an SLO.
+func (d *Deployed) Deploy(ctx context.Context, name, image string, slo time.Duration) error {
+	body, err := json.Marshal(types.FunctionDeployment{Service: name, Image: image,
+		Annotations: &map[string]string{"com.openfaas.slo.latency": slo.String()}})
+	if err != nil {
+		return err
+	}
+	return d.post(ctx, "/system/functions", body)
+}
+
+// Scale asks for a number of instances.
+func (d *Deployed) Scale(ctx context.Context, name string, replicas uint64) error {
+	body, err := json.Marshal(types.ScaleServiceRequest{ServiceName: name, Replicas: replicas})
+	if err != nil {
+		return err
+	}
+	return d.post(ctx, "/system/scale-function/"+name, body)
+}
+
+func (d *Deployed) post(ctx context.Context, path string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusAccepted && response.StatusCode != http.StatusOK {
+		return fmt.Errorf("POST %s: %s: %s", path, response.Status, text)
+	}
+	return nil
+}
+
+// Available waits until a function has exactly so many ready instances and no
+// others.
+func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		status, text, err := Get(ctx, http.DefaultClient, d.URL+"/system/function/"+name)
+		if err == nil && status == http.StatusOK {
+			var s types.FunctionStatus
+			if err := json.Unmarshal(text, &s); err != nil {
+				return err
+			}
+			if s.AvailableReplicas == n && s.Replicas == n {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not come to %d instances: %w", name, n, ctx.Err())
+		case <-d.Exited():
+			return fmt.Errorf("the provider exited: %v: %s", d.ProcessState, d.output.String())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// InstanceRecord is what the provider writes down of an instance.
+type InstanceRecord struct {
+	Socket  string `json:"socket"`
+	Process struct {
+		PID int `json:"pid"`
+	} `json:"process"`
+}
+
+// Records lists the provider's instances.
+func (d *Deployed) Records() ([]InstanceRecord, error) {
+	files, err := filepath.Glob(filepath.Join(d.State, "local", "instances", "*", "instance.json"))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]InstanceRecord, len(files))
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &out[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return out, nil
+}
+
+// DeployProgram deploys an ordinary function that runs process for each request.
+func (d *Deployed) DeployProgram(ctx context.Context, name, process string) error {
+	body, err := json.Marshal(types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: process})
+	if err != nil {
+		return err
+	}
+	return d.post(ctx, "/system/functions", body)
+}
+
+// Metric reads one series of the provider's; one that is not there is 0.
+func (d *Deployed) Metric(ctx context.Context, series string) (value float64, err error) {
+	_, text, err := Get(ctx, http.DefaultClient, d.URL+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			_, err := fmt.Sscan(rest, &value)
+			return value, err
+		}
+	}
+	return 0, nil
+}

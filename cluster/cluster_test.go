@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func random(r *rand.Rand) Resources {
+	return Resources{CPU: r.IntN(4000), GPU: r.IntN(100), Memory: r.Int64N(1 << 30), GPUMemory: r.Int64N(1 << 30)}
+}
+
+// What is taken fits back, what fits leaves nothing below zero, and a parked instance
+// keeps memory alone.
+func TestResources(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 1000 {
+		a, b := random(r), random(r)
+		if a.Add(b).Sub(b) != a || !a.Fits(a.Add(b)) || a.Add(b) != b.Add(a) {
+			t.Fatalf("%+v and %+v", a, b)
+		}
+		left := b.Sub(a)
+		if a.Fits(b) != (left.CPU >= 0 && left.GPU >= 0 && left.Memory >= 0 && left.GPUMemory >= 0) {
+			t.Fatalf("%+v fits into %+v: %v", a, b, a.Fits(b))
+		}
+		if p := a.Parked(); p != (Resources{Memory: a.Memory, GPUMemory: a.GPUMemory}) || !p.Fits(a) {
+			t.Fatalf("%+v parked is %+v", a, p)
+		}
+	}
+	one := Resources{CPU: 1, GPU: 1, Memory: 1, GPUMemory: 1}
+	for _, small := range []Resources{{GPU: 1, Memory: 1, GPUMemory: 1}, {CPU: 1, Memory: 1, GPUMemory: 1}, {CPU: 1, GPU: 1, GPUMemory: 1}, {CPU: 1, GPU: 1, Memory: 1}} {
+		if one.Fits(small) {
+			t.Errorf("%+v fits into %+v", one, small)
+		}
+	}
+}
+
+func TestConfigs(t *testing.T) {
+	for cpu, want := range map[int]int{0: 1, 1: 1, 250: 1, 1000: 1, 1001: 2, 2000: 2, 15500: 16} {
+		if got := (Config{Resources: Resources{CPU: cpu}}).Threads(); got != want {
+			t.Errorf("%dm feed %d threads, want %d", cpu, got, want)
+		}
+	}
+	if got := (Config{Batch: 8, Resources: Resources{CPU: 1000, GPU: 20}}).String(); got != "⟨8,1000m,20%⟩" {
+		t.Error(got)
+	}
+}
+
+func TestHolding(t *testing.T) {
+	s := InstanceSpec{Config: Config{Batch: 4, Resources: Resources{CPU: 1000, GPU: 30, Memory: 1 << 20, GPUMemory: 1 << 10}}}
+	if s.Holds() != s.Config.Resources {
+		t.Errorf("it holds %+v", s.Holds())
+	}
+	if s.Parked = true; s.Holds() != s.Config.Parked() {
+		t.Errorf("parked it holds %+v", s.Holds())
+	}
+}
+
+// Instances are recorded and read by later providers: what they were comes back, and
+// records from before there were kinds are models'.
+func TestRecords(t *testing.T) {
+	in := Instance{InstanceSpec: InstanceSpec{
+		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Parked: true, Bundle: "b", Env: map[string]string{"A": "1"},
+		Config: Config{Batch: 2, Resources: Resources{CPU: 500, Memory: 1 << 20}},
+	}, State: Ready, Network: "unix", Address: "/s", Reason: "r"}
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Instance
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, in) {
+		t.Errorf("%+v, %v: %s", back, err, text)
+	}
+	var old Instance
+	if err := json.Unmarshal([]byte(`{"id":"x","config":{"batch":8,"cpu":1000,"gpu":0,"memory":5},"state":"ready"}`), &old); err != nil || old.Kind != Model || old.Config.Batch != 8 || old.Config.CPU != 1000 {
+		t.Errorf("%+v, %v", old, err)
+	}
+}

@@ -1,0 +1,227 @@
+package async
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/provider/async/admin"
+	"github.com/faas-infer/faas-infer/provider/async/dead"
+)
+
+// NewCommand returns "faas-infer async": a look into a provider's queue of
+// asynchronous invocations.
+func NewCommand() *cobra.Command {
+	a := &asyncClient{}
+	c := &cobra.Command{
+		Use:   "async",
+		Short: "See what waits in the queue of asynchronous invocations, and replay what was given up",
+		Long: `async looks into the queue of a provider that runs. Requests that came by
+/async-function/NAME wait there until their function has answered and the answer
+has been posted to their X-Callback-Url. One that fails is tried again
+(com.openfaas.retry.*); one that keeps failing becomes a dead letter, which stays
+until you replay or purge it.
+
+The user and password are those of the provider's system routes. Without
+--password-file, a provider on this machine is given those that faas-infer up has
+made.`,
+		Example: `  faas-infer async status
+  faas-infer async dead
+  faas-infer async show 17
+  faas-infer async replay 17 18
+  faas-infer async replay --all --url http://10.0.0.5:8081 --password-file password.txt`,
+	}
+	flags := c.PersistentFlags()
+	flags.StringVar(&a.url, "url", "http://127.0.0.1:8081", "the provider's `URL` (not the gateway's)")
+	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or what faas-infer up has made)")
+	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
+	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
+	flags.BoolVar(&a.json, "json", false, "print the provider's JSON")
+	c.AddCommand(a.statusCommand(), a.deadCommand(), a.showCommand(), a.replayCommand(), a.purgeCommand())
+	return c
+}
+
+func (a *asyncClient) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "How many requests wait, are being executed, and were given up", Args: cobra.NoArgs,
+		Example: "  faas-infer async status\n  faas-infer async status --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			var s admin.Status
+			return a.get(c, "", &s, func(w io.Writer) {
+				fmt.Fprintf(w, "queued\t%d\nin flight\t%d\ndead\t%d\nbytes\t%d\nNATS\t%s\n", s.Queued, s.InFlight, s.Dead, s.Bytes, s.Server)
+				if s.Problem != "" {
+					fmt.Fprintf(w, "problem\t%s\n", s.Problem)
+				}
+				if len(s.Functions) > 0 {
+					fmt.Fprint(w, "\nFUNCTION\tQUEUED\tIN FLIGHT\n")
+				}
+				for _, f := range s.Functions {
+					fmt.Fprintf(w, "%s\t%d\t%d\n", f.Name, f.Queued, f.InFlight)
+				}
+			})
+		},
+	}
+}
+
+func (a *asyncClient) deadCommand() *cobra.Command {
+	var limit, from uint64
+	c := &cobra.Command{
+		Use: "dead", Short: "List the requests that were given up, the oldest first", Args: cobra.NoArgs,
+		Long: `dead lists the requests that were given up. Reasons:
+
+  failed       every try failed; DETAIL tells how the last one did
+  no_function  the function is not deployed (any more)
+  callback     the function answered, but its callback URL did not take the answer
+  crashed      the request was begun again and again, and the provider died each time
+  malformed    what was in the queue is no request`,
+		Example: "  faas-infer async dead\n  faas-infer async dead --from 1001 --limit 1000 --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			var letters []dead.Letter
+			return a.get(c, fmt.Sprintf("/dead?limit=%d&from=%d", limit, from), &letters, func(w io.Writer) {
+				if len(letters) == 0 {
+					fmt.Fprintln(w, "there are no dead letters")
+					return
+				}
+				fmt.Fprint(w, "SEQUENCE\tTIME\tFUNCTION\tREASON\tTRIES\tCALL ID\tDETAIL\n")
+				for _, l := range letters {
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\n", l.Sequence, l.Time.Format(time.DateTime), l.Function, l.Reason, l.Attempts, l.CallID, l.Detail)
+				}
+			})
+		},
+	}
+	c.Flags().Uint64Var(&limit, "limit", 100, "how many, at most 1000")
+	c.Flags().Uint64Var(&from, "from", 0, "begin with this sequence")
+	return c
+}
+
+func (a *asyncClient) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show SEQUENCE", Short: "Show one dead letter with its request", Args: cobra.ExactArgs(1),
+		Long: `show prints a dead letter as JSON: what is known about it, and its request with
+headers and body. The body is in base64, as the gateway queues it.`,
+		Example: "  faas-infer async show 17\n  faas-infer async show 17 | jq -r .request.Body | base64 -d",
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := sequences(args); err != nil {
+				return err
+			}
+			var shown admin.Shown
+			return a.get(c, "/dead/"+args[0], &shown, func(w io.Writer) {
+				text, err := json.MarshalIndent(shown, "", "  ")
+				if err == nil {
+					fmt.Fprintf(w, "%s\n", text)
+				}
+			})
+		},
+	}
+}
+
+func (a *asyncClient) replayCommand() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "replay {SEQUENCE... | --all}", Short: "Put dead letters back into the queue",
+		Long: `replay puts dead letters back into the queue, as new requests with all their tries
+before them. A letter is removed when its request has been stored in the queue, so
+each is replayed once. Those that cannot be replayed (their function is not
+deployed) stay, and the command says why.`,
+		Example: "  faas-infer async replay 17 18\n  faas-infer async replay --all",
+		RunE: func(c *cobra.Command, args []string) error {
+			order := admin.ReplayOrder{All: all}
+			var err error
+			if order.Sequences, err = sequences(args); err != nil {
+				return err
+			}
+			if all == (len(args) > 0) {
+				return errors.New("name the sequences to replay, as faas-infer async dead lists them, or --all")
+			}
+			var done dead.Replayed
+			err = a.call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
+				fmt.Fprintf(w, "replayed %d\n", done.Replayed)
+				for _, f := range done.Failed {
+					fmt.Fprintf(w, "%d stays: %s\n", f.Sequence, f.Error)
+				}
+			})
+			if err == nil && len(done.Failed) > 0 {
+				err = fmt.Errorf("%d dead letters were not replayed", len(done.Failed))
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "replay all that there are now")
+	return c
+}
+
+func (a *asyncClient) purgeCommand() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "purge {SEQUENCE... | --all}", Short: "Remove dead letters for good",
+		Long:    `purge removes dead letters. Their requests are lost.`,
+		Example: "  faas-infer async purge 17\n  faas-infer async purge --all",
+		RunE: func(c *cobra.Command, args []string) error {
+			list, err := sequences(args)
+			if err != nil {
+				return err
+			}
+			if all == (len(args) > 0) {
+				return errors.New("name the sequences to remove, as faas-infer async dead lists them, or --all")
+			}
+			if all {
+				var done admin.Purged
+				return a.call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
+			}
+			for _, seq := range list {
+				if err := a.call(c, "DELETE", fmt.Sprintf("/dead/%d", seq), nil, nil, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", seq) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "remove all")
+	return c
+}
+
+// sequences reads the numbers of dead letters.
+func sequences(args []string) ([]uint64, error) {
+	var out []uint64
+	for _, arg := range args {
+		n, err := strconv.ParseUint(strings.TrimSpace(arg), 10, 64)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%q is no dead letter's sequence, which is a number; faas-infer async dead lists them", arg)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// get prints what a GET answers.
+func (a *asyncClient) get(c *cobra.Command, path string, into any, show func(w io.Writer)) error {
+	return a.call(c, "GET", path, nil, into, show)
+}
+
+// call makes a request and prints its answer: as JSON if that is asked for, else
+// by show.
+func (a *asyncClient) call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
+	text, err := a.do(c.Context(), method, path, body)
+	if err != nil {
+		return err
+	}
+	if into != nil {
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("%s does not answer as a provider with a queue does; --url must be the provider's: %w", a.url, err)
+		}
+	}
+	if a.json {
+		_, err := c.OutOrStdout().Write(text)
+		return err
+	}
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+	show(w)
+	return w.Flush()
+}

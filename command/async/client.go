@@ -1,0 +1,118 @@
+package async
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/async"
+)
+
+// asyncClient speaks with a provider's queue.
+type asyncClient struct {
+	url, user, passwordFile string
+	timeout                 time.Duration
+	json                    bool
+}
+
+// mostAsyncAnswer is the largest answer that is read, in bytes: a dead letter
+// holds one request.
+const mostAsyncAnswer = 128 << 20
+
+// do makes one request and returns its answer's body.
+func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+	base, err := url.Parse(a.url)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, fmt.Errorf("--url %q must be the provider's URL, such as http://127.0.0.1:8081", a.url)
+	}
+	user, password, err := a.credentials(base.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+async.Prefix+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	if password != "" {
+		request.SetBasicAuth(user, password)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w; is a provider running there?", err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, mostAsyncAnswer))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case response.StatusCode == http.StatusUnauthorized:
+		return nil, errors.New("the provider refuses the user and password; give --user and --password-file")
+	case response.StatusCode >= 300:
+		return nil, fmt.Errorf("the provider answers %d: %s", response.StatusCode, strings.TrimSpace(string(answer)))
+	}
+	return answer, nil
+}
+
+// credentials are those that were given, or, for a provider on this machine,
+// those that up has made; none are an empty password.
+func (a *asyncClient) credentials(host string) (user, password string, err error) {
+	file := a.passwordFile
+	user = a.user
+	if file == "" {
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return "", "", nil
+		}
+		dir, err := madeByUp()
+		if err != nil {
+			return "", "", nil //nolint:nilerr // There are none; the provider may be open.
+		}
+		file = filepath.Join(dir, "basic-auth-password")
+		if text, err := os.ReadFile(filepath.Join(dir, "basic-auth-user")); err == nil && user == "" {
+			user = strings.TrimSpace(string(text))
+		}
+	}
+	if user == "" {
+		user = "admin"
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && a.passwordFile == "" {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("--password-file: %w", err)
+	}
+	return user, strings.TrimSpace(string(text)), nil
+}
+
+// madeByUp is the directory of the credentials that up makes.
+func madeByUp() (string, error) {
+	home := os.Getenv("XDG_STATE_HOME")
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		home = filepath.Join(user, ".local", "state")
+	}
+	return filepath.Join(home, "faas-infer", "secrets"), nil
+}

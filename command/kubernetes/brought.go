@@ -1,0 +1,51 @@
+package kubernetes
+
+import (
+	"context"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/model/bundle/image"
+)
+
+// lookTimeout bounds how long a deployment waits for a registry to tell what an image
+// is; its bundle, if it has one, may take pullTimeout.
+const lookTimeout = 10 * time.Second
+
+// bundle is the bundle in a deployment's image, nil if there is none.
+func (i *images) bundle(ctx context.Context, d types.FunctionDeployment) (*image.Bundle, error) {
+	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	look, stop := context.WithTimeout(ctx, lookTimeout)
+	defer stop()
+	keychain, err := i.keychain(look, d)
+	if err != nil {
+		return nil, err
+	}
+	plain := image.WithPlain(i.platform.flags.plain...)
+	found, err := image.Resolve(look, d.Image, keychain, plain)
+	if err != nil || found.Bundle == "" {
+		return nil, err
+	}
+	b, err := image.Pull(ctx, d.Image, keychain, i.models.root, plain)
+	if err != nil {
+		return nil, err
+	}
+	i.makeRoom()
+	return b, nil
+}
+
+// brought is [provider.Defaults]: the annotations in the bundle of the deployment's
+// image.
+func (i *images) brought(ctx context.Context, d types.FunctionDeployment) (map[string]string, error) {
+	// Credentials are those of namespaces of functions only.
+	if allowed, err := i.platform.objects.AllowedNow(d.Namespace); err != nil || !allowed {
+		return nil, err
+	}
+	b, err := i.bundle(ctx, d)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	return b.Annotations, nil
+}

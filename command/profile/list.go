@@ -1,0 +1,131 @@
+package profile
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// listedMachine is what "profile list --json" has of one engine on one machine.
+type listedMachine struct {
+	Machine   string         `json:"machine"`
+	Engine    string         `json:"engine"`
+	Used      bool           `json:"used"`
+	Operators int            `json:"operators"`
+	Rows      int            `json:"rows"`
+	Noisy     int            `json:"noisyRows"`
+	Oldest    time.Time      `json:"oldest"`
+	Newest    time.Time      `json:"newest"`
+	Families  map[string]int `json:"families"`
+}
+
+// listed is all that it has.
+type listed struct {
+	Database   string                `json:"database"`
+	Machine    string                `json:"machine"`
+	Engine     string                `json:"engine"`
+	Rows       int                   `json:"rows"`
+	Machines   []listedMachine       `json:"machines"`
+	Provenance []database.Provenance `json:"provenance"`
+	Damaged    []string              `json:"damaged"`
+}
+
+func newProfileListCommand() *cobra.Command {
+	var (
+		path   string
+		asJSON bool
+	)
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the operators' profiles: engines, machines, rows by family",
+		Long: `list shows of which machines and engines there are operators' profiles, and how
+many rows each family of operators has. Only those of this machine and this version
+of the engine are used; noisy rows were measured while the machine did other things,
+too.`,
+		Example: "  faas-infer profile list\n  faas-infer profile list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			db, from, damage, err := loadOperators(c, path)
+			if err != nil {
+				return err
+			}
+			l := listOperators(db, from, damage)
+			if asJSON {
+				e := json.NewEncoder(c.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(l)
+			}
+			return l.print(c.OutOrStdout())
+		},
+	}
+	DatabaseFlag(c, &path)
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+func listOperators(db *database.Database, path string, damage []database.Damage) listed {
+	l := listed{
+		Database: path, Machine: report.Machine(), Engine: onnxruntime.Name(), Rows: db.Len(),
+		Machines: []listedMachine{}, Provenance: append([]database.Provenance{}, db.Provenance()...), Damaged: []string{},
+	}
+	for _, m := range db.Machines() {
+		l.Machines = append(l.Machines, listedMachine{m.Machine, m.Engine, used(m), m.Operators, m.Rows, m.Noisy, m.Oldest, m.Newest, m.Families})
+	}
+	for _, d := range damage {
+		l.Damaged = append(l.Damaged, d.String())
+	}
+	return l
+}
+
+func (l listed) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %d rows\n", l.Database, l.Rows)
+	if l.Rows == 0 {
+		fmt.Fprintln(w, "faas-infer profile operators measures some, faas-infer profile import adds those of a file.")
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	if l.Rows > 0 {
+		fmt.Fprint(t, "\nMACHINE\tENGINE\tOPERATORS\tROWS\tNOISY\tMEASURED\tUSED HERE\n")
+	}
+	for _, m := range l.Machines {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s – %s\t%s\n", m.Machine, m.Engine, m.Operators, m.Rows, m.Noisy,
+			m.Oldest.Format(time.DateOnly), m.Newest.Format(time.DateOnly), map[bool]string{true: "yes", false: "no"}[m.Used])
+	}
+	for _, m := range l.Machines {
+		fmt.Fprintf(t, "\n%s, %s\nFAMILY\tROWS\n", m.Machine, m.Engine)
+		for _, family := range slices.Sorted(maps.Keys(m.Families)) {
+			fmt.Fprintf(t, "%s\t%d\n", family, m.Families[family])
+		}
+	}
+	if len(l.Provenance) > 0 {
+		fmt.Fprint(t, "\nImported\n")
+	}
+	for _, p := range l.Provenance {
+		fmt.Fprintf(t, "  %s\n", provenance(p))
+	}
+	return t.Flush()
+}
+
+// provenance is a sentence's part for people.
+func provenance(p database.Provenance) string {
+	text := "exported " + p.ExportedAt.Format(time.DateTime)
+	if p.Machine != "" {
+		text += " on " + p.Machine
+	}
+	if p.Commit != "" {
+		text += fmt.Sprintf(" by %.12s", p.Commit)
+	}
+	if p.Note != "" {
+		text += ": " + p.Note
+	}
+	return text
+}

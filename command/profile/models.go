@@ -1,0 +1,245 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/measuring"
+	"github.com/faas-infer/faas-infer/model"
+)
+
+// modelBudget is what one figure of a whole model is worth.
+var modelBudget = measuring.Budget{Runs: 5, MinTime: 300 * time.Millisecond, MaxTime: 3 * time.Second}
+
+// timesOptions are the flags of "profile times", which measures whole models as
+// they run in an instance, for "profile accuracy". It is a process of its own
+// because a CPU quota holds for a process.
+type timesOptions struct {
+	model, prepared, batches string
+	threads                  int
+	quota, sweep             bool
+	yardstick                float64
+}
+
+func newProfileTimesCommand() *cobra.Command {
+	var o timesOptions
+	c := &cobra.Command{
+		Use:    "times",
+		Short:  "Measure a prepared model, one JSON object a line for each batch",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "the ONNX file, for its inputs")
+	f.StringVar(&o.prepared, "prepared", "", "the prepared model's directory")
+	f.StringVar(&o.batches, "batches", "1", "batch sizes, with commas")
+	f.IntVar(&o.threads, "threads", 1, "threads")
+	f.BoolVar(&o.quota, "quota", false, "this process has a CPU quota: take the mean of batches one after another")
+	f.BoolVar(&o.sweep, "sweep", false, "no model: a sweep through the last-level cache")
+	f.Float64Var(&o.yardstick, "yardstick", 0, "the yardstick in µs on the quiet machine")
+	return c
+}
+
+// timeOf is one line of "profile times".
+type timeOf struct {
+	Batch  int              `json:"batch"`
+	Sample measuring.Sample `json:"sample"`
+}
+
+func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // Its end is the parent's.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	sampler, err := measuring.NewSampler(o.yardstick)
+	if err != nil {
+		return err
+	}
+	defer sampler.Close()
+	if o.sweep {
+		t, err := sampler.Sweep(ctx, modelBudget)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(timeOf{1, t})
+	}
+	m, err := model.ReadFile(o.model)
+	if err != nil {
+		return err
+	}
+	e, err := onnxruntime.Open(onnxruntime.Options{Prepared: o.prepared, Threads: o.threads})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	to := json.NewEncoder(out)
+	for text := range strings.SplitSeq(o.batches, ",") {
+		batch, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("--batches: %w", err)
+		}
+		inputs, err := m.SampleInputs(batch, uint64(batch))
+		if err != nil {
+			return err
+		}
+		run := func() error {
+			_, err := e.Run(ctx, batch, inputs)
+			return err
+		}
+		budget := modelBudget
+		budget.Threads = o.threads
+		var t measuring.Sample
+		if o.quota {
+			t, err = sampler.TakeMean(ctx, modelBudget, run)
+		} else {
+			t, err = sampler.Take(ctx, budget, nil, run)
+		}
+		if err != nil {
+			return err
+		}
+		if err := to.Encode(timeOf{batch, t}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modelTimes measures whole models in child processes.
+type modelTimes struct {
+	known float64
+	// tree is where groups with quotas are made, nil if that cannot be done;
+	// why says so.
+	tree cgroup.Tree
+	why  error
+}
+
+func newModelTimes(known float64) *modelTimes {
+	t := &modelTimes{known: known}
+	t.tree, t.why = cgroup.Open(fmt.Sprintf("faas-infer-accuracy-%d", os.Getpid()), false)
+	return t
+}
+
+func (t *modelTimes) close() error {
+	if t.tree == nil {
+		return nil
+	}
+	return t.tree.Remove()
+}
+
+// measure times a model at the batches on a CPU share; each is told as it comes.
+func (t *modelTimes) measure(ctx context.Context, s *subject.Model, batches []int, millicores int, tell func(timeOf)) error {
+	var list []string
+	for _, b := range batches {
+		list = append(list, strconv.Itoa(b))
+	}
+	err := t.child(ctx, millicores, tell, "--model", s.File, "--prepared", s.Prepared.Dir, "--batches", strings.Join(list, ","),
+		"--threads", strconv.Itoa((millicores+999)/1000))
+	if err != nil {
+		return fmt.Errorf("measuring %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// sweep times a sweep through the last-level cache on a CPU share.
+func (t *modelTimes) sweep(ctx context.Context, millicores int) (measuring.Sample, error) {
+	var found measuring.Sample
+	err := t.child(ctx, millicores, func(line timeOf) { found = line.Sample }, "--sweep")
+	return found, err
+}
+
+// child runs "profile times" on a CPU share.
+func (t *modelTimes) child(ctx context.Context, millicores int, tell func(timeOf), arguments ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	arguments = append([]string{"profile", "times", "--yardstick", strconv.FormatFloat(t.known, 'g', -1, 64)}, arguments...)
+	if millicores%1000 != 0 {
+		arguments = append(arguments, "--quota")
+	}
+	c := exec.CommandContext(ctx, self, arguments...)
+	var complaint strings.Builder
+	c.Stderr = &complaint
+	alive, err := c.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer alive.Close()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	leave, err := t.start(c, millicores)
+	if err != nil {
+		return err
+	}
+	err = told(out, tell)
+	if waitErr := c.Wait(); waitErr != nil {
+		err = fmt.Errorf("%w: %s", waitErr, LastLine(complaint.String()))
+	}
+	return errors.Join(err, leave())
+}
+
+func told(out io.Reader, tell func(timeOf)) error {
+	decoder := json.NewDecoder(out)
+	for {
+		var line timeOf
+		if err := decoder.Decode(&line); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		tell(line)
+	}
+}
+
+// start starts the child, in a group of its own if it is to have a part of a
+// core.
+func (t *modelTimes) start(c *exec.Cmd, millicores int) (leave func() error, err error) {
+	if millicores%1000 == 0 {
+		return func() error { return nil }, c.Start()
+	}
+	group, err := t.tree.Create(fmt.Sprintf("c%d", millicores), cgroup.Limits{CPU: millicores})
+	if err != nil {
+		return nil, err
+	}
+	c.SysProcAttr = &syscall.SysProcAttr{}
+	err = group.Spawn(c.SysProcAttr, func() (int, error) {
+		if err := c.Start(); err != nil {
+			return 0, err
+		}
+		return c.Process.Pid, nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, group.Delete())
+	}
+	return group.Delete, nil
+}
+
+// LastLine is the last line of a child's complaint that says anything.
+func LastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}

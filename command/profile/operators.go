@@ -1,0 +1,178 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/progress"
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/measuring"
+	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// operatorsOptions are the flags of "profile operators".
+type operatorsOptions struct {
+	maxBatch, threads  int
+	patience           time.Duration
+	database, prepared string
+	json, again        bool
+}
+
+func newProfileOperatorsCommand() *cobra.Command {
+	var o operatorsOptions
+	c := &cobra.Command{
+		Use:   "operators [MODEL|FILE…]",
+		Short: "Measure the operators of models, as far as the database lacks them",
+		Long: `operators takes models apart as the engine runs them, after its optimiser has
+fused what it can, and measures each distinct operator alone: at the smallest and
+the largest batch, and between them where time is no straight line, on 1, 2, 4, …
+threads. Parts of a core are not measured: a quota lasts across operators, so its
+effect follows from a model's total (see "profile accuracy").
+
+What the database has is not measured again, so a run that was ended goes on where
+it was. MODEL is one of the zoo's ("model list"); without any, all that are in the
+INFless paper's Table 1.
+
+Leave the machine alone meanwhile. Times that were taken while it was not quiet are
+left out or, if there are no others, corrected by a yardstick, and that is said.`,
+		Example: `  faas-infer profile operators
+  faas-infer profile operators resnet-50 my-model.onnx --max-batch 16`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args, cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to measure")
+	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	f.DurationVar(&o.patience, "patience", 4*time.Minute, "how long to wait in all for the machine to become quiet")
+	DatabaseFlag(c, &o.database)
+	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.again, "again", false, "measure anew what the database has")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer) error {
+	if o.maxBatch < 1 || o.threads < 0 {
+		return errors.New("--max-batch must be at least 1, --threads not negative")
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	began := time.Now()
+	graphs, err := o.graphs(ctx, args)
+	if err != nil {
+		return err
+	}
+	file, err := openOperators(o.database)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	m, err := measuring.NewMeasurer(ctx, onnxruntime.Name(), report.Machine(), measuring.KnownPace(file.Database(), onnxruntime.Name(), report.Machine()), measuring.Thorough)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	found, err := o.measure(ctx, m, file, graphs)
+	if err != nil {
+		return err
+	}
+	r := report.New("profile operators", time.Now())
+	r.Add("operators.models", float64(len(graphs)), "", "")
+	r.Add("operators.distinct", float64(found.distinct), "", "operators, of "+fmt.Sprint(found.nodes)+" that the models call")
+	r.Add("operators.rows", float64(found.rows), "", "measured now")
+	r.Add("operators.noisy_rows", float64(found.noisy), "", "for which the machine did not become quiet")
+	r.Add("operators.loud_pct", 100*float64(m.Sampler().Loud)/float64(max(1, m.Sampler().Taken)), "%", "of the executions came while the machine was not quiet")
+	pace, _ := m.Sampler().Yardstick()
+	r.Add("operators.yardstick_us", pace, "µs", "a 128×128 matrix product on the quiet machine")
+	r.Add("operators.seconds", time.Since(began).Seconds(), "s", "with preparing the models")
+	if o.json {
+		return r.JSON(out)
+	}
+	if err := r.Table(out); err != nil {
+		return err
+	}
+	if found.noisy > 0 {
+		fmt.Fprintf(os.Stderr, "the machine was too noisy for %d rows: they were corrected by the yardstick; run this again when it has less to do, they will be measured anew\n", found.noisy)
+	}
+	return nil
+}
+
+// graphs reads the optimised graphs of the models that args name.
+func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operator.Graph, error) {
+	if len(args) == 0 {
+		args = subject.Table()
+	}
+	models, err := subject.New(o.prepared)
+	if err != nil {
+		return nil, err
+	}
+	defer models.Close()
+	bar := progress.Bar(os.Stderr, "preparing models")
+	var graphs []*operator.Graph
+	for i, a := range args {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		bar(i, len(args))
+		s, err := models.Get(a)
+		if err != nil {
+			return nil, err
+		}
+		graphs = append(graphs, s.Optimised)
+	}
+	bar(len(args), len(args))
+	return graphs, nil
+}
+
+// openOperators opens the database of operators, and tells people if it had to
+// be repaired.
+func openOperators(path string) (*operators.File, error) {
+	path, err := operatorsPath(path)
+	if err != nil {
+		return nil, err
+	}
+	return operators.Open(path, func(r operators.Repair) { fmt.Fprintln(os.Stderr, r) })
+}
+
+// measuredOperators is what a run of measuring found.
+type measuredOperators struct{ nodes, distinct, rows, noisy int }
+
+// measure measures what the database lacks for the graphs.
+func (o *operatorsOptions) measure(ctx context.Context, m *measuring.Measurer, file *operators.File, graphs []*operator.Graph) (measuredOperators, error) {
+	var found measuredOperators
+	seen := map[string]bool{}
+	for _, g := range graphs {
+		found.nodes += len(g.Nodes)
+		for _, op := range g.Operators {
+			seen[op.Key()] = true
+		}
+	}
+	found.distinct = len(seen)
+	w := &work{
+		Measurer: m, file: file, began: time.Now(), again: o.again, patience: o.patience,
+		tasks: measuring.Tasks(graphs, batchesUpTo(o.maxBatch), threadsUpTo(o.threads), measuring.ReadCaches()),
+	}
+	err := w.do(ctx)
+	found.rows, found.noisy = w.rows, w.count(w.doubtful())
+	return found, errors.Join(err, file.Sync())
+}
+
+// batchesUpTo are the powers of two up to the largest batch, and that.
+func batchesUpTo(largest int) []int {
+	batches := powersOfTwo(largest)
+	if last := batches[len(batches)-1]; last != largest {
+		batches = append(batches, largest)
+	}
+	return batches
+}

@@ -1,0 +1,247 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/measuring"
+	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/cop"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/profiler/regression"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// predictor predicts from this machine's rows of a database.
+type predictor struct {
+	times  *regression.Model
+	caches measuring.Caches
+	reuse  cop.Reuse
+	refill cop.Refill
+}
+
+func newPredictor(db *database.Database) *predictor {
+	refill, _ := measuring.KnownRefill(db, onnxruntime.Name(), report.Machine())
+	return &predictor{
+		times:  regression.New(db.Rows(onnxruntime.Name(), report.Machine()), 0),
+		caches: measuring.ReadCaches(), reuse: measuring.KnownReuse(db, onnxruntime.Name(), report.Machine()),
+		refill: refill,
+	}
+}
+
+// predict is the time of a graph at every batch on every number of threads.
+func (p *predictor) predict(g *operator.Graph, batches, threads []int, change func(*cop.Options)) (*cop.Prediction, error) {
+	o := cop.Options{
+		Batches: batches, Threads: threads, Engine: cop.ONNXRuntime, Run: measuring.Run(g),
+		ColdShare: func(op *operator.Operator, batch int) float64 {
+			return p.reuse.ColdShare(measuring.Working(g, batch), measuring.Alone(op, batch, p.caches))
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	return cop.Predict(g, p.times, o)
+}
+
+// underQuota is a config's mean time in µs on a part of a core.
+func (p *predictor) underQuota(g *operator.Graph, c cop.Config, millicores int) float64 {
+	working := measuring.Working(g, c.Batch)
+	return p.refill.UnderQuota(c, int64((1-p.reuse.Cold(working))*float64(working)), millicores)
+}
+
+// PredictOptions are the flags of "profile predict".
+type PredictOptions struct {
+	MaxBatch, Threads int
+	// Until leaves out the batches above one that takes longer, if it is not 0.
+	Until time.Duration
+	// Database is the file of operators' profiles, "" for the usual one; Prepared and
+	// Out are as in [Options].
+	Database, Prepared, Out string
+	JSON                    bool
+}
+
+func newProfilePredictCommand() *cobra.Command {
+	var o PredictOptions
+	c := &cobra.Command{
+		Use:   "predict MODEL|FILE",
+		Short: "Predict a model's times from the profiles of its operators",
+		Long: `predict takes the model apart as the engine runs it and adds up the times of its
+operators (INFless §3.3), as the provider does when a function is deployed. The
+model itself is not executed. Operators of a kind that the database knows nothing
+of are measured first, in about a second; those whose kind it knows are regressed
+from the others, with a wider margin.`,
+		Example: `  faas-infer profile predict resnet-50
+  faas-infer profile predict my-model.onnx --max-batch 64 --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch to predict")
+	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	f.DurationVar(&o.Until, "until", 0, "leave out the batches above one that takes longer than this (0: none)")
+	DatabaseFlag(c, &o.Database)
+	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
+	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
+	return c
+}
+
+// doubtful is the margin above which what the database lacks is measured before
+// anything is predicted from other operators.
+const doubtful = 0.25
+
+func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer) error {
+	if o.MaxBatch < 1 || o.Threads < 0 || o.Until < 0 {
+		return errors.New("--max-batch must be at least 1, --threads and --until not negative")
+	}
+	found, err := o.Model(ctx, argument)
+	if err != nil {
+		return err
+	}
+	if o.Out != "" {
+		text, err := json.MarshalIndent(Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.Out, append(text, '\n'), 0o644); err != nil {
+			return fmt.Errorf("write profile: %w", err)
+		}
+	}
+	return o.report(found.Subject, found.Prediction, out)
+}
+
+// Predicted is a model with its predicted times.
+type Predicted struct {
+	// Subject is the model; of a model of the zoo, its file is gone.
+	Subject    *subject.Model
+	Prediction *cop.Prediction
+	// Profile is the prediction as the provider keeps it.
+	Profile *profiler.Profile
+}
+
+// Model predicts the model that an argument names, a file or one of the zoo.
+func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicted, err error) {
+	if err := onnxruntime.Load(""); err != nil {
+		return p, err
+	}
+	models, err := subject.New(o.Prepared)
+	if err != nil {
+		return p, err
+	}
+	defer models.Close()
+	if p.Subject, err = models.Get(argument); err != nil {
+		return p, err
+	}
+	if p.Prediction, err = o.predict(ctx, p.Subject); err != nil {
+		return p, err
+	}
+	p.Profile, err = o.profile(p.Subject, p.Prediction)
+	return p, err
+}
+
+// predict predicts, after measuring the operators of which too little is known.
+func (o *PredictOptions) predict(ctx context.Context, s *subject.Model) (*cop.Prediction, error) {
+	if len(s.Optimised.Unknown) > 0 {
+		return nil, fmt.Errorf("%s%s: what its operators %s do is not known here; measure the model as a whole (`faas-infer profile model`)",
+			subject.Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "))
+	}
+	file, err := openOperators(o.Database)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	batches, counts := batchesUpTo(o.MaxBatch), threadsUpTo(o.Threads)
+	prediction, err := newPredictor(file.Database()).predict(s.Optimised, batches, counts, nil)
+	if err != nil || !unsure(prediction) {
+		return prediction, err
+	}
+	if err := fill(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
+		return nil, err
+	}
+	return newPredictor(file.Database()).predict(s.Optimised, batches, counts, nil)
+}
+
+// unsure reports whether something is missing, or the margin is wide.
+func unsure(p *cop.Prediction) bool {
+	return len(p.Missing) > 0 || len(p.Lacking) > 0 && slices.ContainsFunc(p.Configs, func(c cop.Config) bool { return c.Margin > doubtful })
+}
+
+// fill measures what the database lacks for graphs, quickly.
+func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, batches, threads []int) error {
+	m, err := measuring.NewMeasurer(ctx, onnxruntime.Name(), report.Machine(), measuring.KnownPace(file.Database(), onnxruntime.Name(), report.Machine()), measuring.Quick)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	w := &work{Measurer: m, file: file, tasks: measuring.Tasks(graphs, batches, threads, measuring.ReadCaches())}
+	return w.lacking(ctx)
+}
+
+// profile is the prediction as the provider keeps it. On each number of threads
+// it ends with the first batch that takes longer than until.
+func (o *PredictOptions) profile(s *subject.Model, p *cop.Prediction) (*profiler.Profile, error) {
+	hash, err := model.ContentHash(s.File)
+	if err != nil {
+		return nil, err
+	}
+	var kept []cop.Config
+	largest, ended := 0, map[int]bool{}
+	for _, c := range p.Configs {
+		if !ended[c.Threads] {
+			kept, largest = append(kept, c), max(largest, c.Batch)
+			ended[c.Threads] = o.Until > 0 && c.Median > float64(o.Until.Microseconds())
+		}
+	}
+	p.Configs = kept
+	return p.Profile(hash, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
+}
+
+// residentOf is about what measuring a model would find resident, in bytes: the
+// process with the engine takes 64 MiB, the weights are mapped and partly packed a
+// second time, and the engine's arena holds about twice the activations. Zoo
+// models were between 0.7 and 1.3 of this.
+func residentOf(g *operator.Graph, batch int) int64 {
+	return 64<<20 + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
+}
+
+func (o *PredictOptions) report(s *subject.Model, p *cop.Prediction, out io.Writer) error {
+	r := report.New("profile predict "+filepath.Base(s.Name), time.Now())
+	for _, c := range p.Configs {
+		name := fmt.Sprintf("t%d.b%d.", c.Threads, c.Batch)
+		r.Add(name+"median_ms", c.Median/1000, "ms", sources(c))
+		r.Add(name+"p95_ms", c.P95/1000, "ms", "")
+		r.Add(name+"margin_pct", 100*max(profiler.Margin, c.Margin), "%", "")
+	}
+	if o.JSON {
+		return r.JSON(out)
+	}
+	return r.Table(out)
+}
+
+// sources says what a prediction rests on.
+func sources(c cop.Config) string {
+	var parts []string
+	for source, share := range c.Shares {
+		if share >= 0.005 {
+			parts = append(parts, fmt.Sprintf("%.0f %% %s", 100*share, cop.Source(source)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,141 @@
+package profile
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+// profiles runs "faas-infer profile …" with directories of the test's own.
+func profiles(t *testing.T, dir string, arguments ...string) (string, error) {
+	t.Helper()
+	c := NewCommand()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs(append(arguments, "--database", filepath.Join(dir, "operators.jsonl"), "--prepared", filepath.Join(dir, "prepared")))
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// On a machine of which nothing is known, the operators of a model are measured
+// first; then the same prediction takes no measurement.
+func TestPredict(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "profile.json")
+	if _, err := profiles(t, dir, "predict", "mnist", "--max-batch", "4", "--out", file); err != nil {
+		t.Fatal(err)
+	}
+	read := func() Measured {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m Measured
+		if err := json.Unmarshal(text, &m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := read()
+	if err := first.Profile.Validate(); err != nil || first.Profile.MaxBatch() != 4 || first.Profile.Memory <= 0 || first.Prepared == "" {
+		t.Errorf("%v: %+v", err, first)
+	}
+	size := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, "operators.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	before := size()
+	began := time.Now()
+	if _, err := profiles(t, dir, "predict", "mnist", "--max-batch", "4", "--until", "1us", "--out", file); err != nil {
+		t.Fatal(err)
+	}
+	if size() != before {
+		t.Error("operators were measured again")
+	}
+	t.Logf("the second prediction took %v", time.Since(began))
+	if second := read(); second.Profile.MaxBatch() != 1 {
+		t.Errorf("until 1 µs the largest batch is %d", second.Profile.MaxBatch())
+	}
+}
+
+func TestPredictRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ what, file, says string }{
+		{"nothing", filepath.Join(dir, "nothing.onnx"), "neither a file nor a model of the zoo"},
+		{"control flow", writeModel(t, dir, "if.onnx", conditional()), subject.Unpredictable},
+	} {
+		_, err := profiles(t, dir, "predict", c.file)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	if _, err := profiles(t, dir, "accuracy", "mnist", "--in-turn=false"); err == nil || !strings.Contains(err.Error(), "profile operators") {
+		t.Errorf("accuracy without a database: %v", err)
+	}
+	for _, bad := range [][]string{{"predict", "mnist", "--max-batch", "0"}, {"operators", "mnist", "--threads", "-1"}, {"accuracy", "mnist", "--patience", "-1s"}} {
+		if _, err := profiles(t, dir, bad...); err == nil || !strings.Contains(err.Error(), "--") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+func writeModel(t *testing.T, dir, name string, p *onnxpb.ModelProto) string {
+	t.Helper()
+	m, err := model.FromProto(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, name)
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// conditional is a model with an If on whether its input's sum is above zero.
+func conditional() *onnxpb.ModelProto {
+	m, err := zoo.Make("identity", 1)
+	if err != nil {
+		panic(err)
+	}
+	p := proto.CloneOf(m.Proto())
+	g := p.GetGraph()
+	branch := func(kind string) *onnxpb.GraphProto {
+		out := proto.CloneOf(g.Output[0])
+		out.Name = proto.String(kind + "_out")
+		return &onnxpb.GraphProto{
+			Name:   proto.String(kind),
+			Node:   []*onnxpb.NodeProto{{OpType: proto.String(kind), Input: []string{g.Input[0].GetName()}, Output: []string{kind + "_out"}}},
+			Output: []*onnxpb.ValueInfoProto{out},
+		}
+	}
+	attribute := func(name string, g *onnxpb.GraphProto) *onnxpb.AttributeProto {
+		return &onnxpb.AttributeProto{Name: &name, Type: onnxpb.AttributeProto_GRAPH.Enum(), G: g}
+	}
+	zero := &onnxpb.TensorProto{Name: proto.String("zero"), DataType: proto.Int32(int32(onnxpb.TensorProto_FLOAT)), FloatData: []float32{0}}
+	g.Initializer = append(g.Initializer, zero)
+	g.Node = []*onnxpb.NodeProto{
+		{OpType: proto.String("ReduceSum"), Input: []string{g.Input[0].GetName()}, Output: []string{"sum"}, Attribute: []*onnxpb.AttributeProto{
+			{Name: proto.String("keepdims"), Type: onnxpb.AttributeProto_INT.Enum(), I: proto.Int64(0)}}},
+		{OpType: proto.String("Greater"), Input: []string{"sum", "zero"}, Output: []string{"positive"}},
+		{OpType: proto.String("If"), Input: []string{"positive"}, Output: []string{g.Output[0].GetName()}, Attribute: []*onnxpb.AttributeProto{
+			attribute("then_branch", branch("Relu")), attribute("else_branch", branch("Neg"))}},
+	}
+	return p
+}

@@ -1,0 +1,223 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/progress"
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// NewCommand returns "faas-infer profile".
+func NewCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "profile",
+		Short: "Measure how long a model's batches take on this machine",
+		Long: `profile measures. The provider does the same by itself when a function is
+deployed, and keeps the result for as long as model, engine and machine stay the
+same.`,
+		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
+  faas-infer profile model resnet-50.onnx --max-batch 8 --until 200ms`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileAccuracyCommand(), newProfileRepeatabilityCommand(), newProfileTimesCommand(),
+		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand())
+	return c
+}
+
+// Options are the flags of "profile model".
+type Options struct {
+	MaxBatch, Threads int
+	// Until ends the batches with the first that takes longer, if it is not 0.
+	Until time.Duration
+	// Prepared is where prepared models are kept, "" for the usual place; Out is a
+	// file for the profile, "" for none.
+	Prepared, Out string
+	JSON          bool
+	// Warm is the directory of warm Python processes, "" for none.
+	Warm string
+}
+
+func newProfileModelCommand() *cobra.Command {
+	var o Options
+	c := &cobra.Command{
+		Use:   "model FILE",
+		Short: "Measure one model at every power-of-two batch and thread count",
+		Long: `model prepares the model for this host, as instances do, and then executes
+batches of 1, 2, 4, … requests with realistic random inputs on 1, 2, 4, …
+threads: median, 95th percentile and processor time of each. FILE is an ONNX file, or
+the bundle.yaml of a bundle that Python runs: TensorFlow's or a handler's.`,
+		Example: `  faas-infer profile model mnist.onnx
+  faas-infer profile model mnist.onnx --max-batch 64 --threads 1 --until 50ms --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch to measure")
+	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	f.DurationVar(&o.Until, "until", 0, "stop enlarging the batch once one takes longer than this (0: never)")
+	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
+	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
+	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for what Python runs")
+	return c
+}
+
+func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
+	if o.MaxBatch < 1 || o.Threads < 0 || o.Until < 0 {
+		return errors.New("--max-batch must be at least 1, --threads and --until not negative")
+	}
+	measured, err := o.measure(ctx, file)
+	if err != nil {
+		return err
+	}
+	if o.Out != "" {
+		text, err := json.MarshalIndent(measured, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.Out, append(text, '\n'), 0o644); err != nil {
+			return fmt.Errorf("write profile: %w", err)
+		}
+	}
+	r := report.New("profile model "+filepath.Base(file), time.Now())
+	for _, m := range measured.Profile.Measurements {
+		name := fmt.Sprintf("t%d.b%d.", m.Threads, m.Batch)
+		r.Add(name+"median_ms", m.Median/1000, "ms", fmt.Sprintf("%d runs", m.Runs))
+		r.Add(name+"p95_ms", m.P95/1000, "ms", "")
+		r.Add(name+"cpu_ms", m.CPU/1000, "ms", "")
+	}
+	r.Add("memory_mib", float64(measured.Profile.Memory)/(1<<20), "MiB", "resident after the largest batch")
+	if o.JSON {
+		return r.JSON(out)
+	}
+	return r.Table(out)
+}
+
+// Measured is what measuring leaves for the provider.
+type Measured struct {
+	// Prepared is the directory that instances load.
+	Prepared string            `json:"prepared"`
+	Profile  *profiler.Profile `json:"profile"`
+}
+
+// measure prepares the model and measures it.
+func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
+	if python.IsManifest(file) {
+		return o.measurePython(ctx, file)
+	}
+	m, err := model.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.Graph(1); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return nil, err
+	}
+	dir, err := subject.PreparedDir(o.Prepared)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := onnxruntime.Prepare(file, dir)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := model.ContentHash(file)
+	if err != nil {
+		return nil, err
+	}
+	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, processorTime)
+	plan.Threads = threadsUpTo(o.Threads)
+	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
+		e, err := onnxruntime.Open(onnxruntime.Options{Prepared: prepared.Dir, Threads: n})
+		if err != nil {
+			return nil, err
+		}
+		return &sampleRunner{engine: e, model: m, inputs: map[int][]tensor.Tensor{}}, nil
+	}, plan, progress.Bar(os.Stderr, "measuring "+filepath.Base(file)))
+	if err != nil {
+		return nil, err
+	}
+	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
+		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(),
+		Memory: residentPeak(), Measurements: points, MeasuredAt: time.Now(),
+	}}, nil
+}
+
+// sampleRunner executes a model on sample inputs, made once per batch size.
+type sampleRunner struct {
+	engine *onnxruntime.Engine
+	model  *model.Model
+	inputs map[int][]tensor.Tensor
+}
+
+func (r *sampleRunner) Run(ctx context.Context, batch int) error {
+	inputs, ok := r.inputs[batch]
+	if !ok {
+		var err error
+		if inputs, err = r.model.SampleInputs(batch, uint64(batch)); err != nil {
+			return err
+		}
+		clear(r.inputs)
+		r.inputs[batch] = inputs
+	}
+	_, err := r.engine.Run(ctx, batch, inputs)
+	return err
+}
+
+func (r *sampleRunner) Close() error { return r.engine.Close() }
+
+// threadsUpTo are the powers of two up to limit, or up to this machine's cores if
+// that is 0.
+func threadsUpTo(limit int) []int {
+	if limit == 0 {
+		limit = runtime.NumCPU()
+	}
+	return powersOfTwo(limit)
+}
+
+func powersOfTwo(limit int) []int {
+	var out []int
+	for n := 1; n <= limit; n *= 2 {
+		out = append(out, n)
+	}
+	return out
+}
+
+// processorTime is what this process has used so far, all threads together.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// residentPeak is the largest resident set of this process so far, in bytes.
+func residentPeak() int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return u.Maxrss << 10
+}

@@ -1,0 +1,113 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/command/beside"
+	"github.com/faas-infer/faas-infer/command/progress"
+	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// measurePython prepares a bundle that Python or a model server runs and measures it
+// as a whole.
+func (o *Options) measurePython(ctx context.Context, manifest string) (*Measured, error) {
+	measured, _, err := o.Describe(ctx, manifest)
+	return measured, err
+}
+
+// Signature is what a model takes and gives.
+type Signature struct{ Inputs, Outputs []tensor.Info }
+
+// Describe is measurePython that tells the signature, too.
+func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Signature, error) {
+	cache, err := subject.PreparedDir(o.Prepared)
+	if err != nil {
+		return nil, Signature{}, err
+	}
+	dir, err := beside.Prepare(ctx, manifest, cache)
+	if err != nil {
+		return nil, Signature{}, err
+	}
+	hash, err := beside.Hash(manifest)
+	if err != nil {
+		return nil, Signature{}, err
+	}
+	r := &pythonRunner{}
+	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, r.processorTime)
+	plan.Threads = threadsUpTo(o.Threads)
+	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
+		r.inputs, r.used = map[int][]tensor.Tensor{}, 0
+		engine, err := beside.Open(ctx, dir, beside.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, Logger: zerolog.Nop(), Timeout: time.Minute})
+		if err != nil {
+			return nil, err
+		}
+		r.engine = engine
+		r.signature = Signature{r.engine.Inputs(), r.engine.Outputs()}
+		return r, nil
+	}, plan, progress.Bar(os.Stderr, "measuring "+subject.Name(manifest)))
+	if err != nil {
+		return nil, Signature{}, err
+	}
+	return &Measured{Prepared: dir, Profile: &profiler.Profile{
+		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(),
+		Memory: residentPeak() + r.memory, Measurements: points, MeasuredAt: time.Now(),
+	}}, r.signature, nil
+}
+
+// pythonRunner executes batches in a process beside this one.
+type pythonRunner struct {
+	engine    beside.Engine
+	signature Signature
+	inputs    map[int][]tensor.Tensor
+	// memory is the most that the process has taken, used processor time that is
+	// known of the present one.
+	memory int64
+	used   time.Duration
+}
+
+// Run implements profiler.Runner.
+func (r *pythonRunner) Run(ctx context.Context, batch int) error {
+	inputs, ok := r.inputs[batch]
+	if !ok {
+		inputs = python.Sample(r.engine.Inputs(), batch, uint64(batch))
+		clear(r.inputs)
+		r.inputs[batch] = inputs
+	}
+	lending, ok := r.engine.(instance.LendingEngine)
+	if !ok {
+		_, err := r.engine.Run(ctx, batch, inputs)
+		return err
+	}
+	rows := make([]int, batch)
+	for i := range rows {
+		rows[i] = 1
+	}
+	_, failed, release, err := lending.RunLent(ctx, rows, inputs) // As an instance runs it.
+	release()
+	return errors.Join(append(failed, err)...)
+}
+
+// Close implements profiler.Runner.
+func (r *pythonRunner) Close() error {
+	r.memory = max(r.memory, r.engine.Memory())
+	return r.engine.Close()
+}
+
+// processorTime is what this process and the one beside it have used.
+func (r *pythonRunner) processorTime() time.Duration {
+	if r.engine != nil {
+		r.used = max(r.used, r.engine.ProcessorTime())
+	}
+	return processorTime() + r.used
+}

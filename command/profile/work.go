@@ -1,0 +1,199 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/progress"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/measuring"
+	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/regression"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// work is the measuring of a set of operators.
+type work struct {
+	*measuring.Measurer
+	file     *operators.File
+	tasks    []measuring.Task
+	began    time.Time
+	again    bool
+	patience time.Duration
+	// rows counts those that were measured.
+	rows int
+	// kept is since when the yardstick's base in the file is known.
+	kept time.Time
+}
+
+// disturbance is by how much two rows may contradict each other: a batch that
+// takes longer than a larger one, warm weights longer than cold ones.
+const disturbance = 0.05
+
+// do measures what the database lacks, and then, while there is patience, what
+// was measured on a machine that was not quiet.
+func (w *work) do(ctx context.Context) error {
+	if err := w.quota(ctx); err != nil {
+		return err
+	}
+	if err := w.lacking(ctx); err != nil {
+		return err
+	}
+	return w.repeat(ctx)
+}
+
+// lacking measures what the database lacks.
+func (w *work) lacking(ctx context.Context) error {
+	have := func(key string) bool {
+		return slices.ContainsFunc(w.file.Database().Lookup(onnxruntime.Name(), report.Machine(), key), w.fresh)
+	}
+	if err := w.KeepPace(w.put); err != nil {
+		return err
+	}
+	_, w.kept = w.Sampler().Yardstick()
+	if err := w.MeasureReuse(ctx, have, w.put); err != nil {
+		return err
+	}
+	if err := w.MeasureRun(ctx, have, w.put); err != nil {
+		return err
+	}
+	bar := progress.Bar(os.Stderr, "measuring operators")
+	for i, t := range w.tasks {
+		bar(i, len(w.tasks))
+		if err := w.task(ctx, t, w.fresh); err != nil {
+			return err
+		}
+	}
+	bar(len(w.tasks), len(w.tasks))
+	return w.file.Sync()
+}
+
+// quota measures what pauses for want of a CPU quota do to the caches, if this
+// process may make cgroups.
+func (w *work) quota(ctx context.Context) error {
+	_, known := measuring.KnownRefill(w.file.Database(), onnxruntime.Name(), report.Machine())
+	if known && !w.again {
+		return nil
+	}
+	var err error
+	base, _ := w.Sampler().Yardstick()
+	times := newModelTimes(base)
+	if times.why != nil {
+		fmt.Fprintf(os.Stderr, "what a part of a core does to the caches was not measured: %v\n", times.why)
+		return nil
+	}
+	for _, share := range []int{1000, measuring.QuotaShare} {
+		var t measuring.Sample
+		if t, err = times.sweep(ctx, share); err == nil {
+			err = w.put(w.SweepRow(t, share))
+		}
+		if err != nil {
+			break
+		}
+	}
+	return errors.Join(err, times.close())
+}
+
+// fresh reports whether a row counts: under --again, one of this run; and none
+// from before it turned out how fast the quiet machine is.
+func (w *work) fresh(r database.Row) bool {
+	return (!w.again || !r.MeasuredAt.Before(w.began)) && !r.MeasuredAt.Before(measuring.KnownSince(w.file.Database(), onnxruntime.Name(), report.Machine()))
+}
+
+func (w *work) put(r database.Row) error {
+	w.rows++
+	return w.file.Append(r)
+}
+
+func (w *work) task(ctx context.Context, t measuring.Task, good func(database.Row) bool) error {
+	have := func(batch int) (database.Row, bool) { return lookup(w.file.Database(), t, batch, good) }
+	if err := w.Measure(ctx, t, have, w.put); err != nil {
+		return err
+	}
+	if _, since := w.Sampler().Yardstick(); !since.Equal(w.kept) {
+		w.kept = since
+		return w.KeepPace(w.put)
+	}
+	return nil
+}
+
+// doubtful returns what tells the rows that should be measured again.
+func (w *work) doubtful() func(database.Row) bool {
+	type point struct {
+		operator          string
+		batch, millicores int
+		cold              bool
+	}
+	contradicted := map[point]bool{}
+	for _, d := range regression.New(w.file.Database().Rows(onnxruntime.Name(), report.Machine()), 0).Disturbed(disturbance) {
+		contradicted[point{d.Operator, d.Batch, d.Millicores, d.Cold}] = true
+	}
+	return func(r database.Row) bool {
+		return r.Noisy || !w.fresh(r) || contradicted[point{r.Operator, r.Batch, r.Millicores, r.Cold}]
+	}
+}
+
+// count counts the tasks' rows for which is holds.
+func (w *work) count(is func(database.Row) bool) int {
+	n := 0
+	for _, t := range w.tasks {
+		n += w.left(t, is)
+	}
+	return n
+}
+
+func (w *work) left(t measuring.Task, is func(database.Row) bool) int {
+	n := 0
+	for _, b := range t.Batches {
+		if _, ok := lookup(w.file.Database(), t, b, is); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// repeat measures doubtful rows again while the machine is quiet, until there
+// are none or patience is at its end.
+func (w *work) repeat(ctx context.Context) error {
+	end := time.Now().Add(w.patience)
+	doubtful := w.doubtful()
+	total := w.count(doubtful)
+	bar := progress.Bar(os.Stderr, "measuring again what was disturbed")
+	for n, before := total, -1; n > 0 && n != before && time.Now().Before(end); n, before = w.count(doubtful), n {
+		round := time.Now()
+		good := func(r database.Row) bool { return !doubtful(r) || r.MeasuredAt.After(round) && !r.Noisy }
+		for _, t := range w.tasks {
+			if w.left(t, doubtful) == 0 {
+				continue
+			}
+			if err := w.Sampler().AwaitQuiet(ctx, end); err != nil {
+				return err
+			}
+			if !time.Now().Before(end) {
+				break
+			}
+			bar(max(0, total-w.count(doubtful)), total)
+			if err := w.task(ctx, t, good); err != nil {
+				return err
+			}
+		}
+		doubtful = w.doubtful()
+	}
+	bar(total, max(1, total))
+	return nil
+}
+
+// lookup finds a task's row for a batch.
+func lookup(db *database.Database, t measuring.Task, batch int, have func(database.Row) bool) (database.Row, bool) {
+	for _, r := range db.Lookup(onnxruntime.Name(), report.Machine(), t.Operator.Key()) {
+		if r.Batch == batch && r.Millicores == 1000*t.Threads && r.Cold == t.Cold && r.GPU == 0 && have(r) {
+			return r, true
+		}
+	}
+	return database.Row{}, false
+}

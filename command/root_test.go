@@ -1,0 +1,42 @@
+package command
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// execute runs faas-infer with args.
+func execute(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	root := NewRootCommand()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestUnknownCommandsAndFlags(t *testing.T) {
+	for says, args := range map[string][]string{`unknown command "serve"`: {"serve"}, "load --help": {"load", "--url=http://127.0.0.1:1", "--speed=3"}} {
+		if _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// Every command teaches with an example.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	root := NewRootCommand()
+	for _, c := range root.Commands() {
+		if c.Example == "" && !c.HasSubCommands() || c.Short == "" {
+			t.Errorf("%s has no example or no short help", c.CommandPath())
+		}
+	}
+}

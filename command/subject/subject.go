@@ -1,0 +1,132 @@
+// Package subject makes ready the models that commands' arguments name: files, or models of
+// the zoo.
+package subject
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+)
+
+// Model is a model whose operators are looked at.
+type Model struct {
+	// Name is the zoo's, or the file's without its ending.
+	Name, File string
+	Model      *model.Model
+	Prepared   onnxruntime.Prepared
+	// Optimised is the graph that the engine runs.
+	Optimised *operator.Graph
+}
+
+// Original is the graph before the engine's optimiser.
+func (s *Model) Original() (*operator.Graph, error) { return operator.Read(s.Model) }
+
+// Models are those that arguments name: files, or models of the zoo,
+// which are made in a directory that Close removes. No argument means all of
+// the zoo's that are in the paper's Table 1.
+type Models struct {
+	dir      string
+	prepared string
+}
+
+// New keeps prepared models in a directory, "" for the usual one.
+func New(prepared string) (*Models, error) {
+	cache, err := PreparedDir(prepared)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "faas-infer-profile-")
+	if err != nil {
+		return nil, err
+	}
+	return &Models{dir: dir, prepared: cache}, nil
+}
+
+// Close removes what was made.
+func (p *Models) Close() { os.RemoveAll(p.dir) }
+
+// Table are the zoo's models that the paper's Table 1 lists.
+func Table() []string {
+	var names []string
+	for _, a := range zoo.All() {
+		if a.TableSize != "" {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// Get makes the model of one argument ready.
+func (p *Models) Get(argument string) (*Model, error) {
+	s := &Model{Name: strings.TrimSuffix(filepath.Base(argument), filepath.Ext(argument)), File: argument}
+	if a, ok := zoo.Find(argument); ok {
+		m, err := zoo.Make(a.Name, 1)
+		if err != nil {
+			return nil, err
+		}
+		s.Name, s.File = a.Name, filepath.Join(p.dir, a.Name+".onnx")
+		if err := m.WriteFile(s.File); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(argument); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is neither a file nor a model of the zoo, which has %s", argument, strings.Join(zoo.Names(), ", "))
+	}
+	var err error
+	if s.Model, err = model.ReadFile(s.File); err != nil {
+		return nil, err
+	}
+	if s.Prepared, err = onnxruntime.Prepare(s.File, p.prepared); err != nil {
+		return nil, err
+	}
+	if s.Prepared.GraphFile() == "" {
+		return nil, fmt.Errorf("%s%s: the engine does not tell its optimised graph: %s", Unpredictable, argument, s.Prepared.GraphError)
+	}
+	if s.Optimised, err = readOperators(s.Prepared.GraphFile()); err != nil {
+		return nil, fmt.Errorf("%s%s: %w", Unpredictable, argument, err)
+	}
+	return s, nil
+}
+
+// readOperators takes the model in a file apart, without reading its weights.
+func readOperators(file string) (*operator.Graph, error) {
+	m, err := model.ReadGraph(file)
+	if err != nil {
+		return nil, err
+	}
+	return operator.Read(m)
+}
+
+// Unpredictable begins the error of a model that only a measurement can tell about.
+const Unpredictable = "cannot be predicted: "
+
+// PreparedDir is where prepared models are kept unless said otherwise.
+func PreparedDir(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("where to keep prepared models: %w; give --prepared", err)
+	}
+	return filepath.Join(cache, "faas-infer", "prepared"), nil
+}
+
+// Name is what a model is called by its file: the file's name, or that of the
+// directory of a bundle's manifest.
+func Name(file string) string {
+	if python.IsManifest(file) {
+		if dir, err := filepath.Abs(filepath.Dir(file)); err == nil {
+			return filepath.Base(dir)
+		}
+	}
+	base := filepath.Base(file)
+	return strings.TrimSuffix(base, filepath.Ext(base))
+}

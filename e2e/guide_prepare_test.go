@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// payloadFiles writes the files that docs/payloads.md sends.
+const payloadFiles = `import json, numpy
+from PIL import Image
+batch = numpy.random.default_rng(1).random((2, 3, 32, 32), numpy.float32)
+numpy.save("batch.npy", batch)
+batch.tofile("batch.raw")
+json.dump({"instances": batch.tolist()}, open("request.json", "w"))
+image = Image.fromarray((batch[0] * 255).astype(numpy.uint8).transpose(1, 2, 0)).resize((64, 48))
+image.save("cat.jpg")
+image.save("dog.png")
+`
+
+// payloads has the function photos served, which answers images with themselves, and
+// puts the page's files and its Python clients there.
+func (d *desk) payloads(t *testing.T) {
+	t.Helper()
+	d.bundle(t, "photos:latest", edited(t, func(g *onnxpb.GraphProto) {
+		g.Input[0].Name, g.Node[0].Input[0] = proto.String("image"), "image"
+		for _, v := range []*onnxpb.ValueInfoProto{g.Input[0], g.Output[0]} {
+			shape := v.Type.GetTensorType().Shape
+			shape.Dim = shape.Dim[:1]
+			for i, n := range []int{3, 32, 32} {
+				shape.Dim = append(shape.Dim, &onnxpb.TensorShapeProto_Dimension{})
+				fix(v, i+1, n)
+			}
+		}
+	}))
+	s := d.up(t)
+	d.end = func() { s.stop(t) }
+	deploy(t, s.faas, function("photos", "photos:latest", "5s", "infer.image", "32x32"))
+	python := clientsPython(t)
+	d.onPath(filepath.Dir(python))
+	c := exec.Command(python, "-c", payloadFiles)
+	c.Dir = d.work
+	if text, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+}
+
+// clientsPython is the Python that has the clients which people use.
+func clientsPython(t *testing.T) string {
+	t.Helper()
+	file, err := filepath.Abs("../command/testdata/clients.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("../scripts/python.sh", "python", file)
+	c.Stderr = os.Stderr
+	python, err := c.Output()
+	if err != nil {
+		t.Fatal(fmt.Errorf("the clients' Python environment: %w", err))
+	}
+	return strings.TrimSpace(string(python))
+}

@@ -1,0 +1,227 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/guide"
+)
+
+// guidePatience is how long one command of the guide may take: some build the program
+// or install Python's packages.
+const guidePatience = 5 * time.Minute
+
+// pages are those of docs/ that are about one machine, and what there must be before
+// their first command.
+var pages = map[string]func(*desk, *testing.T){
+	"first-function":  nil,
+	"tensorflow":      nil,
+	"payloads":        (*desk).payloads,
+	"tuning":          nil,
+	"programs":        nil,
+	"one-machine":     nil,
+	"troubleshooting": nil,
+}
+
+// elsewhere are the index, the reference, which has no commands, and the pages about a
+// cluster, which package e2e/kubernetes does.
+var elsewhere = []string{"README", "reference", "kubernetes", "from-faas-netes"}
+
+// Every command of the guide does what the guide says, in order, in a home and a
+// checkout in which nobody has been before.
+func TestGuide(t *testing.T) {
+	gatewayTests.takeHere(t)
+	for _, file := range pagesOnDisk(t) {
+		name := strings.TrimSuffix(filepath.Base(file), ".md")
+		if slices.Contains(elsewhere, name) {
+			continue
+		}
+		prepare, known := pages[name]
+		if !known {
+			t.Errorf("docs/%s.md is run by no test; add it to the pages", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			blocks, err := guide.Parse(readAll(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			awaitGatewayPorts(t)
+			d := newDesk(t, name != "first-function")
+			if prepare != nil {
+				prepare(d, t)
+			}
+			if err := d.reader.Follow(t.Context(), blocks); err != nil {
+				t.Errorf("docs/%s.md, %v", name, err)
+			}
+			if d.end != nil {
+				d.end()
+			}
+			// What runs on after its page would disturb the next.
+			await(t, patience, "what the page started to end", func() bool { return len(d.instances()) == 0 })
+		})
+	}
+}
+
+func pagesOnDisk(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range pages {
+		if !slices.Contains(files, "../docs/"+name+".md") {
+			t.Errorf("there is no docs/%s.md", name)
+		}
+	}
+	return files
+}
+
+// desk is where somebody reads the guide: a home with nothing in it but what the
+// machine has learned, and a checkout.
+type desk struct {
+	*place
+	// home and work are directories; work is the checkout, or where it is to be.
+	home, work string
+	reader     *guide.Reader
+	// end ends what was prepared for the page, if it is not nil.
+	end func()
+}
+
+// newDesk makes one; with a checkout it is one after make, otherwise none.
+func newDesk(t *testing.T, checkout bool) *desk {
+	t.Helper()
+	p := newPlace(t)
+	d := &desk{place: p, home: filepath.Join(p.dir, "home"), work: filepath.Join(p.dir, "work")}
+	known := p.state
+	p.state = filepath.Join(d.home, ".local", "state", "faas-infer")
+	p.bundles = filepath.Join(p.state, "bundles")
+	source, err := guideSource()
+	if err == nil {
+		err = os.CopyFS(p.state, os.DirFS(known))
+	}
+	if err == nil {
+		err = os.Mkdir(d.work, 0o755)
+	}
+	// The guide's address is that of this source.
+	if err == nil {
+		err = os.WriteFile(filepath.Join(d.home, ".gitconfig"), []byte(fmt.Sprintf(
+			"[url %q]\n\tinsteadOf = https://github.com/faas-infer/faas-infer\n[safe]\n\tdirectory = *\n", source)), 0o644)
+	}
+	if err == nil && checkout {
+		err = d.checkOut(source)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.reader = &guide.Reader{Dir: d.work, Env: d.environment(t), Patience: guidePatience, Log: t.Output()}
+	return d
+}
+
+// checkOut puts the source and the program that the tests have built in d.work.
+func (d *desk) checkOut(source string) error {
+	if text, err := exec.Command("git", "clone", "-q", source, d.work).CombinedOutput(); err != nil {
+		return fmt.Errorf("git clone: %w: %s", err, text)
+	}
+	if err := os.Mkdir(filepath.Join(d.work, "bin"), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(suite.binary, filepath.Join(d.work, "bin", "faas-infer"))
+}
+
+// environment is the tests' own with another home, but for what is downloaded once
+// and kept there.
+func (d *desk) environment(t *testing.T) []string {
+	t.Helper()
+	text, err := exec.Command("go", "env", "GOPATH", "GOMODCACHE", "GOCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := slices.DeleteFunc(guide.Environment(os.Environ()), func(v string) bool { return strings.HasPrefix(v, "XDG_") })
+	for i, value := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		env = append(env, []string{"GOPATH", "GOMODCACHE", "GOCACHE", "GOPROXY"}[i]+"="+value)
+	}
+	return append(env, "HOME="+d.home, "XDG_CACHE_HOME="+cache, "PIP_CACHE_DIR="+filepath.Join(cache, "pip"), "TMPDIR="+d.dir,
+		// Its processes are known by it.
+		"FAAS_INFER_GUIDE="+d.state)
+}
+
+// onPath puts a directory in front of where commands are looked for.
+func (d *desk) onPath(dir string) {
+	d.reader.Env = append(d.reader.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+}
+
+// guideSource is a repository of what the checkout of the tests holds, committed or
+// not.
+var guideSource = sync.OnceValues(func() (string, error) {
+	source := filepath.Join(suite.dir, "source")
+	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = ".."
+	names, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range bytes.SplitSeq(bytes.TrimRight(names, "\x00"), []byte{0}) {
+		if err := copyEntry(filepath.Join("..", string(name)), filepath.Join(source, string(name))); err != nil {
+			return "", err
+		}
+	}
+	for _, arguments := range [][]string{
+		{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=tests", "-c", "user.email=tests@localhost", "commit", "-q", "-m", "what is tested"},
+	} {
+		c := exec.Command("git", append([]string{"-c", "safe.directory=*"}, arguments...)...)
+		c.Dir = source
+		if text, err := c.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("git %s: %w: %s", arguments[0], err, text)
+		}
+	}
+	return source, nil
+})
+
+// copyEntry copies a file or a symbolic link; one that is gone by now is left out.
+func copyEntry(from, to string) error {
+	info, err := os.Lstat(from)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

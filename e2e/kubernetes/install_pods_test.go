@@ -1,0 +1,150 @@
+package kubernetes_test
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+)
+
+// stockImages puts the images that yaml/options names in the cluster's registry, which is
+// every registry to the node: the stock gateway as its own image has it, and NATS'
+// server, of the version that this module has. The gateway's has kubectl besides, with
+// which tests ask for what its pod reaches.
+func (f *fixture) stockImages(t *testing.T) {
+	t.Helper()
+	const home = "/home/app"
+	program := os.Getenv(gatewayVariable)
+	files := map[string]string{home + "/gateway": program, "/bin/kubectl": filepath.Join(f.Binaries(), "bin/kubectl")}
+	source := filepath.Dir(program)
+	err := fs.WalkDir(os.DirFS(source), "assets", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files[path.Join(home, name)] = filepath.Join(source, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = f.PushTools("openfaas/gateway:0.27.14", files, v1.Config{WorkingDir: home, Entrypoint: []string{"./gateway"}, User: "100"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.PushTools("library/nats:2.12", map[string]string{"/nats-server": f.program("nats-server")}, v1.Config{Entrypoint: []string{"/nats-server"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// volume is one that a pod on the node can claim; nobody makes volumes here.
+func (f *fixture) volume(t *testing.T) {
+	t.Helper()
+	const manifest = `apiVersion: v1
+kind: PersistentVolume
+metadata: {name: queue}
+spec:
+  capacity: {storage: 10Gi}
+  accessModes: [ReadWriteOnce]
+  local: {path: %q}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%s]}]}]}}
+`
+	dir := filepath.Join(f.Dir(), "queue")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.kubectl(t, fmt.Sprintf(manifest, dir, testcluster.NodeName), "apply", "-f", "-")
+}
+
+// answersLater asks the gateway, through its service, for an answer of the page's
+// function words by a callback: gateway, NATS and provider hand the request on.
+func (f *fixture) answersLater(t *testing.T) {
+	t.Helper()
+	answers := make(chan string, 1)
+	l, err := net.Listen("tcp", isolation.NodeAddress+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	callback := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		select {
+		case answers <- fmt.Sprintf("%s %s %v", r.Header.Get("X-Function-Status"), strings.TrimSpace(string(text)), err):
+		default: // Twice, which may be.
+		}
+	})}
+	served := make(chan error, 1)
+	go func() { served <- callback.Serve(l) }()
+	defer func() {
+		_ = callback.Close() // It only frees the address.
+		<-served
+	}()
+	gateway := f.forward(t, "service/gateway")
+	await(t, "the gateway to take a request", func() error {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway+"/async-function/words", strings.NewReader("later is not never"))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("X-Callback-Url", "http://"+l.Addr().String()+"/")
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusAccepted {
+			return fmt.Errorf("it answers %s", response.Status)
+		}
+		return nil
+	})
+	var got string
+	await(t, "the asynchronous answer", func() error {
+		select {
+		case got = <-answers:
+			return nil
+		default:
+			return fmt.Errorf("there is none: %s", f.logs(t, "app.kubernetes.io/part-of=faas-infer"))
+		}
+	})
+	if got != "200 4 <nil>" {
+		t.Errorf("the asynchronous answer is %q", got)
+	}
+}
+
+// forward makes a service's first port one of this machine, until the test ends, and
+// returns its URL.
+func (f *fixture) forward(t *testing.T, service string) string {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "log")
+	p, err := process.Start(log, nil, filepath.Join(f.Binaries(), "bin/kubectl"), "--kubeconfig", f.Kubeconfig(), "-n", "openfaas", "port-forward", service, ":8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	var url string
+	await(t, "the forwarded port", func() error {
+		if err := p.Alive(); err != nil {
+			return err
+		}
+		_, after, _ := strings.Cut(p.Tail(2), "Forwarding from ")
+		address, _, found := strings.Cut(after, " ->")
+		if !found {
+			return fmt.Errorf("kubectl says %q", p.Tail(2))
+		}
+		url = "http://" + address
+		return nil
+	})
+	return url
+}

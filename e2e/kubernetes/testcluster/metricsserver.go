@@ -1,0 +1,134 @@
+package testcluster
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+)
+
+// metricsServer is the metrics server's name, as a user too, and that of its service.
+const metricsServer = "metrics-server"
+
+// metricsManifest is what a metrics server has in a cluster: its rights, and that the
+// API server asks it for metrics.k8s.io, at the service's only address.
+const metricsManifest = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "system:metrics-server"}
+rules:
+  - {apiGroups: [""], resources: [nodes/metrics], verbs: [get]}
+  - {apiGroups: [""], resources: [pods, nodes], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "system:metrics-server"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:metrics-server"}
+subjects: [{kind: User, name: metrics-server}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "metrics-server:system:auth-delegator"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:auth-delegator"}
+subjects: [{kind: User, name: metrics-server}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: metrics-server-auth-reader, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}
+subjects: [{kind: User, name: metrics-server}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: metrics-server, namespace: kube-system}
+spec: {ports: [{name: https, port: 443, targetPort: https}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: metrics-server, namespace: kube-system, labels: {kubernetes.io/service-name: metrics-server}}
+addressType: IPv4
+endpoints: [{addresses: [%q], conditions: {ready: true}}]
+ports: [{name: https, port: %d, protocol: TCP}]
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1beta1.metrics.k8s.io}
+spec:
+  service: {name: metrics-server, namespace: kube-system}
+  group: metrics.k8s.io
+  version: v1beta1
+  caBundle: %s
+  groupPriorityMinimum: 100
+  versionPriority: 100
+`
+
+// StartMetricsServer starts Kubernetes' own metrics server, which asks the real node's
+// kubelet every 10 s, the least that it takes, and returns when the API server hands it
+// what it is asked for metrics.k8s.io. A pod is known after two readings.
+func (c *Cluster) StartMetricsServer(ctx context.Context) error {
+	if !c.options.Node || c.metrics != nil {
+		return errors.New("a metrics server needs a cluster with Options.Node, in which none runs yet")
+	}
+	program, err := script(ctx, "metrics-server.sh")
+	if err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	// The same certificate is the server's and, to API server and kubelet, its user's.
+	if err := c.ca.Issue(metricsServer, metricsServer, nil, []string{metricsServer + ".kube-system.svc", nodeAddress}); err != nil {
+		return err
+	}
+	if err := c.writeKubeconfig(metricsServer); err != nil {
+		return err
+	}
+	if err := c.admitMetricsServer(ctx, port); err != nil {
+		return err
+	}
+	config := c.file(metricsServer + ".kubeconfig")
+	if c.metrics, err = process.Start(filepath.Join(c.Logs(), metricsServer+".log"), nil, program,
+		"--kubeconfig="+config, "--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
+		"--bind-address="+nodeAddress, fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file="+c.ca.File(metricsServer+".crt"),
+		"--tls-private-key-file="+c.ca.File(metricsServer+".key"), "--kubelet-certificate-authority="+c.ca.File("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP", "--kubelet-request-timeout=5s", "--metric-resolution=10s"); err != nil {
+		return err
+	}
+	return c.await(ctx, "the metrics server", func() error {
+		_, err := c.Kubectl(ctx, "", "get", "--raw", "/apis/metrics.k8s.io/v1beta1/pods")
+		return err
+	})
+}
+
+// admitMetricsServer gives it its rights and waits until they count: it ends at once where
+// it can't read whom the API server speaks for.
+func (c *Cluster) admitMetricsServer(ctx context.Context, port int) error {
+	authority, err := os.ReadFile(c.ca.File("ca.crt"))
+	if err != nil {
+		return err
+	}
+	manifest := fmt.Sprintf(metricsManifest, nodeAddress, port, base64.StdEncoding.EncodeToString(authority))
+	if _, err := c.Kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	return c.await(ctx, "the metrics server's rights", func() error {
+		_, err := c.Kubectl(ctx, "", "get", "configmap/extension-apiserver-authentication", "-n", "kube-system", "--as", metricsServer)
+		return err
+	})
+}
+
+// StopMetricsServer kills the metrics server; that it serves a part of the API stays
+// said.
+func (c *Cluster) StopMetricsServer() error {
+	if c.metrics == nil {
+		return nil
+	}
+	err := c.metrics.Kill()
+	c.metrics = nil
+	return err
+}

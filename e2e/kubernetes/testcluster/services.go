@@ -1,0 +1,136 @@
+package testcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/policies"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+)
+
+// dnsAddress is the name service's among the services.
+const dnsAddress = "10.96.0.10"
+
+// clusterDNS has the kubelet tell pods where names are resolved.
+const clusterDNS = "\nclusterDNS: [" + dnsAddress + "]\n"
+
+// proxyConfig leaves the machine's limits of connections as they are.
+const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+clientConnection: {kubeconfig: %q}
+mode: nftables
+clusterCIDR: 10.88.0.0/16
+hostnameOverride: %s
+bindAddress: %s
+healthzBindAddress: %s
+metricsBindAddress: ""
+conntrack: {maxPerCore: 0, min: 0}
+nftables: {minSyncPeriod: 0s, syncPeriod: 30s}
+`
+
+// proxyHealth is where the proxy says that its rules are those of the services.
+const proxyHealth = "127.0.0.1:10256"
+
+const corefile = `.:53 {
+  bind %s
+  errors
+  kubernetes cluster.local {
+    kubeconfig %q test
+  }
+}
+`
+
+// dnsService leads pods to the name service, which is a program of the node.
+const dnsService = `apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec:
+  clusterIP: %s
+  ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: kube-dns, namespace: kube-system, labels: {kubernetes.io/service-name: kube-dns}}
+addressType: IPv4
+endpoints: [{addresses: [%q], conditions: {ready: true}}]
+ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
+`
+
+// startServices starts kube-proxy and CoreDNS, and has network policies enforced.
+func (c *Cluster) startServices(ctx context.Context) error {
+	dir, err := script(ctx, "services.sh")
+	if err != nil {
+		return err
+	}
+	environment := append(os.Environ(), "PATH="+filepath.Join(dir, "usr/sbin")+":"+os.Getenv("PATH"),
+		"LD_LIBRARY_PATH="+filepath.Join(dir, "usr/lib/x86_64-linux-gnu"))
+	for _, p := range []struct{ program, file, flag, config string }{
+		{c.program("kube-proxy"), "proxy.yaml", "--config", fmt.Sprintf(proxyConfig, c.file("proxy.kubeconfig"), NodeName, nodeAddress, proxyHealth)},
+		{filepath.Join(dir, "coredns"), "Corefile", "-conf", fmt.Sprintf(corefile, nodeAddress, c.Kubeconfig())},
+	} {
+		if err := os.WriteFile(c.file(p.file), []byte(p.config), 0o644); err != nil {
+			return err
+		}
+		started, err := process.Start(filepath.Join(c.Logs(), filepath.Base(p.program)+".log"), environment, p.program, p.flag, c.file(p.file))
+		if err != nil {
+			return err
+		}
+		c.others = append(c.others, started)
+	}
+	if _, err := c.Kubectl(ctx, fmt.Sprintf(dnsService, dnsAddress, nodeAddress), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if c.policies, err = policies.Start(c.Config(), filepath.Join(dir, "usr/sbin/nft"), environment); err != nil {
+		return err
+	}
+	if err := c.await(ctx, "kube-proxy", func() error { return proxies(ctx) }); err != nil {
+		return err
+	}
+	return c.await(ctx, "the name service", func() error { return resolves(ctx) })
+}
+
+// proxies is nil when kube-proxy has written its rules.
+func proxies(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxyHealth+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+// resolves is nil when the name service knows the API server's service.
+func resolves(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(nodeAddress, "53"))
+	}}
+	found, err := r.LookupHost(ctx, "kubernetes.default.svc.cluster.local.")
+	if err == nil && (len(found) != 1 || found[0] != serviceAddress) {
+		err = fmt.Errorf("the API server's name is that of %v", found)
+	}
+	return err
+}
+
+func (c *Cluster) stopServices() error {
+	if c.policies == nil {
+		return nil
+	}
+	err := c.policies.Stop()
+	c.policies = nil
+	return err
+}

@@ -1,0 +1,46 @@
+package onnxruntime
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+)
+
+// action is how a signal is handled, as the kernel has it on amd64 and arm64
+// (rt_sigaction(2)).
+type action struct{ handler, flags, restorer, mask uintptr }
+
+// lastSignal is the highest there is on Linux.
+const lastSignal = 64
+
+// keepSignals remembers how signals are handled; restore has it so again. CUDA's
+// libraries put handlers of their own in the place of Go's, which do not use the stack
+// that Go needs: the next signal, as the one by which an instance is asked to leave,
+// would end the process.
+func keepSignals() (restore func() error) {
+	var before [lastSignal + 1]action
+	known := [lastSignal + 1]bool{}
+	for n := range before {
+		known[n] = n > 0 && sigaction(n, nil, &before[n]) == nil
+	}
+	return func() error {
+		for n, ok := range known {
+			var now action
+			if !ok || sigaction(n, nil, &now) != nil || now == before[n] {
+				continue
+			}
+			if err := sigaction(n, &before[n], nil); err != nil {
+				return fmt.Errorf("signal %d: %w", n, err)
+			}
+		}
+		return nil
+	}
+}
+
+func sigaction(n int, set, get *action) error {
+	_, _, err := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), unsafe.Sizeof(set.mask), 0, 0)
+	if err != 0 {
+		return err
+	}
+	return nil
+}

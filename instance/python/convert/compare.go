@@ -1,0 +1,175 @@
+package convert
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/instance/npy"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// Difference is how much one output differs at one batch size.
+type Difference struct {
+	Output string
+	Rows   int
+	// Largest is the largest of |new − old| / max(1, |old|) over the elements:
+	// relative for large numbers, absolute for small ones. It is infinite where one
+	// is a number and the other is not.
+	Largest float64
+}
+
+// compare runs the new model on the inputs that the old one was run on.
+func (o Options) compare(ctx context.Context, work, made string, to Kind, t *told) ([]Difference, error) {
+	var engine *onnxruntime.Engine
+	if to == ONNX {
+		var err error
+		if engine, err = engineOf(made); err != nil {
+			return nil, err
+		}
+		defer engine.Close()
+		o.Step("running what was made in ONNX Runtime, against the old")
+	}
+	var all []Difference
+	for _, c := range t.Cases {
+		old, err := load(work, c.Old, t.Outputs)
+		if err != nil {
+			return nil, err
+		}
+		fresh, err := load(work, c.New, t.Outputs)
+		if engine != nil && err == nil {
+			fresh, err = run(ctx, engine, work, c, t)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a batch of %d: %w", c.Rows, err)
+		}
+		found, err := differences(c.Rows, old, fresh)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// run has the engine compute one batch.
+func run(ctx context.Context, engine *onnxruntime.Engine, work string, c files, t *told) ([]tensor.Tensor, error) {
+	var names []string
+	for _, i := range t.Inputs {
+		names = append(names, i.Name)
+	}
+	known, err := load(work, c.Inputs, names)
+	if err != nil {
+		return nil, err
+	}
+	var inputs []tensor.Tensor
+	for _, want := range engine.Inputs() {
+		at := slices.IndexFunc(known, func(k tensor.Tensor) bool { return k.Name == want.Name })
+		if at < 0 || known[at].Type != want.Type {
+			return nil, fmt.Errorf("the converted model takes %s as %s, and the old one has no such input", want.Name, want.Type)
+		}
+		inputs = append(inputs, known[at])
+	}
+	return engine.Run(ctx, c.Rows, inputs)
+}
+
+// load reads arrays and gives them their names.
+func load(work string, names []string, as []string) ([]tensor.Tensor, error) {
+	var all []tensor.Tensor
+	for n, name := range names {
+		file, err := os.ReadFile(filepath.Join(work, name))
+		if err != nil {
+			return nil, err
+		}
+		t, err := npy.Decode(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", as[n], err)
+		}
+		t.Name = as[n]
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// differences compares the outputs by their names.
+func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
+	var all []Difference
+	for _, o := range old {
+		at := slices.IndexFunc(fresh, func(f tensor.Tensor) bool { return f.Name == o.Name })
+		if at < 0 {
+			return nil, fmt.Errorf("the converted model has no output %q", o.Name)
+		}
+		f := fresh[at]
+		if o.Type != f.Type || !slices.Equal(o.Shape, f.Shape) {
+			return nil, fmt.Errorf("for a batch of %d the converted model gives %q as %s%v, the old one as %s%v", rows, o.Name, f.Type, f.Shape, o.Type, o.Shape)
+		}
+		all = append(all, Difference{o.Name, rows, largest(o, f)})
+	}
+	return all, nil
+}
+
+func largest(old, fresh tensor.Tensor) float64 {
+	width, most := old.Type.Size(), 0.0
+	for at := 0; at < len(old.Data); at += width {
+		a, b := number(old.Type, old.Data[at:]), number(fresh.Type, fresh.Data[at:])
+		switch {
+		case a == b || math.IsNaN(a) && math.IsNaN(b):
+		case math.IsNaN(a) || math.IsNaN(b) || math.IsInf(a, 0) || math.IsInf(b, 0):
+			return math.Inf(1)
+		default:
+			most = max(most, math.Abs(b-a)/max(1, math.Abs(a)))
+		}
+	}
+	return most
+}
+
+// number is the element at the beginning of data.
+func number(t tensor.Type, data []byte) float64 {
+	little := binary.LittleEndian
+	switch t {
+	case tensor.FP32:
+		return float64(math.Float32frombits(little.Uint32(data)))
+	case tensor.FP64:
+		return math.Float64frombits(little.Uint64(data))
+	case tensor.FP16:
+		return half(little.Uint16(data))
+	case tensor.Int8:
+		return float64(int8(data[0]))
+	case tensor.Int16:
+		return float64(int16(little.Uint16(data)))
+	case tensor.Uint16:
+		return float64(little.Uint16(data))
+	case tensor.Int32:
+		return float64(int32(little.Uint32(data)))
+	case tensor.Uint32:
+		return float64(little.Uint32(data))
+	case tensor.Int64:
+		return float64(int64(little.Uint64(data)))
+	case tensor.Uint64:
+		return float64(little.Uint64(data))
+	}
+	return float64(data[0])
+}
+
+// half is a number of 16 bits: a sign, five bits of exponent, ten of fraction.
+func half(bits uint16) float64 {
+	sign, exponent, fraction := 1.0, int(bits>>10&31), float64(bits&1023)
+	if bits>>15 == 1 {
+		sign = -1
+	}
+	switch exponent {
+	case 0:
+		return sign * math.Ldexp(fraction, -24)
+	case 31:
+		if fraction != 0 {
+			return math.NaN()
+		}
+		return sign * math.Inf(1)
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}

@@ -1,0 +1,177 @@
+package convert
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+func TestParseInput(t *testing.T) {
+	got, err := ParseInput(" x = Float32[?, 3,?] ")
+	if err != nil || got.Name != "x" || got.Type != tensor.FP32 || !slices.Equal(got.Shape, []int64{-1, 3, -1}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		"x":               "NAME=TYPE[SHAPE]",
+		"x=float32":       "NAME=TYPE[SHAPE]",
+		"=float32[?]":     "NAME=TYPE[SHAPE]",
+		"x=complex64[?]":  "the type complex64",
+		"x=float32[]":     `the dimension ""`,
+		"x=float32[?,-1]": `the dimension "-1"`,
+		"x=float32[?,0]":  `the dimension "0"`,
+		"x=float32[1,3]":  "the first dimension 1; that is the batch",
+	} {
+		if _, err := ParseInput(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestRefusesBeforeAnythingIsRun(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"m.keras", "m.pt2", "m.onnx", "m.txt", "there.onnx", "saved_model.pb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in, out string
+		change  func(*Options)
+		want    string
+	}{
+		{"none.keras", "out.onnx", nil, "there is no "},
+		{"m.txt", "out.onnx", nil, "is none of .keras, .h5"},
+		{"m.onnx", "out.onnx", nil, "is an ONNX model already"},
+		{"saved_model.pb", "out.onnx", nil, "name the directory"},
+		{"empty", "out.onnx", nil, "has no saved_model.pb"},
+		{"m.keras", "out.tflite", nil, "only ONNX"},
+		{"m.pt2", "out", nil, "of which a SavedModel cannot be made; name a .onnx file"},
+		{"m.keras", "there.onnx", nil, "is there already"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Signature = "s" }, "a signature is chosen of a SavedModel"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Opset = 7 }, "the opset is 7; it has to be between 13 and 23"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Batches = []int{0} }, "the batch size 0 cannot be compared with"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Below = 0 }, "whole numbers below 1 or more"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Tolerance = math.NaN() }, "a tolerance of 0 or more"},
+	} {
+		o := Options{In: filepath.Join(dir, c.in), Out: filepath.Join(dir, c.out), Batches: []int{1}, Below: 2}
+		if c.change != nil {
+			c.change(&o)
+		}
+		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s to %s: %v, want %q", c.in, c.out, err, c.want)
+		}
+	}
+}
+
+// A converter that dies without a word is told of by its log's last line; one that
+// is given up is ended.
+func TestConverterDies(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "python")
+	write := func(script string) environment.Environment {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return environment.Environment{Python: program}
+	}
+	o := options(t, "m.keras", "out.onnx")
+	e := write("cat >/dev/null; echo 'a word that is no event'; echo first >&2; echo Killed >&2; exit 137")
+	if _, err := o.call(t.Context(), e, job{From: Keras, To: ONNX, work: dir}); err == nil || !strings.Contains(err.Error(), "exit status 137); its last line: Killed") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Step = func(string) { cancel() }
+	e = write(`echo '{"step": "waiting"}'; exec sleep 600`)
+	if _, err := o.call(ctx, e, job{From: Keras, To: ONNX, work: dir}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func floats(name string, values ...float32) tensor.Tensor {
+	t := tensor.Tensor{Name: name, Type: tensor.FP32, Shape: []int64{int64(len(values))}}
+	for _, v := range values {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	return t
+}
+
+func TestDifferences(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		old, fresh []float32
+		want       float64
+	}{
+		{[]float32{1, 2}, []float32{1, 2}, 0},
+		{[]float32{0, 0.5}, []float32{0.25, 0.5}, 0.25},
+		{[]float32{100}, []float32{101}, 0.01},
+		{[]float32{nan, inf}, []float32{nan, inf}, 0},
+		{[]float32{1}, []float32{nan}, math.Inf(1)},
+		{[]float32{inf}, []float32{-inf}, math.Inf(1)},
+	} {
+		got, err := differences(3, []tensor.Tensor{floats("y", c.old...)}, []tensor.Tensor{floats("z"), floats("y", c.fresh...)})
+		if err != nil || len(got) != 1 || got[0] != (Difference{"y", 3, c.want}) {
+			t.Errorf("%v against %v: %+v, %v, want %g", c.old, c.fresh, got, err, c.want)
+		}
+	}
+	old := []tensor.Tensor{floats("y", 1)}
+	for want, fresh := range map[string]tensor.Tensor{
+		`no output "y"`: floats("z", 1), "FP32[2], the old one as FP32[1]": floats("y", 1, 2),
+	} {
+		if _, err := differences(1, old, []tensor.Tensor{fresh}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	data := []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	for of, want := range map[tensor.Type]float64{
+		tensor.Bool: 254, tensor.Uint8: 254, tensor.Int8: -2, tensor.Int16: -2, tensor.Uint16: 65534, tensor.Int32: -2,
+		tensor.Uint32: 1<<32 - 2, tensor.Int64: -2, tensor.Uint64: 1 << 64,
+	} {
+		if got := number(of, data); got != want {
+			t.Errorf("%s: %g, want %g", of, got, want)
+		}
+	}
+	for bits, want := range map[uint16]float64{0x3c00: 1, 0xc000: -2, 0x3555: 0.333251953125, 1: math.Ldexp(1, -24), 0x7bff: 65504, 0x7c00: math.Inf(1)} {
+		if got := half(bits); got != want {
+			t.Errorf("%#x: %g, want %g", bits, got, want)
+		}
+	}
+	if !math.IsNaN(half(0x7e00)) {
+		t.Error("not a number is one")
+	}
+}
+
+func TestLargest(t *testing.T) {
+	r := &Result{Differences: []Difference{{"y", 1, 0.1}, {"y", 8, math.Inf(1)}}}
+	if !math.IsInf(r.Largest(), 1) {
+		t.Errorf("%g", r.Largest())
+	}
+}
+
+func TestUnsupportedErrorNamesThem(t *testing.T) {
+	err := &UnsupportedError{"not all", []Operator{{"Betainc", 2, "a/b"}, {"aten.foo", 1, ""}}}
+	if got := err.Error(); !strings.HasPrefix(got, "not all: Betainc (2 times, for example a/b), aten.foo. ") {
+		t.Error(got)
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,263 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/upstream/child"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// begin starts or reaches a server and asks for the signature. The turn is
+// held.
+func (e *Engine) begin(ctx context.Context) (*server, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	stop := context.AfterFunc(e.servers.Life(), cancel)
+	defer stop()
+	s, err := e.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inputs, outputs, err := s.Signature(ctx)
+	if err == nil && e.inputs != nil && !same(e.inputs, inputs, e.outputs, outputs) {
+		err = errors.New("the model that was loaded anew takes or gives other tensors than before")
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.end(s, leaving))
+	}
+	e.inputs, e.outputs, e.started = inputs, outputs, time.Since(began)
+	e.limit.Fresh()
+	if s.child != nil {
+		e.guard(s)
+	}
+	e.options.Logger.Info().Str("server", e.options.Prepared.Engine).Dur("start_ms", e.started).Msg("the model server is ready")
+	return s, nil
+}
+
+func same(inputs, newInputs, outputs, newOutputs []tensor.Info) bool {
+	text := func(in, out []tensor.Info) string { return fmt.Sprint(in, out) }
+	return text(inputs, outputs) == text(newInputs, newOutputs)
+}
+
+// open returns a server whose model is ready.
+func (e *Engine) open(ctx context.Context) (*server, error) {
+	p := e.options.Prepared
+	if p.ServerURL != "" {
+		wait := reachTimeout
+		if e.inputs != nil { // A batch waits for it.
+			wait = min(wait, e.options.Timeout)
+		}
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		s := &server{Server: e.kind.connect(p.ServerURL, p.Name)}
+		if err := e.await(ctx, s); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("the model server at %s: %w", p.ServerURL, err)
+		}
+		return s, nil
+	}
+	s, err := e.start()
+	if err != nil {
+		return nil, err
+	}
+	e.watch(s)
+	err = e.await(ctx, s)
+	if err == nil {
+		return s, nil
+	}
+	failed := e.end(s, 0) // After it, all that the server said is there.
+	if errors.Is(err, errEnded) {
+		err = e.ended(s)
+	}
+	return nil, errors.Join(err, failed)
+}
+
+// start starts the server's process.
+func (e *Engine) start() (*server, error) {
+	p := e.options.Prepared
+	found, err := p.command()
+	if err != nil {
+		return nil, err
+	}
+	how := serving{Model: filepath.Join(p.Dir, p.Model), Name: p.Name, Batch: e.options.MaxBatch, Threads: e.options.Threads, Wheel: found.wheel}
+	dir, err := e.layOut(how)
+	if err != nil {
+		return nil, err
+	}
+	at, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{at: at, over: make(chan struct{}), closed: make(chan struct{})}
+	flags, env := e.kind.flags(dir, how, at)
+	s.child, err = child.Start(child.Options{
+		Argv: append(found.argv, arguments(found.argv, flags)...), Dir: p.Dir, Log: e.options.Log,
+		Env: slices.Concat(e.environment(), found.env, env),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Server = e.kind.connect("http://127.0.0.1:"+strconv.Itoa(at.http), p.Name)
+	return s, nil
+}
+
+// layOut makes what the server reads, once for each batch size and number of threads,
+// beside the prepared bundle; where nothing can be written there, for this instance.
+func (e *Engine) layOut(how serving) (string, error) {
+	root := filepath.Join(filepath.Dir(e.options.Prepared.Dir), "served")
+	dir := filepath.Join(root, fmt.Sprintf("b%d-t%d", how.Batch, how.Threads))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	err := os.MkdirAll(root, 0o755)
+	work := ""
+	if err == nil {
+		work, err = os.MkdirTemp(root, ".lay-out-")
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		if dir, err = os.MkdirTemp("", "faas-infer-served-"); err != nil {
+			return "", err
+		}
+		return dir, e.kind.layOut(dir, how)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err = e.kind.layOut(work, how); err == nil {
+		err = os.Chmod(work, 0o755)
+	}
+	if err == nil {
+		err = os.Rename(work, dir)
+	}
+	if err != nil {
+		err = errors.Join(err, os.RemoveAll(work))
+		if _, there := os.Stat(dir); there == nil { // Another instance was faster.
+			return dir, nil
+		}
+		return "", fmt.Errorf("what %s is to read: %w", e.options.Prepared.Engine, err)
+	}
+	return dir, nil
+}
+
+// arguments are the flags that a command does not have already.
+func arguments(argv []string, flags []flag) []string {
+	var out []string
+	for _, f := range flags {
+		has := func(word string) bool { return word == f.name || strings.HasPrefix(word, f.name+"=") }
+		switch {
+		case slices.ContainsFunc(argv, has):
+		case f.value == "":
+			out = append(out, f.name)
+		default:
+			out = append(out, f.name+"="+f.value)
+		}
+	}
+	return out
+}
+
+// environment is that of the server: ours, with its Python's programs first, and how
+// many threads its libraries use.
+func (e *Engine) environment() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "FAAS_INFER_READY_FD=") {
+			env = append(env, entry)
+		}
+	}
+	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
+		env = append(env, fmt.Sprintf("%s=%d", name, e.options.Threads))
+	}
+	python := e.options.Prepared.Python
+	if python == "" {
+		return env
+	}
+	return append(env, "PATH="+strings.Join(searchPath(python), ":"), "VIRTUAL_ENV="+filepath.Dir(filepath.Dir(python)),
+		"PYTHONNOUSERSITE=1", "PYTHONUNBUFFERED=1")
+}
+
+// freePorts finds ports of the loopback interface that nobody listens at.
+func freePorts() (ports, error) {
+	var found [2]int
+	for i := range found {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return ports{}, fmt.Errorf("a port for the model server: %w", err)
+		}
+		defer l.Close()
+		found[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports{http: found[0], other: found[1]}, nil
+}
+
+// poll is how often a server that starts is asked whether it is ready.
+const poll = 10 * time.Millisecond
+
+// errEnded says that a server's process has.
+var errEnded = errors.New("the model server has ended")
+
+// await returns once the model can be asked, errEnded when the server has ended, and
+// an error when ctx does.
+func (e *Engine) await(ctx context.Context, s *server) error {
+	var exited <-chan struct{}
+	if s.child != nil {
+		exited = s.child.Exited()
+	}
+	ticks := time.NewTicker(poll)
+	defer ticks.Stop()
+	for {
+		err := s.Ready(ctx)
+		if err == nil && (s.child == nil || s.child.Listens(s.at.http)) {
+			return nil
+		}
+		select {
+		case <-exited:
+			return errEnded
+		case <-ctx.Done():
+			return fmt.Errorf("the model is not ready: %w", errors.Join(err, ctx.Err()))
+		case <-ticks.C:
+		}
+	}
+}
+
+// ended says how a server did that has, with what it said last. To be called after
+// its end.
+func (e *Engine) ended(s *server) error {
+	select {
+	case <-s.over:
+		return fmt.Errorf("the model server %w (limit %d MiB)", errMemory, e.options.MemoryLimit>>20)
+	default:
+	}
+	text := fmt.Sprintf("the model server %s", s.child.How())
+	if said := reason(s.child.Last()); said != "" {
+		text += ": " + said
+	}
+	return errors.New(text)
+}
+
+// reason picks from the last lines of a log what is wrong: the lines with an error,
+// or else the last one.
+func reason(lines []string) string {
+	const few = 3
+	var wrong []string
+	for _, line := range lines {
+		if lower := strings.ToLower(line); strings.Contains(lower, "error") || strings.Contains(lower, "invalid") || strings.Contains(lower, "fail") {
+			wrong = append(wrong, line)
+		}
+	}
+	if len(wrong) == 0 && len(lines) > 0 {
+		wrong = lines[len(lines)-1:]
+	}
+	return strings.Join(wrong[max(0, len(wrong)-few):], "; ")
+}

@@ -1,0 +1,69 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/faas-infer/faas-infer/instance/upstream/remote"
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+// tensorFlowServing is TensorFlow Serving.
+type tensorFlowServing struct{}
+
+// batchingFile is what its batching is set by, modelsDir where it looks for models.
+const (
+	batchingFile = "batching.pbtxt"
+	modelsDir    = "model"
+)
+
+func (tensorFlowServing) name() string { return "tensorflow_model_server" }
+
+func (tensorFlowServing) pip() bool { return false }
+
+func (tensorFlowServing) find(path []string, _ string) (program, error) {
+	if file, ok := lookUp("tensorflow_model_server", path); ok {
+		return program{argv: []string{file}}, nil
+	}
+	return program{}, errors.New("there is no tensorflow_model_server on PATH; build the image from tensorflow/serving, install Debian's tensorflow-model-server from TensorFlow's repository, or name the program in bundle.yaml as `server: /path/to/tensorflow_model_server`")
+}
+
+// layOut links the versions, one called 1 if the model has none, and writes the
+// settings of batching.
+func (tensorFlowServing) layOut(dir string, s serving) error {
+	models := filepath.Join(dir, modelsDir)
+	if err := os.Mkdir(models, 0o755); err != nil {
+		return err
+	}
+	version, from := bundle.Version(os.DirFS(s.Model), "."), s.Model
+	if version == "" {
+		version = "1"
+	} else {
+		from = filepath.Join(s.Model, version)
+	}
+	if err := os.Symlink(from, filepath.Join(models, version)); err != nil {
+		return err
+	}
+	// A batch comes as one request and leaves at once: it is as large as it gets.
+	text := fmt.Sprintf("max_batch_size { value: %d }\nbatch_timeout_micros { value: 0 }\nnum_batch_threads { value: 1 }\n", s.Batch)
+	return os.WriteFile(filepath.Join(dir, batchingFile), []byte(text), 0o644)
+}
+
+func (tensorFlowServing) flags(dir string, s serving, at ports) ([]flag, []string) {
+	return []flag{
+		{"--rest_api_port", strconv.Itoa(at.http)}, {"--port", "0"},
+		{"--model_name", s.Name}, {"--model_base_path", filepath.Join(dir, modelsDir)},
+		{"--enable_batching", "true"}, {"--batching_parameters_file", filepath.Join(dir, batchingFile)},
+		{"--tensorflow_intra_op_parallelism", strconv.Itoa(s.Threads)}, {"--tensorflow_inter_op_parallelism", "1"},
+		{"--file_system_poll_wait_seconds", "0"},
+	}, nil
+}
+
+func (tensorFlowServing) clear(ports) {}
+
+func (tensorFlowServing) connect(base, model string) remote.Server {
+	return remote.NewPredict(base, model)
+}

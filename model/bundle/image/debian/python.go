@@ -1,0 +1,106 @@
+package debian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/model/bundle/image"
+)
+
+// Interpreter lists what a layer has of the packages of [Python] and those that they
+// depend on, and tells Python's version, as 3.11. If this machine's Python is of the
+// same version, the standard library is compiled with it: in a pod that has just
+// started nobody has imported it before.
+func Interpreter(ctx context.Context, files []string) (entries []image.Entry, version string, err error) {
+	t := tree{entries: make(map[string]image.Entry)}
+	if err := t.add(ctx, files); err != nil {
+		return nil, "", err
+	}
+	for name, e := range t.entries {
+		if m := interpreter.FindStringSubmatch(name); m != nil && e.Mode.IsRegular() {
+			version = m[1]
+		}
+	}
+	if version == "" {
+		return nil, "", errors.New("the packages have no Python; is python3 among them?")
+	}
+	if err := t.compile(ctx, version); err != nil {
+		return nil, "", fmt.Errorf("compile Python's library: %w", err)
+	}
+	return t.list(), version, nil
+}
+
+var interpreter = regexp.MustCompile(`^usr/bin/python(3\.[0-9]+)$`)
+
+// compile adds the compiled form of the standard library's files.
+func (t *tree) compile(ctx context.Context, version string) (err error) {
+	program, err := exec.LookPath("python" + version)
+	if err != nil {
+		return nil // Another one's compiled files are of no use.
+	}
+	dir, err := os.MkdirTemp("", "faas-infer-python-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	library := path.Join("usr/lib", "python"+version)
+	if err := t.extract(dir, library); err != nil {
+		return err
+	}
+	// Some of its files are wrong on purpose, which is its exit status, and only that.
+	var failed *exec.ExitError
+	if _, err := run(ctx, dir, program, "-I", "-m", "compileall", "-qq", "-s", dir, "-p", "/", filepath.Join(dir, library)); err != nil && !errors.As(err, &failed) {
+		return err
+	}
+	found, err := image.Directory(filepath.Join(dir, library), library)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if path.Ext(e.Name) != ".pyc" {
+			continue
+		}
+		text, err := content(e)
+		if err != nil {
+			return err
+		}
+		t.put(image.Bytes(e.Name, 0o644, text))
+	}
+	return nil
+}
+
+// extract writes the sources of a library, with the time that they have in images.
+func (t *tree) extract(dir, library string) error {
+	for name, e := range t.entries {
+		if !strings.HasPrefix(name, library+"/") || path.Ext(name) != ".py" || e.Open == nil {
+			continue
+		}
+		text, err := content(e)
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		err = errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644), os.Chtimes(file, image.Epoch, image.Epoch))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func content(e image.Entry) ([]byte, error) {
+	r, err := e.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}

@@ -1,0 +1,99 @@
+package otp
+
+import (
+	"math"
+	"slices"
+)
+
+// Only is the shares with no other batch sizes to be considered than those given of one
+// of them, which has to have them.
+func Only(shares []Share, share int, batches ...int) []Share {
+	only := slices.Clone(shares)
+	for i := range only {
+		only[i].Batches = nil
+	}
+	only[share].Batches = batches
+	return only
+}
+
+// Check is [Solve] for the share, batch size and timeout of a choice alone: what is
+// predicted of it for other arrivals than it was made for, and the least number of
+// instances with which it meets the objective. Plan.Short says if it does not any more. It
+// takes a small part of Solve's time.
+func Check(o Objective, shares []Share, c Choice) (Plan, error) {
+	o.timeouts = append(o.timeouts, c.Timeout)
+	return Solve(o, Only(shares, c.Share, c.Batch), 0)
+}
+
+// Bears reports whether a choice's share and batch size, with whatever timeout, meet the
+// objective with an instance for every batch, and these are no more at a time than there
+// is room for.
+func Bears(o Objective, shares []Share, c Choice) bool {
+	most := shares[c.Share].Instances
+	shares = Only(shares, c.Share, c.Batch)
+	shares[c.Share].Instances = 0
+	plan, err := solve(o, shares, 0)
+	return err == nil && plan.Short == nil && (most == 0 || plan.Best.Busy <= busiest*float64(most))
+}
+
+// below reports whether only what costs less than something is looked for.
+func (s *search) below() bool { return s.Below > 0 && s.Budget <= 0 }
+
+// prune leaves out the shares' batch sizes with which no request can cost less than
+// Below, whatever the timeout. The longer that is, the fewer batches there are: on the
+// same requests, each batch begins with the same request as with a shorter one, or a
+// later. So the mean batch is no larger than with the longest timeout.
+func (s *search) prune() error {
+	means := map[int]float64{}
+	for _, b := range s.batches {
+		w, err := s.analysis.Waits(b, s.longest.Seconds())
+		if err != nil {
+			return err
+		}
+		means[b] = w.MeanBatch()
+	}
+	s.shares = slices.Clone(s.shares)
+	for i, at := range s.shares {
+		s.shares[i].Batches = slices.DeleteFunc(slices.Clone(at.Batches), func(b int) bool { return b > len(at.Exec) || means[b] == 0 })
+	}
+	for _, b := range s.batches {
+		s.drop(b, means[b])
+	}
+	if s.batches = sizes(s.shares); len(s.batches) == 0 {
+		return ErrBelow
+	}
+	return nil
+}
+
+// drop leaves out batches of b, of which the mean is no larger from here on, for the
+// shares with which no request can cost less than Below then.
+func (s *search) drop(b int, mean float64) {
+	for i, at := range s.shares {
+		if n := slices.Index(at.Batches, b); n >= 0 && least(at, s.exec[i][:b], mean) >= s.Below {
+			s.shares[i].Batches = slices.Delete(at.Batches, n, n+1)
+		}
+	}
+}
+
+// least is what a request costs at least in batches that are executed in one of the given
+// times and have no more than so many requests on average. A batch of k costs P_k; with
+// the largest convex h ≤ P, batches with a mean of m cost h(m) at least (Jensen), and a
+// request h(m)/m, of which the least up to m is at m, or where h bends and is some P_k.
+// Batches of 1 and 4 that take 1 and 2 s and are 2 on average: ⅔·1 + ⅓·2 = 4/3 s, and
+// 2/3 s for each request, where full ones take 1/2.
+func least(at Share, exec []float64, mean float64) float64 {
+	price := func(k int) float64 { return exec[k-1]*at.Cost + at.Call }
+	mean = min(max(mean, 1), float64(len(exec)))
+	lowest, hull := math.Inf(1), math.Inf(1)
+	for i := 1; float64(i) <= mean; i++ {
+		lowest = min(lowest, price(i)/float64(i))
+		if float64(i) == mean {
+			hull = min(hull, price(i))
+		}
+		for j := int(mean) + 1; j <= len(exec); j++ {
+			part := (mean - float64(i)) / float64(j-i)
+			hull = min(hull, (1-part)*price(i)+part*price(j))
+		}
+	}
+	return min(lowest, hull/mean)
+}

@@ -1,0 +1,73 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/build/unpack"
+)
+
+// check looks over a bundle before it goes to its place. Links that stay in the
+// context may lead out of what is left of it.
+func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
+	if err := unpack.Contained(dir); err != nil {
+		return err
+	}
+	b, err := bundle.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	if err := checkAnnotations(b); err != nil {
+		return err
+	}
+	if !b.IsProgram() {
+		return h.checkModel(ctx, b, answer)
+	}
+	if command := strings.Fields(b.Process)[0]; b.ProcessFile() == "" {
+		if _, err := exec.LookPath(command); err != nil && !strings.HasPrefix(command, "/home/app/") {
+			answer.log("Take care: this machine has no program %s, with which the process begins.", command)
+		}
+	}
+	return nil
+}
+
+// checkModel has the engine look at a model, and installs what it needs.
+func (h *Handler) checkModel(ctx context.Context, b *bundle.Bundle, answer *answer) error {
+	subject := cmp.Or(b.Model, b.Handler, b.ServerURL)
+	if h.options.CheckModel != nil {
+		if err := h.options.CheckModel(ctx, b.ModelPath()); err != nil {
+			return fmt.Errorf("model %s: %w", subject, err)
+		}
+		answer.log("The model %s can be read.", subject)
+	}
+	if h.options.Install == nil || !b.InPython() && !b.Upstream() {
+		return nil
+	}
+	answer.log("Making the environment of the engine %s ready; the first time takes a minute or two.", b.Engine)
+	began := time.Now()
+	if err := h.options.Install(ctx, filepath.Join(b.Dir, bundle.ManifestFile)); err != nil {
+		return err
+	}
+	answer.log("The environment is ready after %.1f s.", time.Since(began).Seconds())
+	return nil
+}
+
+// checkAnnotations reads what the bundle brings along for its deployments, which are
+// read again with what these say themselves.
+func checkAnnotations(b *bundle.Bundle) error {
+	_, err := annotation.Parse(types.FunctionDeployment{Service: "f", Image: "f", Annotations: &b.Annotations})
+	if wrong := new(annotation.Error); errors.As(err, &wrong) {
+		return fmt.Errorf("annotations in %s: %w", bundle.ManifestFile, err)
+	}
+	return err
+}

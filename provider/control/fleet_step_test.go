@@ -1,0 +1,87 @@
+package control
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// BenchmarkFleetStep is a load step of 400 requests/s for one of 40 functions that have
+// 10,000 instances on 2,000 nodes: what the looks take that are made meanwhile, by the
+// clock and of a processor, which others on the machine do not change much. It lasts 8
+// seconds by the clock.
+func BenchmarkFleetStep(b *testing.B) {
+	const rate, lasts = 400, 8 * time.Second
+	runtime.LockOSThread() // Its time is measured.
+	defer runtime.UnlockOSThread()
+	r, backend := newFleet(b, 10000)
+	before := backend.started.Load()
+	var took, used []float64
+	for range b.N {
+		ctx, stop := context.WithTimeout(b.Context(), lasts)
+		var requests sync.WaitGroup
+		requests.Go(func() { r.flood(ctx, "step", rate, &requests) })
+		for tick := time.NewTicker(r.options.Tick); ctx.Err() == nil; {
+			began, busy := time.Now(), processorTime(b)
+			r.scale(began)
+			took, used = append(took, time.Since(began).Seconds()), append(used, (processorTime(b)-busy).Seconds())
+			for len(backend.events) > 0 {
+				r.observe(<-backend.events)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				tick.Stop()
+			}
+		}
+		stop()
+		requests.Wait()
+	}
+	b.StopTimer()
+	b.ReportMetric(1000*slices.Max(took), "ms/longest")
+	b.ReportMetric(1000*slices.Max(used), "cpu-ms/longest")
+	slices.Sort(used)
+	b.ReportMetric(1000*used[len(used)/2], "cpu-ms/median")
+	b.ReportMetric(float64(backend.started.Load()-before), "starts")
+	if err := r.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// flood sends requests at a rate until ctx ends, whatever becomes of them.
+func (r *rig) flood(ctx context.Context, name string, rate int, requests *sync.WaitGroup) {
+	next := time.NewTicker(time.Second / time.Duration(rate))
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+			requests.Go(func() { _, _ = r.invoke(name, "x") })
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// processorTime is what this thread has used.
+func processorTime(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// serving makes an instance that answers.
+func (b *fleetBackend) serving(in cluster.Instance) {
+	ctx, cancel := context.WithCancel(context.Background())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.instances[in.ID] = &fakeInstance{Instance: in, ctx: ctx, cancel: cancel}
+}

@@ -1,0 +1,119 @@
+// Package others is what replicas of the provider tell each other of functions: what this
+// one's dispatchers have executed ([Chronicle]), and what the others' have ([Others]).
+package others
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/peer"
+)
+
+// mostRan bounds the executed batches of which others can still ask.
+const mostRan = 2048
+
+// Chronicle keeps the latest batches that were executed. Its zero value is empty.
+type Chronicle struct {
+	// kept are the latest ones; all that there were are Total.
+	kept  []peer.Executed
+	Total uint64
+}
+
+// Add adds what a function has executed.
+func (r *Chronicle) Add(function string, ran []dispatch.Executed) {
+	for _, e := range ran {
+		r.kept = append(r.kept, peer.Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec})
+	}
+	r.Total += uint64(len(ran))
+	if len(r.kept) > 2*mostRan {
+		r.kept = append(r.kept[:0], r.kept[len(r.kept)-mostRan:]...)
+	}
+}
+
+// Since are those after the first n.
+func (r *Chronicle) Since(n uint64) []peer.Executed {
+	if n >= r.Total {
+		return nil
+	}
+	missing := min(r.Total-n, uint64(len(r.kept)), mostRan)
+	return append([]peer.Executed(nil), r.kept[uint64(len(r.kept))-missing:]...)
+}
+
+// Others is what the other replicas have told of one function.
+type Others struct {
+	// heard is what each last told, by its Boot.
+	heard map[string]heard
+	// arrivals and cold count what came to them since this replica listens.
+	arrivals, cold uint64
+	executed       []dispatch.Executed
+}
+
+type heard struct {
+	peer.FunctionLoad
+	at time.Time
+}
+
+// mostHeard bounds what others have executed until it is looked at.
+const mostHeard = 1024
+
+// Take takes in what a replica tells. Counters of one that was not heard before begin
+// with what does not wait yet.
+func (o *Others) Take(boot string, told peer.FunctionLoad, at time.Time) {
+	h := heard{told, at}
+	before, ok := o.heard[boot]
+	if !ok {
+		if o.heard == nil {
+			o.heard = map[string]heard{}
+		}
+		before.Arrivals, before.Cold = h.Arrivals-min(h.Arrivals, uint64(max(0, h.Waiting))), h.Cold
+	}
+	if h.Arrivals >= before.Arrivals {
+		o.arrivals += h.Arrivals - before.Arrivals
+	}
+	if h.Cold >= before.Cold {
+		o.cold += h.Cold - before.Cold
+	}
+	o.heard[boot] = h
+}
+
+// Keep forgets replicas that are not present.
+func (o *Others) Keep(present map[string]bool) {
+	for boot := range o.heard {
+		if !present[boot] {
+			delete(o.heard, boot)
+		}
+	}
+}
+
+// TakeExecuted appends what others have executed to into.
+func (o *Others) TakeExecuted(into []dispatch.Executed) []dispatch.Executed {
+	into = append(into, o.executed...)
+	o.executed = o.executed[:0]
+	return into
+}
+
+// Note keeps a batch that others have executed until it is taken.
+func (o *Others) Note(e peer.Executed) {
+	if len(o.executed) < mostHeard {
+		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec})
+	}
+}
+
+// Add adds to what this replica's dispatcher has seen what the others have told.
+func (o *Others) Add(s *dispatch.Stats) {
+	s.Arrivals += o.arrivals
+	s.Cold += o.cold
+	for _, h := range o.heard {
+		s.Waiting += h.Waiting
+		for id, idle := range h.Idle {
+			since, ok := s.Instances[id]
+			switch at := h.at.Add(-time.Duration(idle) * time.Millisecond); {
+			case !ok || since.IsZero():
+			case idle == peer.Busy:
+				s.Instances[id] = time.Time{}
+			case at.After(since):
+				s.Instances[id] = at
+			}
+		}
+	}
+}

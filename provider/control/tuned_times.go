@@ -1,0 +1,86 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/provider/control/objective"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// corrected are a function's times as they are now, as BATCH's optimiser wants them: the
+// means, and how they spread. The lock is held when they are asked for.
+type corrected struct {
+	controller *Controller
+	function   *function
+}
+
+// Configs implements policy.Times.
+func (t corrected) Configs() []cluster.Config {
+	var all []cluster.Config
+	for _, c := range t.function.candidates {
+		all = append(all, c.Config)
+	}
+	return all
+}
+
+// Exec implements policy.Times: the mean of what instances take; where none has shown
+// it, the promised percentile less what that has above the mean elsewhere.
+func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
+	table := t.controller.table(t.function, c.Batch, c.CPU)
+	if b < 1 || b > len(table) {
+		return 0, false
+	}
+	if mean := t.function.means.Of(t.function.profile, c.CPU, b, table[b-1]); mean > 0 {
+		return mean, true
+	}
+	return time.Duration(float64(table[b-1]) / policy.Tail(objective.Quantile(t.function.Function), t.Spread())), true
+}
+
+// Spread implements policy.Times: what instances have shown; 0 where that is not enough,
+// so that all executions are taken to be as long as the percentile.
+func (t corrected) Spread() float64 {
+	f := t.function
+	return f.means.Spread(f.profile, objective.Quantile(f.Function), func(millicores int) []time.Duration {
+		return t.controller.table(f, f.Inference.MaxBatch, millicores)
+	})
+}
+
+// roomFor is how many instances with some resources a function may have: on the nodes
+// that are fit for it, with what its own hold now, and no more than its deployment
+// allows. The lock is held when it is asked.
+func (c *Controller) roomFor(fn *function, f *scaling.Function) policy.Room {
+	var room policy.Room
+	return func(r cluster.Resources) int {
+		if room == nil {
+			room = policy.RoomOn(eligible(c.nodes, f.Nodes), fn.heldOn)
+		}
+		if n := room(r); f.Max == 0 || n < f.Max {
+			return n
+		}
+		return f.Max
+	}
+}
+
+// eligible are the nodes with the given names, all if there is no list of names.
+func eligible(nodes []cluster.Node, names []string) []cluster.Node {
+	if names == nil {
+		return nodes
+	}
+	fit := make(map[string]bool, len(names))
+	for _, n := range names {
+		fit[n] = true
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(n cluster.Node) bool { return !fit[n.Name] })
+}
+
+// heldOn is what the function's instances hold, by node.
+func (fn *function) heldOn() map[string]cluster.Resources {
+	held := map[string]cluster.Resources{}
+	for _, in := range fn.instances {
+		held[in.Node] = held[in.Node].Add(in.holds())
+	}
+	return held
+}

@@ -1,0 +1,114 @@
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+func (r *rig) described(t *testing.T, name string) (alone, listed types.FunctionStatus) {
+	t.Helper()
+	if err := json.Unmarshal(r.do("GET", "/system/function/"+name, "").Body.Bytes(), &alone); err != nil {
+		t.Fatal(err)
+	}
+	var list []types.FunctionStatus
+	if err := json.Unmarshal(r.do("GET", "/system/functions", "").Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range list {
+		if of.Name == name {
+			listed = of
+		}
+	}
+	return alone, listed
+}
+
+func problemOf(s types.FunctionStatus) string {
+	if s.Annotations == nil {
+		return ""
+	}
+	return (*s.Annotations)[annotation.InferProblem]
+}
+
+// Why a function is not served can be read where all clients of OpenFaaS look, and
+// does not get into a deployment from there.
+func TestWhyAFunctionIsNotServed(t *testing.T) {
+	r := newRig(t, nil)
+	r.deploy(t, nil)
+	want := func(problem string) types.FunctionStatus {
+		t.Helper()
+		alone, listed := r.described(t, "mnist")
+		if problemOf(alone) != problem || problemOf(listed) != problem {
+			t.Errorf("described %q, listed %q, want %q", problemOf(alone), problemOf(listed), problem)
+		}
+		return alone
+	}
+	want("")
+	r.controller.problem = "the requirements cannot be installed:\n  no such distribution"
+	status := want("the requirements cannot be installed: no such distribution")
+	if (*status.Annotations)[annotation.SLOLatency] != "50ms" || status.Replicas != 2 {
+		t.Errorf("%+v", status)
+	}
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Annotations = status.Annotations })
+	r.controller.problem = ""
+	want("")
+	r.controller.problem = "first" + strings.Repeat(" word", 10000) + " last"
+	if alone, _ := r.described(t, "mnist"); len(problemOf(alone)) > longestProblem+10 || !strings.HasPrefix(problemOf(alone), "first word") || !strings.HasSuffix(problemOf(alone), "word last") {
+		t.Errorf("%d bytes", len(problemOf(alone)))
+	}
+}
+
+// One that could not be restored says why.
+func TestWhyAFunctionIsBroken(t *testing.T) {
+	r := newRig(t, nil)
+	r.deploy(t, nil)
+	again := newRig(t, func(o *Options) { o.Store = r.store })
+	again.controller.refuse = errors.New("no bundle mnist:latest")
+	if err := again.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if alone, listed := again.described(t, "mnist"); problemOf(alone) != "no bundle mnist:latest" || problemOf(listed) != problemOf(alone) {
+		t.Errorf("described %q, listed %q", problemOf(alone), problemOf(listed))
+	}
+}
+
+// refuses is a store that knows why what somebody has made of mnist was not accepted.
+type refuses struct {
+	Store
+	why *string
+}
+
+func (r refuses) Refused(namespace, name string) string {
+	if namespace != DefaultNamespace || name != "mnist" {
+		return ""
+	}
+	return *r.why
+}
+
+// One whose latest deployment was not accepted says so, and that the one before is
+// served.
+func TestWhatWasDeployedBeforeIsServed(t *testing.T) {
+	why := ""
+	r := newRig(t, func(o *Options) { o.Store = refuses{o.Store, &why} })
+	r.deploy(t, nil)
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "other" })
+	for _, c := range []struct{ why, problem, want string }{
+		{"", "", ""},
+		{"spec.image is \"\"", "", "what was deployed before is served: spec.image is \"\""},
+		{"spec.image is \"\"", "no node has room", "what was deployed before is served: spec.image is \"\"; no node has room"},
+		{"", "", ""},
+	} {
+		why, r.controller.problem = c.why, c.problem
+		if alone, listed := r.described(t, "mnist"); problemOf(alone) != c.want || problemOf(listed) != c.want {
+			t.Errorf("described %q, listed %q, want %q", problemOf(alone), problemOf(listed), c.want)
+		}
+		if alone, listed := r.described(t, "other"); problemOf(alone) != c.problem || problemOf(listed) != c.problem {
+			t.Errorf("another: described %q, listed %q, want %q", problemOf(alone), problemOf(listed), c.problem)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package capacity
+
+import (
+	"math"
+	"time"
+)
+
+// Rounding says how Eq. 1 turns a time into a rate.
+type Rounding int
+
+// The roundings.
+const (
+	// Exact takes b/t as it is. Production uses it: Paper's ⌊1/t⌋ is 0 for
+	// every t above one second and loses up to half of the rate above 0.5 s.
+	Exact Rounding = iota
+	// Paper takes ⌊1/t⌋·b and ⌈1/(t_slo−t)⌉·b, as Eq. 1 is printed.
+	Paper
+)
+
+// Range is [r_low, r_up] in requests per second: what one instance (or all of
+// a function's instances together) can take within the SLO.
+type Range struct {
+	Low, Up float64
+}
+
+// Bounds is Eq. 1 for an instance of batch size b, whose full batch takes
+// exec, under slo. An slo of 0 means none, and r_low is then 0.
+//
+// Two cases are the paper's silence. At b = 1 nothing waits for a batch to
+// fill (§3.4), so Exact has r_low = 0. Where exec is more than half the SLO,
+// Eq. 1 puts r_low above r_up; it is then lowered to r_up. A time that is not
+// positive is no measurement: the range is empty.
+func Bounds(b int, exec, slo time.Duration, rounding Rounding) Range {
+	if exec <= 0 || b < 1 {
+		return Range{}
+	}
+	size, rate, wait := float64(b), 1/exec.Seconds(), 0.0
+	if slo > exec {
+		wait = 1 / (slo - exec).Seconds()
+	}
+	if rounding == Paper {
+		rate, wait = math.Floor(rate), math.Ceil(wait)
+	} else if b == 1 {
+		wait = 0
+	}
+	up := rate * size
+	if slo > 0 && slo <= exec && b > 1 {
+		return Range{Low: up, Up: up}
+	}
+	return Range{Low: min(wait*size, up), Up: up}
+}
+
+// Total sums ranges to [R_min, R_max] (§3.2).
+func Total(ranges []Range) Range {
+	var sum Range
+	for _, r := range ranges {
+		sum.Low += r.Low
+		sum.Up += r.Up
+	}
+	return sum
+}
+
+// Reading says which of the paper's two formulas for the lower threshold
+// holds; §3.2 and Eq. 7 disagree.
+type Reading int
+
+// The readings.
+const (
+	// NearUpper is Eq. 7: α·R_max + (1−α)·R_min. With α = 0.8 it keeps rates
+	// near the upper bound, which is what §3.2 says is wanted. The default.
+	NearUpper Reading = iota
+	// NearLower is the prose of §3.2 (ii): α·R_min + (1−α)·R_max. With
+	// α = 0.8 instances are released only when their rates are near r_low.
+	NearLower
+)
+
+// Threshold is the load in requests per second below which a function has
+// instances to spare.
+func Threshold(total Range, alpha float64, reading Reading) float64 {
+	if reading == NearLower {
+		return alpha*total.Low + (1-alpha)*total.Up
+	}
+	return alpha*total.Up + (1-alpha)*total.Low
+}
+
+// Rates is r_i of §3.2: how many requests per second each instance gets of a
+// load of rps. In case (i) each gets r_up and the rest of the load is nobody's
+// until new instances come. In the band and below it, the load is shared in
+// proportion to the ranges' sizes:
+//
+//	r_i = r_up − (R_max−R)/(R_max−R_min) · (r_up−r_low)
+//
+// and the rates sum to rps. Below R_min, which case (iii) leaves only to a set
+// that cannot shrink further, that formula makes some rates negative; there
+// each instance gets its share of r_low instead.
+func Rates(rps float64, ranges []Range) []float64 {
+	rates := make([]float64, len(ranges))
+	total := Total(ranges)
+	for i, r := range ranges {
+		switch {
+		case rps >= total.Up:
+			rates[i] = r.Up
+		case rps <= 0:
+			rates[i] = 0
+		case rps < total.Low:
+			rates[i] = r.Low * rps / total.Low
+		default:
+			rates[i] = r.Up - (total.Up-rps)/(total.Up-total.Low)*(r.Up-r.Low)
+		}
+	}
+	return rates
+}

@@ -1,0 +1,71 @@
+package scaling
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// crowdedFleet is 2,000 nodes on which 39 functions keep 10,000 instances together and one,
+// the first, has one instance; for that one so many requests wait.
+func crowdedFleet(waiting int) ([]Function, []cluster.Node) {
+	const functions, nodes, each = 40, 2000, 256
+	var configs []capacity.Candidate
+	for _, cpu := range []int{250, 500, 1000, 2000} {
+		for batch := 1; batch <= 8; batch *= 2 {
+			exec := 200 * time.Millisecond * time.Duration(batch+1)
+			switch cpu {
+			case 250, 500:
+				exec = exec * 1000 / time.Duration(cpu)
+			case 2000:
+				exec = exec * 10 / 18
+			}
+			configs = append(configs, capacity.Candidate{Config: cluster.Config{Batch: batch, Resources: cluster.Resources{CPU: cpu, Memory: 256 << 20}}, Exec: exec})
+		}
+	}
+	var at []cluster.Node
+	for i := range nodes {
+		whole := cluster.Resources{CPU: 8000, Memory: 32 << 30}
+		at = append(at, cluster.Node{Name: fmt.Sprintf("kwok-%04d", i), Total: whole, Free: whole})
+	}
+	var all []Function
+	n := 0
+	for i := range functions {
+		f := Function{Name: fmt.Sprintf("f%02d", i), Revision: 1, SLO: 2 * time.Second, Percentile: 99, Queue: capacity.LateBound, Configs: configs, ScaleToZero: true}
+		if f.Min = each; i == 0 {
+			f.Min, f.Waiting = 1, waiting
+		}
+		c := configs[2*4] // A core, one request at a time.
+		for range f.Min {
+			in := Running{ID: cluster.InstanceID(fmt.Sprintf("i%06d", n)), Node: at[n%nodes].Name, Config: c.Config, Exec: c.Exec, Revision: 1, State: cluster.Ready, IdleSince: time.Unix(1, 0)}
+			if i == 0 && waiting > 0 {
+				in.IdleSince = time.Time{}
+			}
+			at[n%nodes].Free = at[n%nodes].Free.Sub(c.Config.Resources)
+			f.Instances = append(f.Instances, in)
+			n++
+		}
+		all = append(all, f)
+	}
+	return all, at
+}
+
+// A plan for 10,000 instances on 2,000 nodes: while nothing happens, and when the load
+// of one function jumps.
+func BenchmarkFleet(b *testing.B) {
+	for name, waiting := range map[string]int{"steady": 0, "step": 400} {
+		b.Run(name, func(b *testing.B) {
+			functions, nodes := crowdedFleet(waiting)
+			b.ReportAllocs()
+			starts := 0
+			for b.Loop() {
+				e := New(DefaultSettings()) // Nothing is remembered, as at the first such load.
+				starts = len(e.Scale(time.Unix(100, 0), functions, nodes).Start)
+			}
+			b.ReportMetric(float64(starts), "starts")
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package joint
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/packing"
+	"github.com/faas-infer/faas-infer/scaling/placing"
+)
+
+// Class is a kind of nodes for a plan, with the places that are of it.
+type Class struct {
+	packing.Class
+	Places []int
+}
+
+// maxClasses bounds how many kinds of nodes a plan tells apart. Kinds with
+// little room come last.
+const maxClasses = 40
+
+// classes groups the places by what they have free and who may be there, as far as
+// something fits. Places that hold something already cost nothing more.
+func (p *Problem) classes(room *placing.Room) []Class {
+	type kind struct {
+		free cluster.Resources
+		used bool
+		zone int
+	}
+	index := map[kind]int{}
+	var all []Class
+	zone, barred := p.zones(len(room.Places))
+	fresh := 0
+	for i := range room.Places {
+		at := &room.Places[i]
+		k := kind{at.Free, at.Used, zone[i]}
+		n, known := index[k]
+		if !known {
+			n = -1
+			if p.fits(at.Free, barred[k.zone]) {
+				n = len(all)
+				all = append(all, Class{Class: packing.Class{Free: at.Free, Cost: p.cost(room, at), Barred: barred[k.zone]}})
+			}
+			index[k] = n
+		}
+		if n >= 0 && (at.Used || !p.Lean || fresh < p.Nodes) {
+			all[n].Places = append(all[n].Places, i)
+			all[n].Count++
+			if !at.Used {
+				fresh++
+			}
+		}
+	}
+	if len(all) > maxClasses {
+		slices.SortStableFunc(all, func(a, b Class) int {
+			return cmp.Compare(room.Options.Weigh(b.Free)*float64(b.Count), room.Options.Weigh(a.Free)*float64(a.Count))
+		})
+		all = all[:maxClasses]
+	}
+	return all
+}
+
+// cost is what it costs to use a place at all. A used place's room is as large as
+// the part of the whole of which least is left.
+func (p *Problem) cost(room *placing.Room, at *placing.Place) float64 {
+	whole := room.Options.Weigh(at.Total)
+	switch {
+	case p.Lean && at.Used:
+		return 0
+	case p.Lean:
+		return shareCost * shareCost * whole
+	case !at.Used:
+		return whole
+	}
+	part := 1.0
+	if at.Total.CPU > 0 {
+		part = min(part, float64(at.Free.CPU)/float64(at.Total.CPU))
+	}
+	if at.Total.GPU > 0 && at.Free.GPU > 0 {
+		part = min(part, float64(at.Free.GPU)/float64(at.Total.GPU))
+	}
+	return roomCost * max(0, part) * whole
+}
+
+// barred tells, by demand, what may not be on a place; nil if all may.
+func (p *Problem) barred(place int) (barred []bool) {
+	for k := range p.Demands {
+		if p.Demands[k].Allowed.Has(place) {
+			continue
+		}
+		if barred == nil {
+			barred = make([]bool, len(p.Demands))
+		}
+		barred[k] = true
+	}
+	return barred
+}
+
+// zones numbers the places by what they bar.
+func (p *Problem) zones(places int) (of []int, barred [][]bool) {
+	of = make([]int, places)
+	if !slices.ContainsFunc(p.Demands, func(d Demand) bool { return d.Allowed != nil }) {
+		return of, [][]bool{nil}
+	}
+	for i := range of {
+		here := p.barred(i)
+		if of[i] = slices.IndexFunc(barred, func(b []bool) bool { return slices.Equal(b, here) }); of[i] < 0 {
+			of[i] = len(barred)
+			barred = append(barred, here)
+		}
+	}
+	return of, barred
+}
+
+// fits reports whether an item of a demand that is not barred fits into a room.
+func (p *Problem) fits(free cluster.Resources, barred []bool) bool {
+	return slices.ContainsFunc(p.items, func(it packing.Item) bool {
+		return it.Need.Fits(free) && (barred == nil || !barred[it.Demand])
+	})
+}

@@ -1,0 +1,78 @@
+package packing
+
+import (
+	"maps"
+	"slices"
+)
+
+// worthwhile is the part of what is missing that must be served if it is dearer: less
+// may be what generate left over (gap).
+const worthwhile = 0.01
+
+// raise makes what is missing dearer if more is served then, and leaves all as it is
+// if nothing is. What is missing costs a multiple of what the cheapest items do (see
+// dear); where only dearer ones find room, as on the last node with a GPU, that is too
+// little. It is for problems in which the items are what costs: a node's own cost is
+// the same whatever is on it.
+func (g *program) raise() {
+	lacks := g.lacking()
+	if lacks < 1e-7 || slices.ContainsFunc(g.classes, g.nodesAreDear) {
+		return
+	}
+	factor := 10 * g.dearest() / g.missing
+	if factor <= 1 {
+		return
+	}
+	before, missing := g.master.clone(), g.missing
+	g.missing *= factor
+	for j := range g.columns {
+		if c := &g.columns[j]; c.class < 0 {
+			c.cost *= factor
+		}
+	}
+	g.price()
+	g.generate()
+	if g.lacking() > (1-worthwhile)*lacks {
+		g.master, g.missing = before, missing
+	}
+}
+
+// dearest is what it costs to serve all demands with the dearest item of each that has
+// room somewhere.
+func (g *program) dearest() float64 {
+	most := make([]float64, len(g.demands))
+	for n := range g.Items {
+		it := &g.Items[n]
+		i := g.row[it.Demand]
+		if i < 0 {
+			continue
+		}
+		for _, j := range g.classes {
+			if c := &g.Classes[j]; it.Need.Fits(c.Free) && !c.bars(it.Demand) {
+				most[i] = max(most[i], (c.Cost+it.Cost)*g.Demands[it.Demand]/it.Rate)
+			}
+		}
+	}
+	sum := 0.0
+	for _, c := range most {
+		sum += c
+	}
+	return sum
+}
+
+// lacking is the part of all demands that is not served.
+func (g *program) lacking() float64 {
+	if at := g.where[g.everywhere()]; at >= 0 {
+		return g.x[at]
+	}
+	return 0
+}
+
+// clone is a copy that goes its own way; columns' entries do not change.
+func (m *master) clone() *master {
+	c := *m
+	c.columns, c.basis, c.where = slices.Clone(m.columns), slices.Clone(m.basis), slices.Clone(m.where)
+	c.x, c.inverse, c.prices, c.step = slices.Clone(m.x), slices.Clone(m.inverse), slices.Clone(m.prices), slices.Clone(m.step)
+	c.known = maps.Clone(m.known)
+	return &c
+}

@@ -1,0 +1,299 @@
+// Package placing finds the nodes on which instances have room: Algorithm 1 of INFless
+// with Eq. 10 ([Schedule]), on what the nodes have free while a plan is made ([Room]).
+package placing
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// Room is what the nodes have free while a plan is made. For one config,
+// Eq. 10 is highest on the node with the least free βC + G that has room in
+// every dimension; the nodes are kept in that order, so that the best node is
+// found by a search instead of a pass over all of them.
+type Room struct {
+	Options capacity.Options
+	// Places are the nodes by name.
+	Places []Place
+	// order holds every place by (weight, index).
+	order []weighed
+}
+
+// Place is one node.
+type Place struct {
+	Name string
+	// Total is what instances may have of the node, whether they have it or
+	// not.
+	Free, Total cluster.Resources
+	// Used: it holds something.
+	Used bool
+	// Leaving are the instances whose room is counted as free already. Who
+	// takes room here waits for them.
+	Leaving []cluster.InstanceID
+}
+
+// weighed is a place's βC + G.
+type weighed struct {
+	weight float64
+	index  int
+}
+
+func compareWeighed(a, b weighed) int {
+	return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.index, b.index))
+}
+
+// New is the room on these nodes. Options without a β get the default.
+func New(nodes []cluster.Node, o capacity.Options) *Room {
+	if !(o.Beta > 0) {
+		o.Beta = capacity.DefaultBeta
+	}
+	o.FragmentFloor = max(o.FragmentFloor, 1e-6)
+	r := &Room{Options: o, Places: make([]Place, len(nodes)), order: make([]weighed, len(nodes))}
+	for i, n := range nodes {
+		r.Places[i] = Place{Name: n.Name, Free: n.Free, Total: n.Total, Used: n.Free != n.Total}
+	}
+	slices.SortFunc(r.Places, func(a, b Place) int { return strings.Compare(a.Name, b.Name) })
+	for i, p := range r.Places {
+		r.order[i] = weighed{o.Weigh(p.Free), i}
+	}
+	slices.SortFunc(r.order, compareWeighed)
+	return r
+}
+
+// Clone is a copy to try things on.
+func (r *Room) Clone() *Room {
+	return &Room{Options: r.Options, Places: slices.Clone(r.Places), order: slices.Clone(r.order)}
+}
+
+// Find returns the index of the node called name.
+func (r *Room) Find(name string) (int, bool) {
+	return slices.BinarySearchFunc(r.Places, name, func(p Place, name string) int { return strings.Compare(p.Name, name) })
+}
+
+// Take takes res from place i.
+func (r *Room) Take(i int, res cluster.Resources) {
+	r.Places[i].Used = true
+	r.Set(i, r.Places[i].Free.Sub(res))
+}
+
+// Give returns to place i what an instance that is about to stop holds.
+func (r *Room) Give(i int, res cluster.Resources, id cluster.InstanceID) {
+	r.Set(i, r.Places[i].Free.Add(res))
+	p := &r.Places[i]
+	// Clip: a clone shares the list, and must not see what is added here.
+	p.Leaving = append(slices.Clip(p.Leaving), id)
+}
+
+// Set changes what place i has free and moves it to where it belongs in order.
+func (r *Room) Set(i int, free cluster.Resources) {
+	was := weighed{r.Options.Weigh(r.Places[i].Free), i}
+	is := weighed{r.Options.Weigh(free), i}
+	r.Places[i].Free = free
+	from, _ := slices.BinarySearchFunc(r.order, was, compareWeighed)
+	to, _ := slices.BinarySearchFunc(r.order, is, compareWeighed)
+	if to > from {
+		to--
+		copy(r.order[from:to], r.order[from+1:to+1])
+	} else {
+		copy(r.order[to+1:from+1], r.order[to:from])
+	}
+	r.order[to] = is
+}
+
+// fit finds the node for c among those that are allowed: with BestFit the one with the
+// least βC + G that has room for it.
+func (r *Room) fit(c *capacity.Choice, on Allowed) (weighed, bool) {
+	if r.Options.Placement != capacity.BestFit {
+		return r.elsewhere(c, on)
+	}
+	from := sort.Search(len(r.order), func(i int) bool { return r.order[i].weight >= c.Cost })
+	for _, w := range r.order[from:] {
+		if on.Has(w.index) && c.Config.Resources.Fits(r.Places[w.index].Free) {
+			return w, true
+		}
+	}
+	return weighed{}, false
+}
+
+// elsewhere finds the node for c with FirstFit or Spread.
+func (r *Room) elsewhere(c *capacity.Choice, on Allowed) (weighed, bool) {
+	best, most := -1, math.Inf(-1)
+	for i := range r.Places {
+		p := &r.Places[i]
+		if !on.Has(i) || !c.Config.Resources.Fits(p.Free) {
+			continue
+		}
+		if r.Options.Placement == capacity.FirstFit {
+			best = i
+			break
+		}
+		if part := p.unallocated(); part > most {
+			best, most = i, part
+		}
+	}
+	if best < 0 {
+		return weighed{}, false
+	}
+	return weighed{r.Options.Weigh(r.Places[best].Free), best}, true
+}
+
+// unallocated is the part that is free, the mean of CPU, memory and GPU as far as
+// the node has them.
+func (p *Place) unallocated() float64 {
+	sum, n := 0.0, 0.0
+	for _, x := range [][2]float64{
+		{float64(p.Free.CPU), float64(p.Total.CPU)}, {float64(p.Free.Memory), float64(p.Total.Memory)}, {float64(p.Free.GPU), float64(p.Total.GPU)},
+	} {
+		if x[1] > 0 {
+			sum, n = sum+x[0]/x[1], n+1
+		}
+	}
+	return sum / max(n, 1)
+}
+
+// pick is one round of lines 3–15: the config and the node for the next
+// instance. Of a limited number of instances, each should take share requests
+// per second; if none can, the one that takes the most is best.
+func (r *Room) pick(choices []capacity.Choice, on Allowed, residual, share float64, q capacity.Queue) (scored, bool) {
+	if q == capacity.LateBound {
+		if best, ok := r.best(choices, on, residual, share, true); ok || share == 0 {
+			return best, ok
+		}
+		return r.strongest(choices, on, residual)
+	}
+	for rest := choices; len(rest) > 0; {
+		n := sameBatch(rest)
+		if best, ok := r.best(rest[:n], on, residual, share, true); ok {
+			return best, true
+		}
+		rest = rest[n:]
+	}
+	if share > 0 {
+		if best, ok := r.strongest(choices, on, residual); ok {
+			return best, true
+		}
+	}
+	// The load fills no batch for which there is room. The smallest one that
+	// fits leaves unfilled when it times out, still within the SLO.
+	for rest := choices; len(rest) > 0; {
+		n := len(rest) - sameBatchFromEnd(rest)
+		if best, ok := r.best(rest[n:], on, residual, 0, false); ok {
+			return best, true
+		}
+		rest = rest[:n]
+	}
+	return scored{}, false
+}
+
+// sameBatch counts the choices that share the first one's batch size.
+func sameBatch(choices []capacity.Choice) int {
+	n := 1
+	for n < len(choices) && choices[n].Config.Batch == choices[0].Config.Batch {
+		n++
+	}
+	return n
+}
+
+// sameBatchFromEnd counts the choices that share the last one's batch size.
+func sameBatchFromEnd(choices []capacity.Choice) int {
+	last, n := len(choices)-1, 1
+	for n <= last && choices[last-n].Config.Batch == choices[last].Config.Batch {
+		n++
+	}
+	return n
+}
+
+// fills is line 25's R_k > r_low: the load fills the batch before it times out.
+func fills(c *capacity.Choice, residual float64) bool {
+	return c.Config.Batch == 1 || residual > c.Range.Low
+}
+
+// scored is a choice on its best node.
+type scored struct {
+	capacity.Choice
+	node       int
+	efficiency float64
+}
+
+// best is the choice with the highest Eq. 10 (lines 8–11):
+//
+//	e_ij = (RPS/(βc+g), normalised) / (1 − (βc+g)/(βC_j+G_j))
+func (r *Room) best(choices []capacity.Choice, on Allowed, residual, share float64, fill bool) (scored, bool) {
+	top, least := r.scale(choices, residual)
+	var best scored
+	found := false
+	for i := range choices {
+		c := &choices[i]
+		if c.Range.Up < share || fill && !fills(c, residual) {
+			continue
+		}
+		node, ok := r.fit(c, on)
+		if !ok {
+			continue
+		}
+		used := c.Cost
+		if r.Options.DemandCapped {
+			used = min(used, least)
+		}
+		fragment := max(1-used/node.weight, r.Options.FragmentFloor)
+		s := scored{*c, node.index, r.perResource(c, residual) / top / fragment}
+		if !found || s.better(&best) {
+			best, found = s, true
+		}
+	}
+	return best, found
+}
+
+// perResource is the numerator of Eq. 10 before it is normalised.
+func (r *Room) perResource(c *capacity.Choice, residual float64) float64 {
+	rps := c.Range.Up
+	if r.Options.DemandCapped {
+		rps = min(rps, residual)
+	}
+	return rps / c.Cost
+}
+
+// scale returns the highest numerator of Eq. 10, which normalises the others,
+// and the least βc + g that could carry the load.
+func (r *Room) scale(choices []capacity.Choice, residual float64) (top, least float64) {
+	efficient := 0.0
+	for i := range choices {
+		top = max(top, r.perResource(&choices[i], residual))
+		efficient = max(efficient, choices[i].Range.Up/choices[i].Cost)
+	}
+	return top, residual / efficient
+}
+
+// better orders choices: by Eq. 10; then what costs less, takes more, needs
+// less memory. Choices that are the same in all of that come in the order of
+// Options.choices, so the first stays.
+func (s *scored) better(than *scored) bool {
+	return cmp.Or(
+		cmp.Compare(s.efficiency, than.efficiency),
+		cmp.Compare(than.Cost, s.Cost),
+		cmp.Compare(s.Range.Up, than.Range.Up),
+		cmp.Compare(than.Config.Memory, s.Config.Memory),
+	) > 0
+}
+
+// strongest is the choice that takes the most requests per second.
+func (r *Room) strongest(choices []capacity.Choice, on Allowed, residual float64) (scored, bool) {
+	var best scored
+	found := false
+	for i := range choices {
+		c := &choices[i]
+		if !fills(c, residual) || found && c.Range.Up <= best.Range.Up {
+			continue
+		}
+		if node, ok := r.fit(c, on); ok {
+			best, found = scored{Choice: *c, node: node.index}, true
+		}
+	}
+	return best, found
+}

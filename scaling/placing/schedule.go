@@ -1,0 +1,117 @@
+package placing
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// Placed is one instance that Algorithm 1 placed.
+type Placed struct {
+	capacity.Candidate
+	Node  string
+	Range capacity.Range
+	// Efficiency is e_ij of Eq. 10, with the numerator normalised to [0, 1].
+	Efficiency float64
+}
+
+// Reason says why load was left unplaced.
+type Reason int
+
+// The reasons.
+const (
+	// None: all was placed.
+	None Reason = iota
+	// NoConfig: no config meets the SLO.
+	NoConfig
+	// NoRoom: no node has room for any config that does.
+	NoRoom
+	// AtLimit: no more instances are allowed.
+	AtLimit
+	// NoNode: there is no node on which the function may have instances.
+	NoNode
+)
+
+// Placement is what Algorithm 1 found.
+type Placement struct {
+	Placed []Placed
+	// Residual is the load in requests per second that was left over, 0 if
+	// none was; Reason says why.
+	Residual float64
+	Reason   Reason
+	// Fastest is the config with the shortest time, where Reason is NoConfig
+	// and there are configs at all.
+	Fastest capacity.Candidate
+}
+
+// Explain says in a sentence why load was left over.
+func (p Placement) Explain(slo time.Duration) string {
+	switch {
+	case p.Reason == NoConfig && p.Fastest.Exec > 0:
+		return fmt.Sprintf("no config meets the SLO of %v: the fastest, %v, takes %v", slo, p.Fastest.Config, p.Fastest.Exec)
+	case p.Reason == NoConfig:
+		return "there is no config to choose from"
+	case p.Reason == NoNode:
+		return "there is no node on which the function may run"
+	case p.Reason == NoRoom:
+		return fmt.Sprintf("no node has room for %.3g requests/s more", p.Residual)
+	case p.Reason == AtLimit:
+		return fmt.Sprintf("%.3g requests/s are more than the allowed instances can take", p.Residual)
+	}
+	return "everything is placed"
+}
+
+// Schedule is Algorithm 1: it places instances for d's load on the nodes, one
+// by one, each with the config and on the node of the highest Eq. 10, until
+// the load is placed or nothing more fits. The nodes are left as they are.
+// Equal efficiencies are decided by the config and the node's name, never by
+// the order of the arguments.
+func Schedule(d capacity.Demand, nodes []cluster.Node, o capacity.Options) Placement {
+	return New(nodes, o).Schedule(d, 0)
+}
+
+// Schedule is Algorithm 1 on what room there is, which it takes. It stops
+// after most instances, if most is not 0.
+func (r *Room) Schedule(d capacity.Demand, most int) Placement {
+	if !(d.RPS > 0) {
+		return Placement{}
+	}
+	d.RPS = min(d.RPS, math.MaxFloat32) // infinity less an instance is infinity
+	p := Placement{Residual: d.RPS}
+	choices := r.Options.Choices(d)
+	if len(choices) == 0 {
+		p.Reason, p.Fastest = NoConfig, capacity.Fastest(d.Configs)
+		return p
+	}
+	allowed := r.Allowed(d.Nodes)
+	if !allowed.Any() {
+		p.Reason = NoNode
+		return p
+	}
+	for most == 0 || len(p.Placed) < most {
+		if d.Limit > 0 && len(p.Placed) >= d.Limit {
+			p.Reason = AtLimit
+			return p
+		}
+		share := 0.0
+		if d.Limit > 0 {
+			share = p.Residual / float64(d.Limit-len(p.Placed))
+		}
+		best, ok := r.pick(choices, allowed, p.Residual, share, d.Queue)
+		if !ok {
+			p.Reason = NoRoom
+			return p
+		}
+		r.Take(best.node, best.Config.Resources) // line 13
+		p.Placed = append(p.Placed, Placed{best.Candidate, r.Places[best.node].Name, best.Range, best.efficiency})
+		p.Residual -= best.Range.Up // line 14
+		if p.Residual <= capacity.Negligible*d.RPS {
+			p.Residual = 0
+			return p
+		}
+	}
+	return p
+}

@@ -1,0 +1,31 @@
+package rate
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The window remembers the highest demand for as long as it is open.
+func TestPeak(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 4))
+	var p Peak
+	var demands []float64
+	for i := range 1000 {
+		d := math.Floor(r.ExpFloat64() * 100)
+		demands = append(demands, d)
+		got := p.Observe(epoch.Add(time.Duration(i)*time.Second), d, time.Minute)
+		if want := slices.Max(demands[max(0, len(demands)-60):]); got != want {
+			t.Fatalf("second %d: %v, want %v", i, got, want)
+		}
+	}
+	var quick Peak
+	for i := range 100_000 {
+		quick.Observe(epoch.Add(time.Duration(i)*time.Millisecond), float64(100_000-i), time.Minute)
+	}
+	if len(quick.samples) > grains+1 {
+		t.Errorf("%d samples are kept", len(quick.samples))
+	}
+}

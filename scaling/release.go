@@ -1,0 +1,131 @@
+package scaling
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
+)
+
+// release stops what is not needed: all of an idle function, what is above
+// Max, and the surplus of case (iii).
+func (p *pass) release(v *view) {
+	if v.idle && v.floor == 0 {
+		v.retired = true
+		for _, in := range slices.Concat(v.live, v.parked, v.old) {
+			p.stop(v, in, Idle)
+		}
+		return
+	}
+	if over := v.all() - v.Max; v.Max > 0 && over > 0 {
+		for _, in := range v.worstFirst()[:over] {
+			p.stop(v, in, OverMax)
+		}
+	}
+	p.park(v)
+	if p.engine.settings.KeepAlive > 0 {
+		p.expire(v)
+		return
+	}
+	if !v.memory.Settled(p.now, p.engine.settings.Stabilisation) {
+		return
+	}
+	before := len(v.live)
+	if p.surplus(v); len(v.live) == before {
+		p.relax(v)
+	}
+}
+
+// expire stops the instances that have been idle for as long as each is kept.
+func (p *pass) expire(v *view) {
+	for _, in := range slices.Clone(v.live) {
+		old := in.State == cluster.Ready && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.KeepAlive
+		if old && len(v.live) > v.floor {
+			p.stop(v, in, Idle)
+		}
+	}
+}
+
+// surplus is case (iii): it stops instances until the load is back in the band
+// or the others could not carry it. What is parked could carry load, too, but not in
+// place of one that does.
+func (p *pass) surplus(v *view) {
+	s := p.engine.settings
+	live, parked := v.high(), total(v.parked, v.peaked)
+	under := func() bool {
+		all := capacity.Range{Low: live.Low + parked.Low, Up: live.Up + parked.Up}
+		return v.peak < capacity.Threshold(all, s.Alpha, s.Reading) && v.all() > max(1, v.floor)
+	}
+	if !under() || len(v.parked) == 0 && !v.spares(live.Up-v.peak) {
+		return
+	}
+	for _, in := range v.worstFirst() {
+		r, left := v.peaked(&in), &live
+		if in.Parked {
+			left = &parked
+		}
+		if left == &live && live.Up-r.Up < v.peak || live.Up+parked.Up-r.Up < v.peak {
+			continue
+		}
+		left.Low, left.Up = left.Low-r.Low, left.Up-r.Up
+		if p.stop(v, in, Surplus); !under() {
+			return
+		}
+	}
+}
+
+// spares reports whether some instance serves no more than that at the peak.
+func (v *view) spares(up float64) bool {
+	for i := range v.live {
+		if v.peaked(&v.live[i]).Up <= up {
+			return true
+		}
+	}
+	return false
+}
+
+// worstFirst orders the instances, the parked ones first, by what they carry of the
+// load per resource (the numerator of Eq. 10, capped by the peak), so that a large
+// instance goes first where the load is small, and an inefficient one where it is
+// not.
+func (v *view) worstFirst() []Running {
+	options := v.engine.settings.Options
+	carries := func(in Running) float64 {
+		return min(v.peaked(&in).Up, v.peak) / max(options.Weigh(in.Config.Resources), 1e-9)
+	}
+	worst := slices.Concat(v.parked, v.live)
+	slices.SortFunc(worst, func(a, b Running) int {
+		return cmp.Or(
+			parkedFirst(a, b),
+			cmp.Compare(carries(a), carries(b)),
+			cmp.Compare(options.Weigh(b.Config.Resources), options.Weigh(a.Config.Resources)),
+			cmp.Compare(v.peaked(&a).Up, v.peaked(&b).Up),
+			cmp.Compare(a.ID, b.ID),
+		)
+	})
+	return worst
+}
+
+// supersede stops instances of older revisions once the newer ones are ready
+// and carry the load, or have all the instances they may have. Where there is
+// no room for enough of the newer ones, the older ones go one by one.
+func (p *pass) supersede(v *view) {
+	if len(v.old) == 0 || len(v.live)+len(v.parked) == 0 || v.started > 0 {
+		return
+	}
+	for _, in := range v.live {
+		if in.State != cluster.Ready {
+			return
+		}
+	}
+	switch {
+	case v.short == placing.NoRoom:
+		p.stop(v, v.old[0], Superseded)
+	case v.short == placing.AtLimit, v.capacity() >= v.demand && v.all() >= v.floor:
+		for _, in := range slices.Clone(v.old) {
+			p.stop(v, in, Superseded)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+// Package replica decides how many replicas an ordinary function has: one that has
+// no objective, runs any program and is called one to one. [Scaler] is told the load
+// and the time and answers with a number.
+package replica
+
+import (
+	"math"
+	"time"
+)
+
+// Type is what tells how many replicas an ordinary function needs.
+type Type int
+
+// The types.
+const (
+	// ByRate counts requests per second.
+	ByRate Type = iota
+	// ByCapacity counts requests in flight, those that wait included.
+	ByCapacity
+)
+
+// Settings are what an ordinary function asks for.
+type Settings struct {
+	// Min and Max bound the number of replicas; Max 0 is no bound. Where they
+	// are equal, load changes nothing.
+	Min, Max int
+	Type     Type
+	// Target is how much one replica is to take: requests/s, or requests in
+	// flight. 0 switches scaling by load off.
+	Target float64
+	// Zero: after ZeroAfter without a request there is no replica. A Min of 0
+	// means that too.
+	Zero      bool
+	ZeroAfter time.Duration
+}
+
+// Load is what was asked of a function.
+type Load struct {
+	// Arrivals counts all requests since the beginning.
+	Arrivals uint64
+	// InFlight and Waiting are the requests on replicas and those that have
+	// none yet.
+	InFlight, Waiting int
+}
+
+const (
+	// loadWindow is the time over which load is averaged, as in the alert
+	// of OpenFaaS' own autoscaler, and settleWindow how long a lower load must
+	// last before replicas go. After the last request, surplus replicas thus
+	// stay for the sum of both, 40 s.
+	loadWindow   = 10 * time.Second
+	settleWindow = 30 * time.Second
+	// loadGrain and peakGrain are the steps in which the windows move.
+	loadGrain = 250 * time.Millisecond
+	peakGrain = time.Second
+)
+
+// Scaler decides how many replicas one ordinary function has.
+//
+// Requests come at random, so a count of N in one window says no more than that
+// about N ± √N are to be expected in the next. The number goes up only to what
+// N − √N needs, at once, and down only to what N + 2√N needs, where N is the
+// highest count of the last settleWindow. For example, with a target of 5/s a
+// replica takes 50 requests in the window of 10 s:
+//
+//	 4.0/s: N = 40    up to ⌈33.7/50⌉ = 1     down to ⌈52.6/50⌉ = 2
+//	 5.5/s: N = 55    up to ⌈47.6/50⌉ = 1     down to ⌈69.8/50⌉ = 2
+//	10.0/s: N = 100   up to ⌈90.0/50⌉ = 2     down to ⌈120.0/50⌉ = 3
+//	 100/s: N = 1000  up to ⌈968.4/50⌉ = 20   down to ⌈1063.2/50⌉ = 22
+//
+// So at a steady 4/s one replica stays one and two stay two; at 3.5/s
+// (35 + 11.8 = 46.8) two become one. Two clients that send 5/s each get a
+// second replica after 5.8 s, when 58 requests have come (58 − 7.6 > 50).
+//
+// By capacity, N is the mean of the requests in flight, and N − 5 % and N + 10 %
+// take the place of the roots: there are many looks at it in one window.
+type Scaler struct {
+	settings Settings
+	wanted   int
+	// floor is what the scale route has set, until load moves the number.
+	floor int
+	// arrivals is the counter, seen the time of the last look; active is when
+	// there was last something to do.
+	arrivals     uint64
+	seen, active time.Time
+	load         slidingMean
+	peak         slidingMax
+}
+
+// New begins with n replicas, or as near to it as the bounds allow; 0
+// holds until a request comes.
+func New(now time.Time, s Settings, n int) *Scaler {
+	r := &Scaler{settings: s}
+	r.Set(now, n, Load{})
+	return r
+}
+
+// Wanted is the number of replicas that there are to be.
+func (r *Scaler) Wanted() int { return r.wanted }
+
+// least is the number below which only 0 is.
+func (r *Scaler) least() int { return max(1, r.settings.Min) }
+
+// bound brings a number other than 0 into the bounds.
+func (r *Scaler) bound(n int) int {
+	if r.settings.Max > 0 {
+		n = min(n, r.settings.Max)
+	}
+	return max(n, r.least())
+}
+
+// Set is the scale route's wish at a given load: n replicas now, and no fewer
+// until load has moved the number; what came before says nothing any more. 0
+// holds until the next request.
+func (r *Scaler) Set(now time.Time, n int, load Load) {
+	r.load, r.peak = slidingMean{}, slidingMax{}
+	r.arrivals, r.seen, r.active = load.Arrivals, now, now
+	if n <= 0 {
+		r.wanted, r.floor = 0, 0
+		return
+	}
+	r.wanted = r.bound(n)
+	r.floor = r.wanted
+}
+
+// Resume begins with n replicas that run already. No fewer are wanted before
+// the load has been watched for a while.
+func (r *Scaler) Resume(now time.Time, n int) {
+	if n > r.wanted {
+		r.wanted, r.seen, r.active = r.bound(n), now, now
+		r.load, r.peak = slidingMean{}, slidingMax{}
+	}
+}
+
+// Configure changes the settings; the number moves only if it is out of bounds.
+func (r *Scaler) Configure(s Settings) {
+	r.settings = s
+	if r.wanted > 0 {
+		r.wanted = r.bound(r.wanted)
+		r.floor = min(r.floor, r.wanted)
+	}
+}
+
+// Next returns the number of replicas that there are to be at now.
+func (r *Scaler) Next(now time.Time, load Load) int {
+	came := load.Arrivals != r.arrivals
+	if came || load.InFlight > 0 || load.Waiting > 0 {
+		r.active = now
+	}
+	mean, spread := r.measure(now, load)
+	switch {
+	case r.wanted == 0:
+		if came || load.Waiting > 0 {
+			r.wanted = r.least()
+		}
+	case r.idle(now):
+		r.wanted, r.floor = 0, 0
+	case r.settings.Target > 0:
+		r.follow(now, mean, spread)
+	}
+	return r.wanted
+}
+
+// idle reports whether there has been no request for so long that no replica is
+// wanted.
+func (r *Scaler) idle(now time.Time) bool {
+	zero := r.settings.Zero || r.settings.Min <= 0
+	return zero && now.Sub(r.active) >= r.settings.ZeroAfter
+}
+
+// follow moves the number with the load.
+func (r *Scaler) follow(now time.Time, mean, spread float64) {
+	need := func(load float64) int {
+		return r.bound(int(math.Ceil(min(load/r.settings.Target, math.MaxInt32))))
+	}
+	peak, settled := r.peak.observe(now, mean+2*spread)
+	if up := need(mean - spread); up > r.wanted {
+		r.wanted, r.floor = up, 0
+	} else if down := max(need(peak), r.floor); settled && down < r.wanted {
+		r.wanted = down
+	}
+}
+
+// measure takes a look at the load. It returns the mean of the window and by how
+// much it may be off.
+func (r *Scaler) measure(now time.Time, load Load) (mean, spread float64) {
+	var amount float64
+	if r.settings.Type == ByCapacity {
+		// What is in flight now has been for the time since the last look.
+		passed := min(max(now.Sub(r.seen), 0), loadWindow)
+		amount = float64(load.InFlight+load.Waiting) * passed.Seconds()
+	} else if load.Arrivals > r.arrivals {
+		amount = float64(load.Arrivals - r.arrivals)
+	}
+	r.arrivals, r.seen = load.Arrivals, now
+	n := r.load.add(now, amount)
+	mean = n / loadWindow.Seconds()
+	if r.settings.Type == ByCapacity {
+		return mean, mean / 20
+	}
+	return mean, min(math.Sqrt(n)/loadWindow.Seconds(), mean)
+}
+
+// slidingMean sums up what was added within the last loadWindow.
+type slidingMean struct{ slots []slot }
+
+// slot is what was seen within one step of a window.
+type slot struct {
+	at    int64
+	value float64
+}
+
+// add adds amount at now and returns the sum of the window.
+func (m *slidingMean) add(now time.Time, amount float64) float64 {
+	at := now.UnixNano() / int64(loadGrain)
+	for len(m.slots) > 0 && m.slots[0].at <= at-int64(loadWindow/loadGrain) {
+		m.slots = m.slots[1:]
+	}
+	if n := len(m.slots); n > 0 && m.slots[n-1].at == at {
+		m.slots[n-1].value += amount
+	} else if amount > 0 {
+		m.slots = append(m.slots, slot{at, amount})
+	}
+	// Summed anew, so that no rounding is left when all are gone.
+	sum := 0.0
+	for _, s := range m.slots {
+		sum += s.value
+	}
+	return sum
+}
+
+// slidingMax is the highest value of the last settleWindow.
+type slidingMax struct {
+	// began is the step of the first value; slots fall in value.
+	began int64
+	slots []slot
+}
+
+// observe adds a value and returns the highest of the window, and whether the
+// window has been watched for its whole length.
+func (m *slidingMax) observe(now time.Time, value float64) (highest float64, settled bool) {
+	at := now.UnixNano() / int64(peakGrain)
+	if m.began == 0 {
+		m.began = at
+	}
+	const length = int64(settleWindow / peakGrain)
+	for len(m.slots) > 0 && m.slots[0].at <= at-length {
+		m.slots = m.slots[1:]
+	}
+	n := len(m.slots)
+	for n > 0 && m.slots[n-1].value <= value {
+		n--
+	}
+	if m.slots = m.slots[:n]; n == 0 || m.slots[n-1].at < at {
+		m.slots = append(m.slots, slot{at, value})
+	}
+	return m.slots[0].value, at-m.began >= length
+}

@@ -1,0 +1,16 @@
+package plot
+
+import (
+	"errors"
+	"os"
+)
+
+// WriteFile writes a figure to a file, which it replaces.
+func WriteFile(name string, f Figure) (err error) {
+	w, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	return Write(w, f)
+}
