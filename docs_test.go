@@ -13,8 +13,15 @@ import (
 	"github.com/faas-infer/faas-infer/command"
 )
 
-// documents are those that describe the program.
-var documents = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}
+// documents are those that describe the program: at the root, and the guide's.
+func documents(t *testing.T) []string {
+	t.Helper()
+	guide, err := filepath.Glob("docs/*.md")
+	if err != nil || len(guide) == 0 {
+		t.Fatalf("the guide has no pages: %v", err)
+	}
+	return append([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md"}, guide...)
+}
 
 func document(t *testing.T, name string) string {
 	t.Helper()
@@ -127,7 +134,7 @@ var (
 
 // Flags and subcommands that the documents name exist.
 func TestFlagsInDocuments(t *testing.T) {
-	for _, name := range documents {
+	for _, name := range documents(t) {
 		text := strings.ReplaceAll(document(t, name), "\\\n", "")
 		var calls []string
 		for _, part := range strings.Split(text, "```") {
@@ -153,9 +160,9 @@ func TestFlagsInDocuments(t *testing.T) {
 	}
 	for _, of := range []string{"provider", "up"} {
 		c, _ := subcommand([]string{of})
-		for _, cells := range tableRows(t, document(t, "README.md"), "flag") {
+		for _, cells := range tableRows(t, document(t, "docs/reference.md"), "flag") {
 			if flag := strings.TrimPrefix(spans(cells[0])[0], "--"); c.Flag(flag) == nil {
-				t.Errorf("README.md: %s has no flag --%s", of, flag)
+				t.Errorf("docs/reference.md: %s has no flag --%s", of, flag)
 			}
 		}
 	}
@@ -199,15 +206,49 @@ func TestMetricsTable(t *testing.T) {
 	}
 }
 
+// key is an annotation of OpenFaaS' that the provider's code names.
+var key = regexp.MustCompile(`"(com\.openfaas\.(?:slo|infer|scale|retry)\.[a-z_-]+)"`)
+
+// The reference has each annotation that the provider reads; its tables have no other.
+func TestAnnotationTables(t *testing.T) {
+	read := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() || s.folder != "provider/annotation" && s.folder != "provider/async/retry" {
+			continue
+		}
+		for _, m := range key.FindAllStringSubmatch(document(t, s.name), -1) {
+			read[m[1]] = true
+		}
+	}
+	text := document(t, "docs/reference.md")
+	for _, part := range strings.SplitAfter(text, "\n### ")[1:] {
+		if !strings.Contains(part, "\n| key |") {
+			continue
+		}
+		for _, cells := range tableRows(t, part, "key") {
+			name := spans(cells[0])[0]
+			if !read[name] {
+				t.Errorf("docs/reference.md has %s, which nobody reads", name)
+			}
+		}
+	}
+	for name := range read {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/reference.md lacks %s", name)
+		}
+	}
+}
+
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fenced  = regexp.MustCompile("(?s)```.*?\n```")
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // anchors are what the headings of a document can be linked by.
 func anchors(text string) (all []string) {
-	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		plain := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
 		all = append(all, strings.ReplaceAll(plain, " ", "-"))
 	}
@@ -216,8 +257,8 @@ func anchors(text string) (all []string) {
 
 // Links between the documents lead somewhere.
 func TestLinksInDocuments(t *testing.T) {
-	for _, name := range documents {
-		text := document(t, name)
+	for _, name := range documents(t) {
+		text := fenced.ReplaceAllString(document(t, name), "")
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -225,9 +266,13 @@ func TestLinksInDocuments(t *testing.T) {
 			file, anchor, _ := strings.Cut(m[1], "#")
 			to := text
 			if file != "" {
-				if _, err := os.Stat(filepath.FromSlash(file)); err != nil {
+				file = filepath.Join(filepath.Dir(name), filepath.FromSlash(file))
+				if _, err := os.Stat(file); err != nil {
 					t.Errorf("%s links to %s: %v", name, m[1], err)
 					continue
+				}
+				if anchor == "" {
+					continue // It may be a folder.
 				}
 				to = document(t, file)
 			}

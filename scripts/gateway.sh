@@ -58,7 +58,7 @@ build() {
 		-X $module/version.Version=$version \
 		-X $module/version.GitCommitSHA=$commit \
 		-X $module/types.Arch=$(go env GOARCH)" "$module"
-	source=$(go list -m -f '{{.Dir}}' "$module")
+	source=$(go list -f '{{.Module.Dir}}' "$module")
 	cp -R "$source/assets" "$work/out/assets"
 	cp "$source/LICENSE" "$work/out/LICENSE"
 	# The module cache is read-only; its copy has to be removable.

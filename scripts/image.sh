@@ -11,12 +11,13 @@ usage() {
 		Debian's packages, which apt-get downloads, and of what is built here:
 		  base        what functions' images are built on
 		  base-shell  the same with a shell and the usual commands, for scripts
+		  base-python the same with Debian's Python, for models that run in it
 		  provider    the provider on Kubernetes, and the agent of nodes with GPUs
 		They become files in DIR, OCI image layouts in a tar, for ctr, podman and docker
 		to load. The same sources and packages make the same files.
 
 		  --push PREFIX  send them to a registry, too, as PREFIX/base:TAG,
-		                 PREFIX/base:TAG-shell and PREFIX/provider:TAG, with the credentials
+		                 PREFIX/base:TAG-shell, PREFIX/base:TAG-python and PREFIX/provider:TAG, with the credentials
 		                 of docker's or podman's login
 		  --tag TAG      their tag, default latest
 		  --out DIR      where the files go, default dist
@@ -63,8 +64,10 @@ image() { bin/faas-infer-kubernetes image "$@"; }
 mkdir -p "$out"
 image base --onnxruntime "$library" --name "faas-infer/base:$tag" --tar "$out/base.tar"
 image base --onnxruntime "$library" --name "faas-infer/base:$tag-shell" --shell --tar "$out/base-shell.tar"
-image provider --base "$out/base.tar" --name "faas-infer/provider:$tag" --tar "$out/provider.tar"
+image base --onnxruntime "$library" --name "faas-infer/base:$tag-python" --python --tar "$out/base-python.tar"
+image provider --base "$out/base-python.tar" --name "faas-infer/provider:$tag" --tar "$out/provider.tar"
 [[ -n $prefix ]] || exit 0
 image push "$out/base.tar" "$prefix/base:$tag"
 image push "$out/base-shell.tar" "$prefix/base:$tag-shell"
+image push "$out/base-python.tar" "$prefix/base:$tag-python"
 image push "$out/provider.tar" "$prefix/provider:$tag"

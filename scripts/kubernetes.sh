@@ -105,7 +105,7 @@ build_kwok() {
 	printf 'module kwok-build\n\ngo 1.24.0\n\nrequire sigs.k8s.io/kwok v%s\n' "$kwok_version" >go.mod
 	printf 'sigs.k8s.io/kwok v%s %s\n' "$kwok_version" "$kwok_sum" >go.sum
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/out/bin/kwok" sigs.k8s.io/kwok/cmd/kwok
-	stages="$(go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage"
+	stages="$(go list -f '{{.Module.Dir}}' sigs.k8s.io/kwok/cmd/kwok)/kustomize/stage"
 	local file
 	for file in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease \
 		pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do

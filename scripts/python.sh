@@ -8,9 +8,15 @@ base=instance/python/environment/base
 root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/python"
 python="${FAAS_INFER_PYTHON:-python3}"
 
+engines() {
+	local all=("$base"/*.txt)
+	all=("${all[@]##*/}")
+	echo "${all[@]%.txt}"
+}
+
 usage() {
 	cat <<-EOF
-		Usage: scripts/python.sh [tensorflow | python] [REQUIREMENTS]
+		Usage: scripts/python.sh [ENGINE] [REQUIREMENTS]
 
 		Makes the virtual environment in which functions of an engine run, below
 		  $root
@@ -19,7 +25,9 @@ usage() {
 		what the file REQUIREMENTS asks for, if it is given; its name is a hash of both
 		and of Python's version, by which the provider finds the same environment.
 
-		Without arguments it is TensorFlow's: half a GB is fetched, 1.5 GB are kept.
+		ENGINE is one of $(engines). Without it, it is tensorflow:
+		half a GB is fetched, 1.6 GB are kept. convert-tensorflow is as large. PyTorch, in
+		convert-torch, is 3 GB and 6 GB where pip knows no index of its CPU wheels.
 
 		Environment:
 		  FAAS_INFER_PYTHON  the Python to begin with, default python3
@@ -37,9 +45,12 @@ case "${1-}" in
 	usage
 	exit
 	;;
-tensorflow | python)
-	engine=$1
-	shift
+"") ;;
+*)
+	if [[ -r $base/$1.txt ]]; then
+		engine=$1
+		shift
+	fi
 	;;
 esac
 if (($# > 1)) || [[ ${1-} == -* ]]; then
@@ -69,7 +80,7 @@ hash=$(wanted | sha256sum | cut -c1-16)
 dir="$root/$hash"
 
 if [[ ! -x "$dir/bin/python" ]]; then
-	echo "Making the Python environment of $engine ($hash); the first time takes a minute or two" >&2
+	echo "Making the Python environment of $engine ($hash); the first time takes minutes" >&2
 	mkdir -p "$root"
 	work=$(mktemp -d "$root/.make-XXXXXX")
 	trap 'rm -rf "$work"' EXIT
