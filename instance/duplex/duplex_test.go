@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -104,7 +105,7 @@ func TestFinish(t *testing.T) {
 	const linger = 50 * time.Millisecond
 	exchange(t, "half", func(w http.ResponseWriter, r *http.Request) {
 		b := duplex.NewBody(w, r, 0)
-		reading := make(chan error)
+		reading := make(chan error, 1)
 		go func() {
 			_, err := io.ReadAll(b)
 			reading <- err
@@ -114,18 +115,14 @@ func TestFinish(t *testing.T) {
 		}
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusTeapot)
-		go func() {
-			if err := <-reading; err == nil {
-				t.Error("the half is all")
-			}
-			close(reading)
-		}()
 		began := time.Now()
 		b.Finish(linger)
 		if took := time.Since(began); took < linger {
 			t.Errorf("it waited for %v", took)
 		}
-		<-reading
+		if err := <-reading; err == nil {
+			t.Error("the half is all")
+		}
 		if _, err := b.Read(make([]byte, 1)); err == nil {
 			t.Error("it can be read afterwards")
 		}
@@ -168,25 +165,41 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// Silence ends a body, unless there is progress elsewhere; and what follows a
-// body that came in time has no deadline.
+// connection is a writer of answers whose reading has a connection's deadline.
+type connection struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// SetReadDeadline is what [http.ResponseController] looks for.
+func (c connection) SetReadDeadline(t time.Time) error { return c.conn.SetReadDeadline(t) }
+
+// Silence ends a body, unless there is progress elsewhere.
 func TestIdle(t *testing.T) {
 	const idle = 200 * time.Millisecond
-	exchange(t, "half", func(w http.ResponseWriter, r *http.Request) {
-		b := duplex.NewBody(w, r, idle)
-		w.Header().Set("Connection", "close")
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		defer theirs.Close()
+		b := duplex.NewBody(connection{httptest.NewRecorder(), ours}, &http.Request{ContentLength: 10, Body: ours}, idle)
 		go func() {
+			fmt.Fprint(theirs, "half")
 			for range 4 {
 				time.Sleep(idle / 2)
 				b.Progress()
 			}
 		}()
 		began := time.Now()
-		if got, err := io.ReadAll(b); string(got) != "half" || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) < 2*idle {
+		if got, err := io.ReadAll(b); string(got) != "half" || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 3*idle {
 			t.Errorf("%q, %v after %v", got, err, time.Since(began))
 		}
 		b.Finish(0)
 	})
+}
+
+// What follows a body that came in time has no deadline.
+func TestIdleAfterTheBody(t *testing.T) {
+	const idle = 200 * time.Millisecond
 	exchange(t, "0123456789", func(w http.ResponseWriter, r *http.Request) {
 		b := duplex.NewBody(w, r, idle)
 		w.Header().Set("Connection", "close")
