@@ -49,7 +49,7 @@ func playProgram() error {
 	http.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-		case <-time.After(time.Minute):
+		case <-time.After(time.Hour):
 		}
 	})
 	http.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {

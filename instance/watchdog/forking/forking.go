@@ -171,14 +171,15 @@ func (f *run) feed(stdin *os.File, body io.Reader) {
 	defer close(f.fed)
 	body = watchedBody{body, &f.consumed}
 	_, err := io.Copy(stdin, body)
-	_ = stdin.Close()
-	switch {
-	case err == nil:
-	case errors.Is(err, unix.EPIPE), errors.Is(err, os.ErrClosed), isClosed(f.member.Exited()):
-		_, _ = io.Copy(io.Discard, body)
-	default:
-		// Half an input must not pass for all of it.
+	unwanted := errors.Is(err, unix.EPIPE) || errors.Is(err, os.ErrClosed) || isClosed(f.member.Exited())
+	if err != nil && !unwanted {
+		// Half an input must not pass for all of it, as it would if the process saw its
+		// end first.
 		f.kill(fmt.Errorf("%w: %w", errBrokenBody, err))
+	}
+	_ = stdin.Close()
+	if err != nil && unwanted {
+		_, _ = io.Copy(io.Discard, body)
 	}
 }
 
