@@ -90,7 +90,7 @@ func TestResize(t *testing.T) {
 		if err := resized(t, b, "one", 250); err != nil {
 			t.Fatal(err)
 		}
-		if got := used(t, b, "one"); b.tree != nil && got > 350 {
+		if got := usedBelow(t, b, "one", 350); b.tree != nil && got > 350 {
 			t.Errorf("with 250m it uses %dm", got)
 		}
 		stopNow(t, b, "one")
