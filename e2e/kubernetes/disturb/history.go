@@ -17,7 +17,7 @@ const (
 	// remembered is how far back they go; etcd's history is shorter.
 	remembered = 5 * time.Minute
 	// firstPatience is how long the API server may take to tell its first.
-	firstPatience = 10 * time.Second
+	firstPatience = time.Minute
 )
 
 // history knows which version the API server was at when.

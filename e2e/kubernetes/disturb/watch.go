@@ -46,17 +46,20 @@ func (p *Proxy) watch(w http.ResponseWriter, r *http.Request) {
 			w.Header()[name] = values
 		}
 	}
-	w.WriteHeader(response.StatusCode)
 	out := http.NewResponseController(w)
-	_ = out.Flush()
 	frames, known := newFraming(response.Header.Get("Content-Type"), response.Body)
 	if response.StatusCode != http.StatusOK || !known {
+		w.WriteHeader(response.StatusCode)
+		_ = out.Flush()
 		_, _ = io.Copy(w, response.Body)
 		return
 	}
 	open := &opened{path: r.URL.Path, end: make(chan ending, 1), initial: isTrue(r.URL.Query().Get("sendInitialEvents"))}
+	// Before the client hears that it is open: from then on it can be cut.
 	s := &stream{proxy: p, watch: open, frames: frames, ctx: ctx, out: w, flush: out.Flush, chances: p.enter(open)}
 	defer p.leave(open)
+	w.WriteHeader(response.StatusCode)
+	_ = out.Flush()
 	s.run()
 }
 

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	code := run(m)
 	// The client's own goroutines, of its certificates, never end.
 	left := ours()
-	for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = ours() {
+	for end := time.Now().Add(patience); left != "" && time.Now().Before(end); left = ours() {
 		time.Sleep(10 * time.Millisecond) // One that is about to end.
 	}
 	if left != "" && code == 0 {
@@ -84,10 +84,7 @@ var bare error
 // prepare makes what an installation makes.
 func prepare(ctx context.Context) error {
 	bare = openAs(ctx, "")
-	if _, err := cluster.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml"); err != nil {
-		return err
-	}
-	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev"); err != nil {
+	if err := cluster.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(cluster.Config())

@@ -46,7 +46,8 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	if _, err := learned.Open(t.Context(), clientOf(t, config), "openfaas", nil); err == nil || !strings.Contains(err.Error(), `cannot list resource "configmaps"`) {
 		t.Errorf("without rights: %v", err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	// Not only when opening is given up.
+	if took := time.Since(began); took > patience/2 {
 		t.Errorf("it took %v to say so", took)
 	}
 }

@@ -128,6 +128,8 @@ type replica struct {
 	// asked counts requests to the API server but for watches; writes those that
 	// change something.
 	asked, writes atomic.Int64
+	// unanswered counts the tries to ask something that found no API server.
+	unanswered atomic.Int64
 }
 
 // start starts a replica; the test's end stops it. The edits come before it knows any
@@ -141,6 +143,7 @@ func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	}
 	r.leading.Store(leading)
 	config := cluster.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &trier{next, r} })
 	config.Wrap(patient.Transport)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next, r} })
 	client := clientOf(t, config)
@@ -187,6 +190,20 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.of.writes.Add(1)
 	}
 	return c.next.RoundTrip(r)
+}
+
+// trier counts the tries of what is patient.
+type trier struct {
+	next http.RoundTripper
+	of   *replica
+}
+
+func (c *trier) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := c.next.RoundTrip(r)
+	if err != nil {
+		c.of.unanswered.Add(1)
+	}
+	return answer, err
 }
 
 // do sends one request to a replica.

@@ -114,7 +114,7 @@ func proxies(ctx context.Context) error {
 
 // resolves is nil when the name service knows the API server's service.
 func resolves(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(nodeAddress, "53"))

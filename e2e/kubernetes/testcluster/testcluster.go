@@ -67,7 +67,8 @@ type Cluster struct {
 	registry           *registry.Registry
 }
 
-// startAttempts is how often a cluster is started whose ports somebody else took.
+// startAttempts is how often a cluster is started of which a program ends: somebody else
+// took its port, or it gave up what a machine that stands still did not do in time.
 const startAttempts = 3
 
 // Start starts a cluster and returns when its API server is ready and pods can be
@@ -83,11 +84,12 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		if err == nil {
 			return c, nil
 		}
-		taken := strings.Contains(err.Error(), "address already in use")
+		ended := c.alive()
 		err = errors.Join(err, c.Stop())
-		if !taken || attempt == startAttempts {
+		if ended == nil || attempt == startAttempts {
 			return nil, fmt.Errorf("start a Kubernetes cluster: %w", err)
 		}
+		c.say("the cluster is started again: %v", err)
 	}
 }
 

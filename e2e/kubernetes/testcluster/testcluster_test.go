@@ -14,7 +14,7 @@ import (
 // A control plane with two kwok nodes runs a Deployment's pods, and comes back with
 // all its objects when its API server was away.
 func TestControlPlane(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	began := time.Now()
 	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true, Log: t.Output()})
@@ -33,7 +33,7 @@ func TestControlPlane(t *testing.T) {
 	if _, err := c.Kubectl(ctx, "", "create", "deployment", "web", "--image=example.com/web:1", "--replicas=3"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Available", "deployment/web", "--timeout=60s"); err != nil {
+	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Available", "deployment/web", "--timeout=5m"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.StopAPIServer(); err != nil {

@@ -86,10 +86,13 @@ func KillCgroups(name string) error {
 	})
 }
 
-// RemoveCgroups removes the cgroup name of every hierarchy with all below, waiting
-// a moment for processes that are ending.
+// RemoveCgroups removes the cgroup name of every hierarchy with all below. It kills what
+// begins there meanwhile and waits for processes that are ending.
 func RemoveCgroups(name string) error {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if err := KillCgroups(name); err != nil {
+			return err
+		}
 		err := eachCgroup(name, func(dir string) error {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("remove a cgroup: %w", err)

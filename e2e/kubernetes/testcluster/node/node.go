@@ -15,6 +15,9 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
 )
 
+// patience is how long containerd may take to listen, on a machine that others use, too.
+const patience = 3 * time.Minute
+
 // Options are what a node needs to know of its cluster.
 type Options struct {
 	// Dir is the node's own directory, which must not exist, Logs that of its logs.
@@ -106,7 +109,7 @@ func (n *Node) Alive() error {
 func (n *Node) awaitContainerd(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(patience); ; {
 		connection, err := net.Dial("unix", n.socket())
 		if err == nil {
 			return connection.Close()
