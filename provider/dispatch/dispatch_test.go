@@ -28,7 +28,9 @@ import (
 type echo struct {
 	server  *http.Server
 	address string
-	// gate, if set, is received from before each batch is answered.
+	// gate, if not nil, is received from before each batch is answered that came
+	// there while it was that; mu guards it.
+	mu   sync.Mutex
 	gate chan struct{}
 	// arrived counts the batches that have come there.
 	arrived atomic.Int64
@@ -61,9 +63,12 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	e.mu.Lock()
+	gate := e.gate
+	e.mu.Unlock()
 	e.arrived.Add(1)
-	if e.gate != nil {
-		<-e.gate
+	if gate != nil {
+		<-gate
 	}
 	if e.broken.Load() {
 		panic(http.ErrAbortHandler)
@@ -113,8 +118,13 @@ func instance(id string, b int) batching.Instance {
 	return batching.Instance{ID: cluster.InstanceID(id), Config: cluster.Config{Batch: b}, Exec: times(b, time.Millisecond), Rate: 1}
 }
 
+// patience is beyond any time for which the machine may stand still: no request is late
+// by it, and no instance lost.
+const patience = 10 * time.Minute
+
 func newDispatcher(t *testing.T, policy string, o Options) (*Dispatcher, *record) {
 	t.Helper()
+	o.ExchangeTimeout = cmp.Or(o.ExchangeTimeout, patience)
 	p, err := batching.New(policy, batching.Options{SLO: o.SLO})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +183,7 @@ func TestEachRequestIsAnsweredOnceAndAsItself(t *testing.T) {
 }
 
 func TestRequestsThatWaitAreBatched(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 16), "unix", e.address)
@@ -200,7 +210,7 @@ func TestRequestsThatWaitAreBatched(t *testing.T) {
 
 func TestLostInstanceIsRetriedOnceElsewhere(t *testing.T) {
 	var lost atomic.Int64
-	d, r := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
+	d, r := newDispatcher(t, batching.SharedName, Options{SLO: patience, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
 	bad, good := newEcho(t, nil), newEcho(t, nil)
 	bad.broken.Store(true)
 	d.Up(instance("bad", 4), "unix", bad.address)
@@ -235,7 +245,7 @@ func TestWhatCannotBeMetIsAnsweredEarly(t *testing.T) {
 	d.Up(instance("a", 4), "unix", e.address)
 	first := make(chan error, 1)
 	go func() {
-		_, err := d.Invoke(t.Context(), request("x"))
+		_, err := d.InvokePatiently(t.Context(), request("x"), patience)
 		first <- err
 	}()
 	waitFor(t, func() bool { return !idle(d, "a") })
@@ -254,7 +264,7 @@ func TestWhatCannotBeMetIsAnsweredEarly(t *testing.T) {
 
 func TestColdRequestsAreHeldAndBounded(t *testing.T) {
 	var woken atomic.Int64
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: time.Minute, QueueLimit: 100, OnCold: func() { woken.Add(1) }})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: patience, QueueLimit: 100, OnCold: func() { woken.Add(1) }})
 	var wait sync.WaitGroup
 	var full, served atomic.Int64
 	for range 150 {
@@ -287,7 +297,7 @@ func TestColdWithoutAnInstanceEnds(t *testing.T) {
 }
 
 func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 1), "unix", e.address)
@@ -313,7 +323,7 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 }
 
 func TestCloseAnswersWhatWaits(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second, ColdWait: time.Minute})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience, ColdWait: patience})
 	answered := make(chan error, 1)
 	go func() {
 		_, err := d.Invoke(t.Context(), request("x"))
@@ -330,7 +340,7 @@ func TestCloseAnswersWhatWaits(t *testing.T) {
 }
 
 func TestLargeBodiesPassUnharmed(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, nil)
 	d.Up(instance("a", 4), "unix", e.address)
 	var wait sync.WaitGroup
@@ -380,7 +390,7 @@ func BenchmarkInvoke(b *testing.B) {
 }
 
 func TestReconfigureCarriesOverWhatWaits(t *testing.T) {
-	d, _ := newDispatcher(t, batching.InFlessName, Options{SLO: 20 * time.Second})
+	d, _ := newDispatcher(t, batching.InFlessName, Options{SLO: patience})
 	e := newEcho(t, nil)
 	d.Up(instance("a", 8), "unix", e.address)
 	answered := make(chan error, 3)
@@ -390,9 +400,9 @@ func TestReconfigureCarriesOverWhatWaits(t *testing.T) {
 			answered <- err
 		}()
 	}
-	// INFless' batch would wait for 20 s to fill; the shared queue's does not.
+	// INFless' batch would wait for minutes to fill; the shared queue's does not.
 	waitFor(t, func() bool { return d.Stats().Waiting == 3 })
-	d.Reconfigure(batching.NewShared(batching.Options{SLO: 15 * time.Second}), 15*time.Second)
+	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience / 2}), patience/2)
 	for range 3 {
 		if err := <-answered; err != nil {
 			t.Error(err)

@@ -21,7 +21,7 @@ func invoke(t *testing.T, d *Dispatcher, n int) {
 }
 
 func TestExecutedBatchesAreKept(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, nil)
 	d.Up(instance("a", 4), "unix", e.address)
 	invoke(t, d, warmUp+2)
@@ -51,7 +51,7 @@ func TestExecutedBatchesAreKept(t *testing.T) {
 
 // What nobody asks for takes no more than so much memory.
 func TestExecutedBatchesAreBounded(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, nil)
 	e.exec.Store(1000)
 	d.Up(instance("a", 1), "unix", e.address)
@@ -107,12 +107,12 @@ func TestWhatAnExchangeTells(t *testing.T) {
 // A known instance's times change: what is too slow by the new ones is answered
 // at once.
 func TestTimesOfAKnownInstanceChange(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, nil)
 	in := instance("a", 1)
 	d.Up(in, "unix", e.address)
 	invoke(t, d, 1)
-	in.Exec = times(1, 2*time.Second)
+	in.Exec = times(1, 2*patience)
 	d.Up(in, "unix", e.address)
 	if _, err := d.Invoke(t.Context(), request("x")); !errors.Is(err, ErrLate) {
 		t.Errorf("error %v", err)

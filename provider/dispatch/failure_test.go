@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
@@ -17,7 +16,7 @@ import (
 // An instance that refuses a batch is well: it is kept, and the members are told.
 func TestARefusedBatchIsNotALostInstance(t *testing.T) {
 	var lost atomic.Int64
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
 	e := newEcho(t, nil)
 	d.Up(instance("a", 4), "unix", e.address)
 	e.refusing.Store(true)
@@ -37,7 +36,7 @@ func TestARefusedBatchIsNotALostInstance(t *testing.T) {
 func TestALocalShortageIsNotALostInstance(t *testing.T) {
 	var short atomic.Bool
 	short.Store(true)
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute,
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if short.Load() {
 				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.EMFILE}
@@ -56,7 +55,7 @@ func TestALocalShortageIsNotALostInstance(t *testing.T) {
 }
 
 func TestAClientThatLeftIsNotRetried(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	e.broken.Store(true)
@@ -94,7 +93,7 @@ func TestCutByBytes(t *testing.T) {
 
 // A batch that is larger than one exchange is answered all the same.
 func TestALargeBatchTravelsInParts(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 8), "unix", e.address)
@@ -123,7 +122,7 @@ func TestALargeBatchTravelsInParts(t *testing.T) {
 // What an old policy sent does not make a new one believe that an instance is
 // free.
 func TestReconfigureKeepsCount(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 1), "unix", e.address)
@@ -135,17 +134,19 @@ func TestReconfigureKeepsCount(t *testing.T) {
 			}
 		})
 	}
-	// The old policy's are at the gate before the new one's come there.
+	// The old policy's have their gate before the new one's come and have another.
 	waitFor(t, func() bool { return d.Stats().Waiting == 10 && e.arrived.Load() == 2 })
-	d.Reconfigure(batching.NewShared(batching.Options{SLO: time.Minute}), time.Minute)
-	for range 2 { // Those of the old policy.
-		gate <- struct{}{}
-	}
+	next := make(chan struct{})
+	e.mu.Lock()
+	e.gate = next
+	e.mu.Unlock()
+	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience}), patience)
+	close(gate) // Only those of the old policy are there.
 	waitFor(t, func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return d.instances["a"].inFlight == 2
 	})
-	close(gate)
+	close(next)
 	wait.Wait()
 }

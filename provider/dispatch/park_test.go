@@ -12,7 +12,7 @@ import (
 // cold one does, but is none if that instance then serves it.
 func TestParkedInstancesGetNothing(t *testing.T) {
 	woke := make(chan struct{}, 10)
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: time.Minute, OnCold: func() { woke <- struct{}{} }})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: patience, OnCold: func() { woke <- struct{}{} }})
 	e := newEcho(t, nil)
 	up := func(id cluster.InstanceID) { d.Up(instance(string(id), 4), "unix", e.address) }
 	parked := func(id cluster.InstanceID) {
@@ -88,7 +88,7 @@ func TestParkedInstancesGetNothing(t *testing.T) {
 // While there is anything to do, nothing is parked.
 func TestWhatIsAtWorkIsNotParked(t *testing.T) {
 	gate := make(chan struct{})
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Second})
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, gate)
 	d.Up(instance("a", 1), "unix", e.address)
 	answered := make(chan error)

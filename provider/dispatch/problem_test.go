@@ -35,7 +35,7 @@ func TestProblemIsTold(t *testing.T) {
 
 func TestHopelessRequestsAreRefused(t *testing.T) {
 	var woken bool
-	d, r := newDispatcher(t, batching.SharedName, Options{SLO: time.Minute, ColdWait: time.Minute, OnCold: func() { woken = true }})
+	d, r := newDispatcher(t, batching.SharedName, Options{SLO: patience, ColdWait: patience, OnCold: func() { woken = true }})
 	held := make(chan error, 1)
 	go func() {
 		_, err := d.Invoke(t.Context(), request("x"))
@@ -63,7 +63,7 @@ func TestHopelessRequestsAreRefused(t *testing.T) {
 }
 
 func TestExchangesMayTakeTwentyTimesTheirPrediction(t *testing.T) {
-	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second})
+	d := New(Options{SLO: time.Second})
 	slow := batching.Instance{Exec: []time.Duration{time.Second, 2 * time.Second}}
 	for _, c := range []struct {
 		in   batching.Instance
