@@ -128,7 +128,7 @@ type replica struct {
 	// asked counts requests to the API server but for watches; writes those that
 	// change something.
 	asked, writes atomic.Int64
-	// unanswered counts the tries to ask something that found no API server.
+	// unanswered counts the tries of informers that found no API server.
 	unanswered atomic.Int64
 }
 
@@ -192,7 +192,7 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// trier counts the tries of what is patient.
+// trier counts the tries of informers, which are patient.
 type trier struct {
 	next http.RoundTripper
 	of   *replica
@@ -200,7 +200,7 @@ type trier struct {
 
 func (c *trier) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.next.RoundTrip(r)
-	if err != nil {
+	if query := r.URL.Query(); err != nil && (query.Has("watch") || query.Has("resourceVersion")) {
 		c.of.unanswered.Add(1)
 	}
 	return answer, err
