@@ -33,8 +33,9 @@ func TestConvertThenCheck(t *testing.T) {
 			t.Errorf("%v, want %q in\n%s", err, want, printed)
 		}
 	}
-	printed, err = execute(t, "model", "check", out, "--slo", "50ms", "--prepared", t.TempDir())
-	if err != nil || !strings.Contains(printed, "An objective of 50ms can be met") {
+	// Its operators are measured here and now, so the objective is beyond any stall.
+	printed, err = execute(t, "model", "check", out, "--slo", "5m", "--prepared", t.TempDir())
+	if err != nil || !strings.Contains(printed, "An objective of 5m0s can be met") {
 		t.Errorf("%v\n%s", err, printed)
 	}
 	out = filepath.Join(t.TempDir(), "again.onnx")

@@ -57,8 +57,9 @@ func TestProfileOfWhatPythonRuns(t *testing.T) {
 }
 
 func TestCheckOfWhatPythonRuns(t *testing.T) {
-	printed, err := execute(t, "model", "check", filepath.Dir(pythonBundle(t, doubling)), "--slo", "2s", "--max-batch", "2", "--prepared", t.TempDir())
-	for _, want := range []string{"double\n", "x FP32[? 3]", "y FP32[? 3]", "An objective of 2s can be met"} {
+	// It is measured here and now, so the objective is beyond any stall of the machine.
+	printed, err := execute(t, "model", "check", filepath.Dir(pythonBundle(t, doubling)), "--slo", "5m", "--max-batch", "2", "--prepared", t.TempDir())
+	for _, want := range []string{"double\n", "x FP32[? 3]", "y FP32[? 3]", "An objective of 5m0s can be met"} {
 		if err != nil || !strings.Contains(printed, want) {
 			t.Errorf("%v, want %q in\n%s", err, want, printed)
 		}

@@ -89,7 +89,7 @@ func await(t *testing.T, client *http.Client, url string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-tick.C {
 		if status, _, err := rig.Get(t.Context(), client, url); err == nil && status == http.StatusOK {
 			return
 		}

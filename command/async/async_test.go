@@ -44,7 +44,7 @@ func asyncServer(t *testing.T) (*async.Queue, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		q.Close(ctx)
 	})
