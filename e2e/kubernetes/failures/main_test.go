@@ -63,10 +63,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := c.Namespaces(ctx, nil, rig.Namespace, leaseNamespace); err != nil {
 		return 1, err
 	}
-	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml"); err != nil {
-		return 1, err
-	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s"); err != nil {
+	if err := c.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
 		return 1, err
 	}
 	if shared.client, err = kubernetes.NewForConfig(c.Config()); err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/faas-infer/faas-infer/provider/objects/access"
 )
@@ -89,10 +90,14 @@ func TestApply(t *testing.T) {
 	}
 	kubectl(t, "", "apply", "--server-side", "-f", "../../../yaml/crd.yaml")
 	kubectl(t, text, "apply", "--server-side", "-f", "-")
-	// Again, and nothing changes.
-	for line := range strings.Lines(kubectl(t, text, "diff", "--server-side", "-f", "-")) {
-		t.Errorf("applied a second time: %s", line)
-	}
+	// Again, and nothing changes, but for what controllers write between kubectl's looks.
+	await(t, "applied a second time", func(ctx context.Context) error {
+		out, err := cluster.Kubectl(ctx, text, "diff", "--server-side", "-f", "-")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
 	kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=a", "--from-literal=basic-auth-password=b")
 	c := client(t, nil)
 	for name, want := range map[string]int{"app.kubernetes.io/name=faas-infer": 2, "app=gateway": 1, "app=nats": 1, "app=prometheus": 1} {
@@ -128,11 +133,14 @@ func restricted(t *testing.T) {
 	w := new(warnings)
 	c := client(t, func(config *rest.Config) { config.WarningHandler = w })
 	for _, name := range []string{"faas-infer", "gateway", "prometheus"} {
-		d, err := c.AppsV1().Deployments("openfaas").Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.AppsV1().Deployments("openfaas").Update(t.Context(), d, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		deployments := c.AppsV1().Deployments("openfaas")
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Its controller writes to it, too.
+			d, err := deployments.Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil {
+				_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			}
+			return err
+		}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -147,13 +155,13 @@ func rights(t *testing.T) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
 	})
 	needs := append(access.Needs(), mine...)
-	missing, err := access.Check(t.Context(), provider, needs, "openfaas", []string{"openfaas-fn"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range missing {
-		t.Error(m)
-	}
+	await(t, "the provider's rights", func(ctx context.Context) error {
+		missing, err := access.Check(ctx, provider, needs, "openfaas", []string{"openfaas-fn"})
+		if err == nil && len(missing) > 0 {
+			err = fmt.Errorf("%v", missing)
+		}
+		return err
+	})
 	needed := map[string]bool{}
 	for _, n := range needs {
 		for _, verb := range n.Verbs {

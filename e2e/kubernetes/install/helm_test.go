@@ -15,7 +15,9 @@ import (
 // Helm installs the chart, upgrades it and takes it away, but for what all functions
 // would go with.
 func TestHelm(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	name := program(t) // Built, where nobody has used it yet.
+	// A cluster is started, and four times something is waited for.
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
 	other, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
 	if err != nil {
@@ -39,7 +41,7 @@ func TestHelm(t *testing.T) {
 	}
 	helm := func(args ...string) {
 		t.Helper()
-		c := exec.CommandContext(ctx, program(t), append(args, "--namespace", "openfaas", "--kubeconfig", other.Kubeconfig(), "--wait", "--timeout", patience.String())...)
+		c := exec.CommandContext(ctx, name, append(args, "--namespace", "openfaas", "--kubeconfig", other.Kubeconfig(), "--wait", "--timeout", patience.String())...)
 		var out bytes.Buffer
 		c.Stdout, c.Stderr = &out, &out
 		c.Env = append(c.Environ(), "HELM_CACHE_HOME="+other.Dir(), "HELM_CONFIG_HOME="+other.Dir(), "HELM_DATA_HOME="+other.Dir())
@@ -52,9 +54,14 @@ func TestHelm(t *testing.T) {
 	helm("install", "faas-infer", chart)
 	kubectl("create", "-n", "openfaas-fn", "-f", filepath.Join("testdata", "function.yaml"))
 	helm("upgrade", "faas-infer", chart, "--set", "replicas=3,gateway.enabled=true")
-	if got := kubectl("-n", "openfaas", "get", "deployments", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.readyReplicas} {end}`); got != "faas-infer=3 gateway=1" {
-		t.Errorf("upgraded to %s", got)
-	}
+	// Helm asks the ReplicaSets, and the Deployments say so a moment later.
+	await(t, "upgraded", func(context.Context) error {
+		got := kubectl("-n", "openfaas", "get", "deployments", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.readyReplicas} {end}`)
+		if got != "faas-infer=3 gateway=1" {
+			return fmt.Errorf("there is %s", got)
+		}
+		return nil
+	})
 	helm("uninstall", "faas-infer")
 	for _, c := range []struct{ args, want string }{
 		{"-n openfaas get deployments,serviceaccounts,roles -l app.kubernetes.io/part-of=faas-infer -o name", ""},

@@ -27,7 +27,7 @@ import (
 const root = "../../.."
 
 // patience is how long anything may take on a busy machine.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // cluster is what all tests share.
 var cluster *testcluster.Cluster

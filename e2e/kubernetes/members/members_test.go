@@ -23,7 +23,7 @@ import (
 const (
 	namespace = "openfaas"
 	service   = "faas-infer"
-	patience  = 2 * time.Minute
+	patience  = 4 * time.Minute
 )
 
 func options(client kubernetes.Interface) members.Options[peer.Member] {
@@ -34,7 +34,7 @@ func options(client kubernetes.Interface) members.Options[peer.Member] {
 }
 
 func TestMembersFollowTheService(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
 	if err != nil {
