@@ -73,18 +73,26 @@ func TestTheModelsOwnSignature(t *testing.T) {
 
 // Whatever a handler does wrong is an error that says what, and the next batch runs.
 func TestFaults(t *testing.T) {
-	e, printed := opened(t, "testdata/faults", 6*time.Second)
-	run := func(do int32) ([]tensor.Tensor, error) {
+	// What stops has little time, what does not has as much as a busy machine takes.
+	manifest := built(t, "testdata/faults")
+	hurried, _ := openedAt(t, manifest, 3*time.Second)
+	e, printed := openedAt(t, manifest, 2*time.Minute)
+	run := func(e *processing.Engine, do int32) ([]tensor.Tensor, error) {
 		return e.Run(t.Context(), 2, []tensor.Tensor{of(t, "do", tensor.Int32, []int64{2}, []int32{do, 0})})
 	}
-	well := func() {
+	well := func(e *processing.Engine) {
 		t.Helper()
-		out, err := run(0)
+		out, err := run(e, 0)
 		if err != nil || len(out) != 2 || !slices.Equal(out[0].Shape, []int64{2, 3}) || !slices.Equal(out[1].Data, []byte{1, 0}) {
 			t.Fatalf("%v, %v", out, err)
 		}
 	}
-	well() // The first batch may take longer than those after it.
+	well(e)
+	well(hurried) // The first batch may take longer than those after it.
+	if _, err := run(hurried, 4); !lost(err) || !strings.Contains(err.Error(), "the handler did not answer in time and was ended") {
+		t.Errorf("what stops: %v", err)
+	}
+	well(hurried)
 	for _, c := range []struct {
 		do    int32
 		want  string
@@ -93,7 +101,6 @@ func TestFaults(t *testing.T) {
 		{1, "Pre: I will not", false},
 		{2, "Pre: runtime error: index out of range [9] with length 2 (handler.go:", false},
 		{3, "the handler exited with status 3: good bye", true},
-		{4, "the handler did not answer in time and was ended", true},
 		{5, `the handler's Pre: it gave "lengths" as FP64, and FP32 is wanted`, false},
 		{6, `it gave "lengths" with 7 elements, which are not 2 rows of the shape [4]`, false},
 		{7, `Pre gave "lengths" as string; a tensor is a slice of bool, uint8`, false},
@@ -101,15 +108,20 @@ func TestFaults(t *testing.T) {
 		{9, "the handler exited with status 2: panic: out of the blue", true},
 		{10, "the handler sent what is no message and was ended", true},
 	} {
-		_, err := run(c.do)
-		var lost interface{ Lost() bool }
-		if err == nil || !strings.Contains(err.Error(), c.want) || errors.As(err, &lost) != c.fatal {
+		_, err := run(e, c.do)
+		if err == nil || !strings.Contains(err.Error(), c.want) || lost(err) != c.fatal {
 			t.Errorf("%d: %v, want %q, lost %v", c.do, err, c.want, c.fatal)
 		}
-		well()
+		well(e)
 	}
 	printed.Await(t, "good bye\n", 1)
 	printed.Await(t, "goroutine ", 1)
+}
+
+// lost reports whether an error says that the handler's process is.
+func lost(err error) bool {
+	var l interface{ Lost() bool }
+	return errors.As(err, &l)
 }
 
 // What cannot be started says why.

@@ -53,10 +53,16 @@ func built(t testing.TB, function string) string {
 // opened is the engine of such a bundle, used in place.
 func opened(t *testing.T, function string, timeout time.Duration) (*processing.Engine, *logtest.Log) {
 	t.Helper()
+	return openedAt(t, built(t, function), timeout)
+}
+
+// openedAt is the engine of a bundle that is built.
+func openedAt(t *testing.T, manifest string, timeout time.Duration) (*processing.Engine, *logtest.Log) {
+	t.Helper()
 	if err := onnxruntime.Load(""); err != nil {
 		t.Fatal(err)
 	}
-	p, err := processing.InPlace(built(t, function))
+	p, err := processing.InPlace(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
