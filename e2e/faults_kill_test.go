@@ -153,16 +153,15 @@ func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
 	most := math.MaxInt
 	codes := []int{http.StatusBadGateway, http.StatusServiceUnavailable}
 	if onCluster != nil {
-		// A kubelet starts a container again at once when it dies for the first time,
-		// 10 s later after the second and 20 s after the third, which is longer than
-		// some of the requests can wait.
+		// A kubelet starts a container again at once when it dies for the first time, and
+		// after a pause later on; of the third in a row requests are told at once.
 		most = 2
 		// There the container's other processes may be killed a moment before the
 		// watchdog, which then tells of it.
 		codes = append(codes, http.StatusInternalServerError)
 	}
 	targets := []load.Target{echoTarget(d.function("pair"), 40), echoTarget(d.function("single"), 20)}
-	p.underKills(t, load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 11}, 2, most, []string{"pair", "single"}, codes...)
+	p.underKills(t, d, load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 11}, 2, most, map[string]uint64{"pair": 2, "single": 1}, codes...)
 	d.awaitReady(t, "pair", 2)
 	d.awaitReady(t, "single", 1)
 	d.stop(t)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/load"
 )
@@ -50,8 +53,8 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 	groups := p.cgroups()
 
 	targets := []load.Target{identityTarget(d.function("pair"), rate), identityTarget(d.function("single"), rate)}
-	count := p.underKills(t, load.Options{Targets: targets, Duration: time.Duration(kills) * time.Second, Seed: 1}, kills/4, math.MaxInt,
-		[]string{"pair", "single"}, http.StatusBadGateway, http.StatusServiceUnavailable)
+	count := p.underKills(t, d, load.Options{Targets: targets, Duration: time.Duration(kills) * time.Second, Seed: 1}, kills/4, math.MaxInt,
+		map[string]uint64{"pair": 2, "single": 1}, http.StatusBadGateway, http.StatusServiceUnavailable)
 	lost := 0
 	for _, line := range d.lines() {
 		if line["message"] == "lost an instance" {
@@ -102,18 +105,20 @@ func wantFewRefused(t *testing.T, r load.TargetResult, kills int) {
 
 // underKills runs a load while instances of its functions are killed, enough of each but
 // not more than most, and returns how many were; the answers are to be good ones or to
-// have one of the codes, and few not to be good. Where the machine stands still, there is
+// have one of the codes, and few not to be good. Instances is how many each function has,
+// by the names of the load's targets' functions. Where the machine stands still, there is
 // not one to kill in every second, and the load is run again.
-func (p *place) underKills(t *testing.T, o load.Options, enough, most int, functions []string, codes ...int) map[string]int {
+func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most int, instances map[string]uint64, codes ...int) map[string]int {
 	t.Helper()
 	const rounds = 5
 	all := map[string]int{}
+	functions := slices.Sorted(maps.Keys(instances))
 	few := func(name string) bool { return all[name] < enough }
 	for round := 0; round == 0 || round < rounds && slices.ContainsFunc(functions, few); round++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		killed := make(chan map[string]int)
 		go func() {
-			killed <- p.killEverySecond(ctx, func(name string, n int) bool { return all[name]+n < most }, functions)
+			killed <- p.killEverySecond(ctx, func(name string, n int) bool { return all[name]+n < most && d.allServe(name, instances[name]) }, functions)
 		}()
 		result, err := load.Run(ctx, o)
 		cancel()
@@ -136,6 +141,15 @@ func (p *place) underKills(t *testing.T, o load.Options, enough, most int, funct
 		}
 	}
 	return all
+}
+
+// allServe reports whether so many instances of a function serve. One that is killed again
+// and again before it does is a function that cannot be started, whose requests are
+// rightly refused: where a start takes seconds, all kills might be of that kind.
+func (d *daemon) allServe(name string, instances uint64) bool {
+	a, err := try(d.own, http.MethodGet, d.url+"/system/function/"+name, nil)
+	var s types.FunctionStatus
+	return err == nil && a.status == http.StatusOK && json.Unmarshal([]byte(a.body), &s) == nil && s.AvailableReplicas >= instances
 }
 
 // killEverySecond kills one instance of any of the functions each second until

@@ -90,7 +90,11 @@ func (f *fixture) answersLater(t *testing.T) {
 	}()
 	gateway := f.forward(t, "service/gateway")
 	await(t, "the gateway to take a request", func() error {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway+"/async-function/words", strings.NewReader("later is not never"))
+		url, err := gateway()
+		if err != nil {
+			return err
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/async-function/words", strings.NewReader("later is not never"))
 		if err != nil {
 			return err
 		}
@@ -119,32 +123,37 @@ func (f *fixture) answersLater(t *testing.T) {
 	}
 }
 
-// forward makes a service's first port one of this machine, until the test ends, and
-// returns its URL.
-func (f *fixture) forward(t *testing.T, service string) string {
+// forward makes a service's first port one of this machine, until the test ends. What it
+// returns is its URL then; kubectl is started again where it has ended, as it does once its
+// pod takes no connection.
+func (f *fixture) forward(t *testing.T, service string) func() (string, error) {
 	t.Helper()
-	log := filepath.Join(t.TempDir(), "log")
-	p, err := process.Start(log, nil, filepath.Join(f.Binaries(), "bin/kubectl"), "--kubeconfig", f.Kubeconfig(), "-n", "openfaas", "port-forward", service, ":8080")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var p *process.Process
 	t.Cleanup(func() {
+		if p == nil {
+			return
+		}
 		if err := p.Kill(); err != nil {
 			t.Error(err)
 		}
 	})
-	var url string
-	await(t, "the forwarded port", func() error {
-		if err := p.Alive(); err != nil {
-			return err
+	return func() (string, error) {
+		if p == nil || p.Alive() != nil {
+			var err error
+			p, err = process.Start(filepath.Join(t.TempDir(), "log"), nil, filepath.Join(f.Binaries(), "bin/kubectl"), "--kubeconfig", f.Kubeconfig(), "-n", "openfaas", "port-forward", service, ":8080")
+			if err != nil {
+				return "", err
+			}
 		}
-		_, after, _ := strings.Cut(p.Tail(2), "Forwarding from ")
+		text, err := os.ReadFile(p.Log)
+		if err != nil {
+			return "", err
+		}
+		_, after, _ := strings.Cut(string(text), "Forwarding from ")
 		address, _, found := strings.Cut(after, " ->")
 		if !found {
-			return fmt.Errorf("kubectl says %q", p.Tail(2))
+			return "", fmt.Errorf("kubectl says %q", text)
 		}
-		url = "http://" + address
-		return nil
-	})
-	return url
+		return "http://" + address, nil
+	}
 }

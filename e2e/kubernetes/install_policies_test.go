@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -53,7 +54,7 @@ func (f *fixture) keepsOut(t *testing.T) {
 	for _, v := range [][2]string{stranger, neighbour, prometheus} {
 		name := strings.TrimPrefix(v[1], "pod/")
 		f.kubectl(t, fmt.Sprintf(visitor, v[0], name, image), "apply", "-f", "-")
-		f.kubectl(t, "", "-n", v[0], "wait", "--for=condition=Ready", v[1], "--timeout=120s")
+		f.kubectl(t, "", "-n", v[0], "wait", "--for=condition=Ready", v[1], "--timeout=5m")
 	}
 	var model string
 	await(t, "an instance of the model", func() (err error) {
@@ -122,13 +123,21 @@ func (f *fixture) reach(t *testing.T, from [2]string, urls ...string) {
 	}
 }
 
-// refused fails the test if a pod can connect to any.
+// refused fails the test if a pod can connect to any. What cannot be told is asked again.
 func (f *fixture) refused(t *testing.T, from [2]string, urls ...string) {
 	t.Helper()
 	// At the same time, as each takes as long as the asking pod is patient.
 	answers := make(chan error)
 	for _, url := range urls {
-		go func() { answers <- f.lets(t, from, url, false) }()
+		go func() {
+			for end := time.Now().Add(moment); ; {
+				err := f.lets(t, from, url, false)
+				if !errors.Is(err, errUntold) || time.Now().After(end) {
+					answers <- err
+					return
+				}
+			}
+		}()
 	}
 	for range urls {
 		if err := <-answers; err != nil {
@@ -136,6 +145,9 @@ func (f *fixture) refused(t *testing.T, from [2]string, urls ...string) {
 		}
 	}
 }
+
+// errUntold is what errors wrap by which nobody knows whether a pod can connect.
+var errUntold = errors.New("it cannot be told whether it is reached")
 
 // lets is nil if a pod can connect, or cannot, as expected. A policy lets packets
 // vanish, so that what cannot is told by a connection that takes too long.
@@ -150,7 +162,7 @@ func (f *fixture) lets(t *testing.T, from [2]string, url string, want bool) erro
 		// Whoever answers something else than was asked for has been reached.
 		reached = strings.Contains(complaint, "malformed HTTP") || strings.Contains(complaint, "Error from server")
 		if !reached && !vanished {
-			return fmt.Errorf("%s asks %s: %w", from, url, err)
+			return fmt.Errorf("%s asks %s: %w: %w", from, url, errUntold, err)
 		}
 	}
 	if reached != want {

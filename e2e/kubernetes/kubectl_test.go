@@ -46,7 +46,7 @@ func TestKubectl(t *testing.T) {
 		})
 	}
 	answers("cat", "hello")
-	f.kubectl(t, "", "wait", "--for=condition=Ready", "function/echo", "-n", "openfaas-fn", "--timeout=60s")
+	f.kubectl(t, "", "wait", "--for=condition=Ready", "function/echo", "-n", "openfaas-fn", "--timeout=3m")
 	answers("wc -c", "5")
 	f.deployIris(t, url)
 	f.showsUsage(t, url, map[string]string{"echo": "hello", "iris": irises})
@@ -89,8 +89,9 @@ spec: {image: %q, %s}
 		{"unplaced", "functions/alpine:latest", `process: cat, constraints: ["disktype=none-such"], labels: {com.openfaas.scale.min: "1"}`, "Ready", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// A machine that stands still tells late, but not each time.
-			const soon, tries = 10 * time.Second, 3
+			// Long before waiting for an instance is given up. A machine that stands still
+			// tells late, but not each time.
+			const soon, tries = time.Minute, 3
 			took := time.Hour
 			for try := 0; try < tries && took > soon; try++ {
 				took = f.saidAfter(t, c.name, fmt.Sprintf(function, c.name, c.image, c.more), c.condition, c.word)

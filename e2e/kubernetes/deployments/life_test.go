@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,13 @@ func TestLife(t *testing.T) {
 	}
 	t.Logf("deployed and answered in %v", time.Since(began))
 	p.ready(f, 2)
-	made := r.deployment(f)
+	var made *appsv1.Deployment
+	r.await("its owner", func() string { // It was made before the object was.
+		if made = r.deployment(f); len(made.OwnerReferences) == 0 {
+			return "it has none"
+		}
+		return ""
+	})
 	pod := made.Spec.Template.Spec
 	if owner := made.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Function" || made.Labels["team"] != "blue" || made.Spec.Template.Labels["com.openfaas.scale.min"] != "" {
 		t.Errorf("made %+v", made.ObjectMeta)

@@ -97,7 +97,7 @@ func start(t *testing.T) *testcluster.Cluster {
 	if shared.cluster != nil {
 		return shared.cluster
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
 	if err != nil {
@@ -110,14 +110,11 @@ func start(t *testing.T) *testcluster.Cluster {
 	if err := c.Namespaces(ctx, map[string]string{"openfaas": "1"}, namespace, "openfaas"); err != nil {
 		t.Fatal(err)
 	}
-	for _, arguments := range [][]string{
-		{"apply", "-f", "../../../yaml/crd.yaml"},
-		{"wait", "--for=condition=Established", "crd/functions.faas-infer.dev"},
-		{"label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"},
-	} {
-		if out, err := c.Kubectl(ctx, "", arguments...); err != nil {
-			t.Fatal(out, err)
-		}
+	if err := c.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.Kubectl(ctx, "", "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"); err != nil {
+		t.Fatal(out, err)
 	}
 	return c
 }

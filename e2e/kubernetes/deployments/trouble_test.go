@@ -78,9 +78,12 @@ func TestNoNode(t *testing.T) {
 	}
 	d.Constraints = nil
 	f, dispatcher = p.deploy(d)
-	if answer, err := invoke(t.Context(), dispatcher, "/"); err != nil || answer.Status != 200 {
-		t.Error(answer, err)
-	}
+	r.await("an answer", func() string { // Each request waits for a short time only.
+		if answer, err := invoke(t.Context(), dispatcher, "/"); err != nil || answer.Status != 200 {
+			return fmt.Sprint(answer, err)
+		}
+		return ""
+	})
 	p.ready(f, 1)
 	// What runs goes on, and it is said that this is not the latest.
 	d.Constraints = []string{"disktype=diamond"}
@@ -163,7 +166,7 @@ func TestAPIServerAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := sync.OnceValue(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		defer cancel()
 		return r.cluster.StartAPIServer(ctx)
 	})

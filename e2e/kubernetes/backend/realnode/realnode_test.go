@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +55,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T, kubelet string) *rig {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	if err := testcluster.NodePossible(ctx); err != nil {
 		t.Skipf("*** NO REAL NODE: %v ***", err)
@@ -74,12 +72,11 @@ func newRig(t *testing.T, kubelet string) *rig {
 	r := &rig{t: t, c: c, seen: map[cluster.InstanceID]cluster.Instance{}}
 	r.client, err = clientset.NewForConfig(c.Config())
 	functions, functionsErr := v1alpha1.NewClient(c.Config())
-	_, crdErr := c.Kubectl(ctx, "", "apply", "--server-side", "-f", "../../../../yaml/crd.yaml")
-	_, waitErr := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=120s")
+	crdErr := c.Define(ctx, "../../../../yaml/crd.yaml")
 	labels := "pod-security.kubernetes.io/enforce=restricted"
 	spaceErr := c.Namespaces(ctx, nil, namespace)
 	_, labelErr := c.Kubectl(ctx, "", "label", "namespace", namespace, labels)
-	if err := errors.Join(err, functionsErr, crdErr, waitErr, spaceErr, labelErr); err != nil {
+	if err := errors.Join(err, functionsErr, crdErr, spaceErr, labelErr); err != nil {
 		t.Fatal(err)
 	}
 	if r.image, err = c.PushTools("instance:1", nil, v1.Config{Entrypoint: []string{"/bin/sh", "-c", script}, User: "65532:65532"}); err != nil {
@@ -162,16 +159,18 @@ func TestRealNode(t *testing.T) {
 	smaller := spec.Config
 	smaller.CPU = 200
 	began := time.Now()
-	if err := r.Resize(t.Context(), spec.ID, smaller); err != nil {
+	resize := func() error { return r.Resize(t.Context(), spec.ID, smaller) }
+	park := func() error { return r.Park(t.Context(), spec.ID) }
+	if err := patiently(resize); err != nil {
 		t.Errorf("resize: %v", err)
 	}
 	t.Logf("*** resized in %v", time.Since(began))
 	began = time.Now()
-	if err := r.Park(t.Context(), spec.ID); err != nil {
+	if err := patiently(park); err != nil {
 		t.Errorf("park: %v", err)
 	}
 	t.Logf("*** parked in %v", time.Since(began))
-	if err := r.Resize(t.Context(), spec.ID, smaller); err != nil {
+	if err := patiently(resize); err != nil {
 		t.Errorf("unpark: %v", err)
 	}
 	began = time.Now()
@@ -192,13 +191,7 @@ func TestRealNode(t *testing.T) {
 		t.Logf("*** %s: told after %v", how, time.Since(began))
 	}
 	r.stop(spec.ID)
-	if list, err := r.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
-		for _, p := range list.Items {
-			if p.DeletionTimestamp == nil {
-				t.Errorf("pod %s is left", p.Name)
-			}
-		}
-	}
+	r.nothingIsLeft()
 }
 
 // checkLogs reads what both have printed, with all that may be asked.
@@ -262,58 +255,4 @@ func (r *rig) checkLogs(first, second cluster.InstanceID) {
 		t.Errorf("followed %v, the new one from its beginning: %v", ticks, began)
 	}
 	r.stop(third.ID)
-}
-
-// Where the kubelet gives whole CPUs as cores of their own, an instance of one has
-// one, and no instance can be resized. That is asked once per node.
-func TestCoresOfTheirOwn(t *testing.T) {
-	if runtime.NumCPU() < 2 {
-		t.Skip("*** NO CORE TO GIVE AWAY: cpusets are not tested ***")
-	}
-	r := newRig(t, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
-	spec := r.start("serve", 1000)
-	r.await(spec.ID, cluster.Ready)
-	cores := ""
-	// What it prints may come a moment after it answers.
-	for end := time.Now().Add(time.Minute); cores == "" && time.Now().Before(end); {
-		messages, err := podlogs.Source{Client: r.client}.Query(t.Context(), logs.Request{Name: "m", Namespace: namespace, Instance: string(spec.ID)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for m := range messages {
-			if list, ok := strings.CutPrefix(m.Text, "cores "); ok {
-				cores = list
-			}
-		}
-	}
-	if _, err := strconv.Atoi(cores); err != nil {
-		t.Errorf("one CPU gives the cores %q", cores)
-	}
-	smaller := spec.Config
-	smaller.CPU = 500
-	if err := r.Resize(t.Context(), spec.ID, smaller); err == nil || !strings.Contains(err.Error(), "Infeasible") {
-		t.Errorf("resize what has a core of its own: %v", err)
-	}
-	list, err := r.Instances(t.Context())
-	if err != nil || len(list) != 1 || list[0].InstanceSpec.Config != spec.Config {
-		t.Errorf("after it was refused: %+v, %v", list, err)
-	}
-	before := r.version(spec.ID)
-	if err := r.Park(t.Context(), spec.ID); err == nil || !strings.Contains(err.Error(), "Infeasible") {
-		t.Errorf("park: %v", err)
-	}
-	if after := r.version(spec.ID); after != before {
-		t.Errorf("the API server was written to again: %s, then %s", before, after)
-	}
-	r.stop(spec.ID)
-}
-
-// version changes when a pod's spec does.
-func (r *rig) version(id cluster.InstanceID) string {
-	r.t.Helper()
-	pod, err := r.client.CoreV1().Pods(namespace).Get(r.t.Context(), string(id), metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return fmt.Sprint(pod.Generation)
 }
