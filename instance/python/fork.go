@@ -87,11 +87,12 @@ func (p *process) follow(warm *net.UnixConn, lines *bufio.Reader) {
 	defer close(p.ended)
 	defer warm.Close()
 	if line, err := lines.ReadString('\n'); err == nil {
-		status, _ := strconv.Atoi(strings.TrimSpace(line))
-		p.how = describe(syscall.WaitStatus(status))
+		number, _ := strconv.Atoi(strings.TrimSpace(line))
+		status := syscall.WaitStatus(number)
+		p.how, p.killed = describe(status), killed(status)
 		return
 	}
-	p.how = "ended"
+	p.how, p.killed = "ended", true
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
 		return

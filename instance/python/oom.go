@@ -5,7 +5,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
+
+// killed reports whether a process that ended so may be one of those that
+// [outOfMemory] counts: others of the control group are counted, too.
+func killed(status syscall.WaitStatus) bool {
+	return status.Signaled() && status.Signal() == syscall.SIGKILL
+}
 
 // outOfMemory counts the processes of this control group that the kernel killed
 // because they needed more memory than its limit; 0 where nobody can tell.

@@ -30,9 +30,11 @@ type process struct {
 	// said is the latest reply as it came, meant what it says.
 	said  []byte
 	meant reply
-	// ended is closed once the process has; how then says in words how it did.
-	ended chan struct{}
-	how   string
+	// ended is closed once the process has; how then says in words how it did, and
+	// killed whether it was killed, as far as that is known.
+	ended  chan struct{}
+	how    string
+	killed bool
 }
 
 // ends are the descriptors that the other side gets.
@@ -102,7 +104,7 @@ func start(python string, log *os.File, env []string) (*process, error) {
 		defer close(p.ended)
 		_ = c.Wait() // How it ended is in its state.
 		status, _ := c.ProcessState.Sys().(syscall.WaitStatus)
-		p.how = describe(status)
+		p.how, p.killed = describe(status), killed(status)
 	}()
 	return p, nil
 }

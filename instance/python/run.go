@@ -114,7 +114,7 @@ func (e *Engine) lost(p *process, err error) error {
 	switch {
 	case !gone:
 		return err
-	case outOfMemory() > e.kills:
+	case p.killed && outOfMemory() > e.kills:
 		e.kills = outOfMemory()
 		return errors.New("the handler's process ran out of memory and was killed by the kernel")
 	}

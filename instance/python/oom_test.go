@@ -1,0 +1,22 @@
+package python
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// Only what was killed can have been killed by the kernel: what others of the control
+// group died of says nothing of a process that ended otherwise.
+func TestWhatTheKernelCanHaveKilled(t *testing.T) {
+	for script, want := range map[string]bool{"kill -KILL $$": true, "kill -SEGV $$": false, "exit 3": false, "exit 137": false} {
+		var exit *exec.ExitError
+		if err := exec.Command("/bin/sh", "-c", script).Run(); !errors.As(err, &exit) {
+			t.Fatalf("%s: %v", script, err)
+		}
+		if status := exit.Sys().(syscall.WaitStatus); killed(status) != want {
+			t.Errorf("%s, which %s: killed is %v", script, describe(status), !want)
+		}
+	}
+}
