@@ -1,21 +1,15 @@
 package onnxruntime
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/instance"
 )
 
 func TestPrepareKeepsTheOutputs(t *testing.T) {
@@ -189,112 +183,5 @@ func TestFormChosen(t *testing.T) {
 		if got := c.m.better(c.kept); got != c.want {
 			t.Errorf("%v/%v in place of %v/%v: %v", c.m.load, c.m.run, c.kept.load, c.kept.run, got)
 		}
-	}
-}
-
-// The environment by which a test starts itself as another process.
-const helperEnv = "FAAS_INFER_TEST_HELPER"
-
-// helper starts this test binary to run one test function and returns its
-// first line of output.
-func helper(t *testing.T, test, argument string) (line string, pid int) {
-	t.Helper()
-	c := exec.Command(os.Args[0], "-test.run", "^"+test+"$", "-test.v")
-	c.Env = append(os.Environ(), helperEnv+"="+argument)
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		io.Copy(io.Discard, out)
-		if err := c.Wait(); err != nil {
-			t.Errorf("helper: %v", err)
-		}
-	})
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "helper: "); ok {
-			return rest, c.Process.Pid
-		}
-	}
-	t.Fatal("the helper said nothing")
-	return "", 0
-}
-
-// TestWeightsAreShared: instances in processes of their own have one copy of
-// the weights between them. Unprepared, each has its own, and more.
-func TestWeightsAreShared(t *testing.T) {
-	if argument := os.Getenv(helperEnv); argument != "" {
-		o := Options{Prepared: argument}
-		if strings.HasSuffix(argument, ".onnx") {
-			o = Options{Model: argument}
-		}
-		e := mustOpen(t, o)
-		if _, err := e.Warm(context.Background(), 1); err != nil {
-			t.Fatal(err)
-		}
-		fmt.Println("helper:", e.LoadTime().Seconds())
-		io.Copy(io.Discard, os.Stdin)
-		return
-	}
-	path := zooFile(t, "mnist")
-	p, err := Prepare(path, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	type process struct {
-		load   float64
-		memory instance.Memory
-	}
-	var pids [4]int
-	var loads [4]float64
-	for i, argument := range []string{path, path, p.Dir, p.Dir} {
-		line, pid := helper(t, "TestWeightsAreShared", argument)
-		if loads[i], err = strconv.ParseFloat(line, 64); err != nil {
-			t.Fatal(err)
-		}
-		pids[i] = pid
-	}
-	var processes [4]process
-	for i, pid := range pids {
-		m, err := instance.ReadMemory(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		processes[i] = process{loads[i], m}
-		t.Logf("%s: load %.1f ms, resident %d KiB, proportional %d KiB, anonymous %d KiB",
-			[]string{"plain", "plain again", "prepared", "prepared again"}[i], 1e3*loads[i], m.Resident>>10, m.Proportional>>10, m.Anonymous>>10)
-	}
-	// The model has 12.5 MiB of weights.
-	const weights = 12 << 20
-	if saved := processes[1].memory.Anonymous - processes[3].memory.Anonymous; saved < weights {
-		t.Errorf("a prepared instance saves %d KiB of its own memory, want at least the weights", saved>>10)
-	}
-	if processes[3].load >= processes[1].load {
-		t.Errorf("the prepared model loads in %v s, the model itself in %v", processes[3].load, processes[1].load)
-	}
-}
-
-// TestMemoryLimit: a batch that needs more memory than the instance may have
-// is an error, and the instance goes on.
-func TestMemoryLimit(t *testing.T) {
-	if argument := os.Getenv(helperEnv); argument != "" {
-		e := mustOpen(t, Options{Model: argument, MemoryLimit: 64 << 20})
-		_, large := e.Warm(context.Background(), 2048)
-		_, small := e.Warm(context.Background(), 1)
-		fmt.Printf("helper: large: %v; small: %v\n", strings.ReplaceAll(fmt.Sprint(large), "\n", " "), small)
-		return
-	}
-	line, _ := helper(t, "TestMemoryLimit", zooFile(t, "mnist"))
-	if !strings.Contains(line, "large: ONNX Runtime: ") || !strings.Contains(line, "small: <nil>") {
-		t.Errorf("got %s", line)
 	}
 }
