@@ -236,9 +236,13 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, i gpu.Inventory)
 	return nil
 }
 
+// endTime is how long the API server may take to hear that: with what the daemon may take
+// to leave, less than a pod has for it by default.
+const endTime = 15 * time.Second
+
 // end says that nothing is shared any more, and then ends the daemon.
 func (a *Agent) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	i, err := a.Read()
 	if err != nil {
