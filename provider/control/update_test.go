@@ -35,6 +35,8 @@ func TestUpdateServesWithoutAGap(t *testing.T) {
 			return true
 		})
 		r.answered("f", "new")
+		r.backend.mu.Lock()
+		defer r.backend.mu.Unlock()
 		for _, spec := range r.backend.started {
 			if (spec.Model == "new") != (spec.Revision == r.revision) || spec.Bundle != "bundles/"+spec.Model {
 				t.Errorf("an instance of revision %d was started with %q of %q", spec.Revision, spec.Model, spec.Bundle)
