@@ -86,6 +86,10 @@ func tryServe(t testing.TB, p upstream.Prepared, change ...func(*upstream.Option
 		c(&o)
 	}
 	e, err := upstream.Open(context.Background(), o)
+	// The server's ports were free; anybody's connection may have got one while it started.
+	for try := 0; try < 3 && err != nil && strings.Contains(strings.ToLower(l.String()), "already in use"); try++ {
+		e, err = upstream.Open(context.Background(), o)
+	}
 	if err != nil {
 		return nil, l, err
 	}
