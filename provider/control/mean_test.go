@@ -1,9 +1,30 @@
 package control
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
+
+// used are the candidates of those shares that instances have and on which enough was
+// executed to know its mean. What was seen of a share that was given up fades from one
+// look to the next, whether or not the provider lives.
+func (r *rig) used(candidates []capacity.Candidate) []capacity.Candidate {
+	living := r.backend.living()
+	return slices.DeleteFunc(slices.Clone(candidates), func(x capacity.Candidate) bool {
+		return x.Mean == 0 || !slices.ContainsFunc(living, func(in cluster.Instance) bool { return in.Config.CPU == x.Config.CPU })
+	})
+}
+
+// same are those of the candidates whose configs others have, too.
+func same(candidates, others []capacity.Candidate) []capacity.Candidate {
+	return slices.DeleteFunc(slices.Clone(candidates), func(x capacity.Candidate) bool {
+		return !slices.ContainsFunc(others, func(o capacity.Candidate) bool { return o.Config == x.Config })
+	})
+}
 
 // An instance serves by what its executions take on average, not by what they may
 // take: the engine is told both.
