@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/openfaas/faas-provider/types"
 )
@@ -16,7 +15,7 @@ import (
 func client(t *testing.T) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 60 * time.Second}
+	return &http.Client{Transport: transport, Timeout: patience}
 }
 
 // answer is what came back for one request.

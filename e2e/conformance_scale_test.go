@@ -139,7 +139,7 @@ func (w *way) updatesUnderLoad(t *testing.T) {
 	f.EnvVars = map[string]string{"version": "1"}
 	w.deployed(t, f)
 	w.awaitReplicas(t, patience, f.Service, 2)
-	end := w.underLoad(t, f.Service, 30)
+	end := w.underLoad(t, f.Service, 15)
 	for _, version := range []string{"2", "3"} {
 		f.EnvVars = map[string]string{"version": version}
 		if status, err := w.faas.Update(t.Context(), f); err != nil {

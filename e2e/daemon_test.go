@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -281,8 +282,15 @@ func (d *daemon) finish(t *testing.T) {
 			t.Errorf("the log says %s", bad)
 		}
 	}
-	if t.Failed() {
-		t.Logf("log of pid %d:\n%s", d.process.Process.Pid, d.tail())
+	if !t.Failed() {
+		return
+	}
+	t.Logf("log of pid %d:\n%s", d.process.Process.Pid, d.tail())
+	if keep := os.Getenv("FAAS_INFER_KEEP_LOGS"); keep != "" {
+		name := strings.ReplaceAll(t.Name(), "/", "-") + "-" + strconv.Itoa(d.process.Process.Pid) + ".log"
+		if err := os.WriteFile(filepath.Join(keep, name), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

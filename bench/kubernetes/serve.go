@@ -36,7 +36,11 @@ func (b *bench) step(ctx context.Context) error {
 	b.report.Add("decision_nodes_ms", milliseconds(listing.Listing), "ms", "of which listing the nodes, the longest")
 	b.report.Add("step.reaction_ms", milliseconds(passes[0].First.Sub(began)), "ms", "from the first request to the first order")
 	b.report.Add("step.instances", float64(starts), "instances", fmt.Sprintf("ordered for %.0f requests/s", b.Rate))
-	b.report.Add("step.answered", float64(answered), "requests", fmt.Sprintf("of %.0f, with instances that the cluster makes meanwhile", b.Rate*b.Step.Seconds()))
+	note = fmt.Sprintf("of %.0f, with instances that the cluster makes meanwhile", b.Rate*b.Step.Seconds())
+	if failure != nil {
+		note += "; the first that was not: " + failure.Error()
+	}
+	b.report.Add("step.answered", float64(answered), "requests", note)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	// leaveSeconds is how long an instance that is to go still takes requests, until
 	// every replica of the provider has heard of it.
-	leaveSeconds = 2
+	leaveSeconds = 5
 	// leastGrace is how long an instance then has for what it has begun, if its
 	// timeouts do not allow longer, and longestGrace bounds those.
 	leastGrace   = 30 * time.Second

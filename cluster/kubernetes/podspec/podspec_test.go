@@ -56,7 +56,7 @@ func TestOrdinaryIsRestricted(t *testing.T) {
 	if *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" || *spec.EnableServiceLinks || len(spec.Volumes) != 0 {
 		t.Errorf("it has more than it needs: %+v", spec)
 	}
-	if c.Lifecycle.PreStop.Sleep.Seconds != leaveSeconds || *spec.TerminationGracePeriodSeconds != 32 {
+	if c.Lifecycle.PreStop.Sleep.Seconds != leaveSeconds || *spec.TerminationGracePeriodSeconds != 35 {
 		t.Errorf("it leaves within %d s", *spec.TerminationGracePeriodSeconds)
 	}
 	if own := ordinary(t, deployment(), Settings{}); own.SecurityContext.RunAsUser != nil || !*own.SecurityContext.RunAsNonRoot {
@@ -87,10 +87,10 @@ func TestEnvironment(t *testing.T) {
 	if want := []string{"fprocess=cat", "a=1", "b=$$(a) $$", "write_timeout=90s", "OPENFAAS_NAME=figlet"}; !slices.Equal(got, want) {
 		t.Errorf("environment %q, want %q", got, want)
 	}
-	if *spec.TerminationGracePeriodSeconds != 92 {
+	if *spec.TerminationGracePeriodSeconds != 95 {
 		t.Errorf("write_timeout is 90 s, and it may take %d s to leave", *spec.TerminationGracePeriodSeconds)
 	}
-	if g := Grace(map[string]string{"exec_timeout": "100h", "write_timeout": "soon"}); g != time.Hour+2*time.Second {
+	if g := Grace(map[string]string{"exec_timeout": "100h", "write_timeout": "soon"}); g != time.Hour+5*time.Second {
 		t.Errorf("grace %v", g)
 	}
 }
@@ -217,7 +217,7 @@ func TestBadResources(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	live, ready, err := Probes(deployment())
-	if err != nil || live.HTTPGet.Path != "/_/health" || ready.HTTPGet.Path != "/_/health" || live.PeriodSeconds != 2 || ready.SuccessThreshold != 1 || live.HTTPGet.Port.IntValue() != 8080 {
+	if err != nil || live.HTTPGet.Path != "/_/health" || ready.HTTPGet.Path != "/_/health" || ready.PeriodSeconds != 2 || live.PeriodSeconds*live.FailureThreshold < 30 || ready.SuccessThreshold != 1 || live.HTTPGet.Port.IntValue() != 8080 {
 		t.Errorf("%+v, %+v, %v", live, ready, err)
 	}
 	live, ready, err = Probes(deployment(annotated(

@@ -24,21 +24,25 @@ const (
 	HealthPath = "/_/health"
 )
 
-const (
-	// defaultPeriod and the like are seconds and counts.
-	defaultPeriod   = 2
-	defaultTimeout  = 1
-	defaultFailures = 3
-	longestProbe    = time.Hour
+// longestProbe bounds the times of the annotations.
+const longestProbe = time.Hour
+
+// What annotations say nothing of. An instance that does not answer gets no requests after
+// some seconds, as it costs nothing to be wrong about that. It is killed only once it was
+// silent for half a minute: on a node that is overloaded all are slow to answer, and
+// to kill them all loses what they have begun and adds to the load.
+var (
+	defaultReadiness = corev1.Probe{PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1}
+	defaultLiveness  = corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 3, SuccessThreshold: 1}
 )
 
 // Probes reads how an ordinary function's instances are asked. A time may be a
 // number of seconds or a Go duration.
 func Probes(d types.FunctionDeployment) (liveness, readiness *corev1.Probe, err error) {
-	if liveness, err = probe(d, HealthPrefix, HealthPath); err != nil {
+	if liveness, err = probe(d, HealthPrefix, HealthPath, defaultLiveness); err != nil {
 		return nil, nil, err
 	}
-	if readiness, err = probe(d, ReadyPrefix, liveness.HTTPGet.Path); err != nil {
+	if readiness, err = probe(d, ReadyPrefix, liveness.HTTPGet.Path, defaultReadiness); err != nil {
 		return nil, nil, err
 	}
 	if liveness.SuccessThreshold > 1 {
@@ -48,11 +52,9 @@ func Probes(d types.FunctionDeployment) (liveness, readiness *corev1.Probe, err 
 	return liveness, readiness, nil
 }
 
-func probe(d types.FunctionDeployment, prefix, path string) (*corev1.Probe, error) {
-	p := &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(Port), Scheme: corev1.URISchemeHTTP}},
-		PeriodSeconds: defaultPeriod, TimeoutSeconds: defaultTimeout, FailureThreshold: defaultFailures, SuccessThreshold: 1,
-	}
+// probe is p with what the annotations of a prefix say.
+func probe(d types.FunctionDeployment, prefix, path string, p corev1.Probe) (*corev1.Probe, error) {
+	p.HTTPGet = &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(Port), Scheme: corev1.URISchemeHTTP}
 	if value, ok := annotation(d, prefix+"path"); ok {
 		if !strings.HasPrefix(value, "/") || strings.ContainsAny(value, " \x00\r\n") {
 			return nil, &Error{Key: prefix + "path", Value: value, Why: "it must be a path on the function's port 8080 that begins with a slash", Example: HealthPath}
@@ -74,7 +76,7 @@ func probe(d types.FunctionDeployment, prefix, path string) (*corev1.Probe, erro
 	if err := count(d, prefix+"failureThreshold", &p.FailureThreshold); err != nil {
 		return nil, err
 	}
-	return p, count(d, prefix+"successThreshold", &p.SuccessThreshold)
+	return &p, count(d, prefix+"successThreshold", &p.SuccessThreshold)
 }
 
 // seconds reads a time, rounded up to seconds.
