@@ -206,14 +206,18 @@ func TestMetricsTable(t *testing.T) {
 	}
 }
 
-// key is an annotation of OpenFaaS' that the provider's code names.
-var key = regexp.MustCompile(`"(com\.openfaas\.(?:slo|infer|scale|retry)\.[a-z_-]+)"`)
+// key is an annotation of OpenFaaS' that the provider's code names, or the beginning of
+// those that say how an instance is asked.
+var key = regexp.MustCompile(`"(com\.openfaas\.(?:(?:slo|infer|scale|retry)\.[a-z_-]+|(?:health|ready)\.http\.|profile|serviceaccount|limits\.gpu))"`)
+
+// annotated are the folders that read annotations.
+var annotated = []string{"provider/annotation", "provider/async/retry", "cluster/kubernetes/podspec"}
 
 // The reference has each annotation that the provider reads; its tables have no other.
 func TestAnnotationTables(t *testing.T) {
 	read := map[string]bool{}
 	for _, s := range sources(t) {
-		if s.test() || s.folder != "provider/annotation" && s.folder != "provider/async/retry" {
+		if s.test() || !slices.Contains(annotated, s.folder) {
 			continue
 		}
 		for _, m := range key.FindAllStringSubmatch(document(t, s.name), -1) {
