@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -93,12 +94,26 @@ func (d *daemon) put(t *testing.T, method string, f types.FunctionDeployment) an
 // status is what the provider shows of a function.
 func (d *daemon) status(t *testing.T, name string) types.FunctionStatus {
 	t.Helper()
-	a := do(t, d.own, http.MethodGet, d.url+"/system/function/"+name, nil)
-	var s types.FunctionStatus
-	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.status != http.StatusOK {
-		t.Fatalf("status of %s: %d %s", name, a.status, a.body)
+	s, err := d.tryStatus(name)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return s
+}
+
+// tryStatus is status for other goroutines than the test's.
+func (d *daemon) tryStatus(name string) (s types.FunctionStatus, err error) {
+	a, err := try(d.own, http.MethodGet, d.url+"/system/function/"+name, nil)
+	if err == nil && a.status != http.StatusOK {
+		err = fmt.Errorf("%d %s", a.status, a.body)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(a.body), &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("status of %s: %w", name, err)
+	}
+	return s, nil
 }
 
 // awaitReady waits until so many instances serve.

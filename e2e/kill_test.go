@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -12,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/load"
 )
@@ -105,8 +102,8 @@ func wantFewRefused(t *testing.T, r load.TargetResult, kills int) {
 
 // underKills runs a load while instances of its functions are killed, enough of each but
 // not more than most, and returns how many were; the answers are to be good ones or to
-// have one of the codes, and few not to be good. Instances is how many each function has,
-// by the names of the load's targets' functions. Where the machine stands still, there is
+// have one of the codes, and few not to be good. Instances is how many each function has;
+// the load's targets are in the order of the functions' names. Where the machine stands still, there is
 // not one to kill in every second, and the load is run again.
 func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most int, instances map[string]uint64, codes ...int) map[string]int {
 	t.Helper()
@@ -147,9 +144,8 @@ func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most
 // and again before it does is a function that cannot be started, whose requests are
 // rightly refused: where a start takes seconds, all kills might be of that kind.
 func (d *daemon) allServe(name string, instances uint64) bool {
-	a, err := try(d.own, http.MethodGet, d.url+"/system/function/"+name, nil)
-	var s types.FunctionStatus
-	return err == nil && a.status == http.StatusOK && json.Unmarshal([]byte(a.body), &s) == nil && s.AvailableReplicas >= instances
+	s, err := d.tryStatus(name)
+	return err == nil && s.AvailableReplicas >= instances
 }
 
 // killEverySecond kills one instance of any of the functions each second until

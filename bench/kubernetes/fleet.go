@@ -128,7 +128,7 @@ func (b *bench) furnish(ctx context.Context) error {
 	if _, err := b.cluster.Kubectl(ctx, customResource, "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := b.cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s"); err != nil {
+	if err := b.cluster.Defined(ctx, "functions.faas-infer.dev"); err != nil {
 		return err
 	}
 	var err error

@@ -55,8 +55,9 @@ func start(t *testing.T, o testcluster.Options) *fixture {
 	f := &fixture{Cluster: c, programs: os.Getenv(preparedVariable), base: c.RegistryHost() + "/faas-infer/base:latest"}
 	// With Pod Security's profile "restricted", which nothing here may need to leave.
 	f.kubectl(t, "", "apply", "-f", filepath.Join("..", "..", "yaml", "namespaces.yaml"))
-	f.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join("..", "..", "yaml", "crd.yaml"))
-	f.kubectl(t, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s")
+	if err := f.Define(t.Context(), filepath.Join("..", "..", "yaml", "crd.yaml")); err != nil {
+		t.Fatal(err)
+	}
 	f.image(t, "push", filepath.Join(f.programs, "base.tar"), f.base)
 	return f
 }

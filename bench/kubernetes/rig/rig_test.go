@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,14 +26,7 @@ func TestRig(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	crd, err := os.ReadFile(filepath.Join("..", "..", "..", "yaml", "crd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Kubectl(ctx, string(crd), "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/functions.faas-infer.dev", "--timeout=60s"); err != nil {
+	if err := c.Define(ctx, filepath.Join("..", "..", "..", "yaml", "crd.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddNodes(ctx, 3, "4", "16Gi", nil); err != nil {
