@@ -8,7 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// load is the steady load and the demand in requests per second. At a load of
+// load is the steady load and the demand in requests per second, which is the steady
+// load at the function's level or more. At a load of
 // R, no more than R·t_slo requests can wait and still be in time; if more do,
 // the demand is what would let them, Waiting/t_slo. It is no more than twice
 // the steady load and one instance of the largest r_up, so that ten thousand
@@ -19,6 +20,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 	if v.Rate > 0 {
 		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
 	}
+	least := steady * max(1, v.Level)
 	within := time.Second
 	if v.SLO > 0 {
 		within = v.SLO
@@ -28,7 +30,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		burst = v.surge(now, steady, within)
 	}
 	if burst <= steady {
-		return steady, steady
+		return steady, least
 	}
 	largest := 0.0
 	for _, c := range v.choices(0, false) {
@@ -39,9 +41,9 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		largest = max(largest, v.engine.settings.Bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
 	}
 	if v.joint { // The rate itself is quick to follow.
-		return steady, max(steady, min(burst, steady+largest))
+		return steady, max(least, min(burst, steady+largest))
 	}
-	return steady, max(steady, min(burst, 2*steady+largest))
+	return steady, max(least, min(burst, 2*steady+largest))
 }
 
 // surge is the load that waiting requests show beyond chance. That some wait is what

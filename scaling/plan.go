@@ -64,6 +64,10 @@ type Function struct {
 	// requests are in no instance yet.
 	Rate    float64
 	Waiting int
+	// Level is by how much more than the measured load there must be room for, as
+	// requests miss the objective ([steering.Loop]); below 1 it is 1. Quotas are raised
+	// and instances started for it, none is exchanged.
+	Level float64
 	// Min and Max bound the instances of the current revision; a Max of 0
 	// means no bound. While a revision is replaced, those of the older one
 	// come on top.

@@ -14,6 +14,8 @@ const (
 	// times, forgetPeriod of one of which nothing new was seen.
 	correctPeriod = time.Second
 	forgetPeriod  = time.Minute
+	// hurryPeriod is that of a function whose requests miss their objective.
+	hurryPeriod = 250 * time.Millisecond
 )
 
 // learn takes in what the function's instances have executed since the last
@@ -42,6 +44,9 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	pause := forgetPeriod
 	if fn.fresh {
 		pause = correctPeriod
+		if fn.steering.Troubled() {
+			pause = hurryPeriod
+		}
 	}
 	if now.Sub(fn.corrected) < pause {
 		return
@@ -59,12 +64,13 @@ func (c *Controller) learn(now time.Time, fn *function) {
 // of it, it says in the same pass.
 func (c *Controller) replan(fn *function) {
 	next := c.rules.Plan(fn.Function, fn.profile, fn.times)
-	if next.Slow != fn.plan.Slow || next.Most != fn.plan.Most || differ(fn.candidates, next.Candidates) {
+	if next.Slow != fn.plan.Slow || next.Scale != fn.plan.Scale || differ(fn.candidates, next.Candidates) {
 		event := c.options.Logger.Info()
 		if next.Slow != "" && fn.plan.Slow == "" {
 			event = c.options.Logger.Warn().Str("why", next.Slow)
 		}
 		event.Str("function", fn.Name).Msg("the model's times were corrected")
+		fn.steering.Corrected(slower(fn.candidates, next.Candidates, fn.sorted()))
 		fn.plan, fn.candidates = next, next.Candidates
 	}
 	for _, in := range fn.sorted() {
@@ -104,7 +110,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 	}
 	usable := c.rules.Limits(in.function.Function).Usable(in.table, in.function.Inference.SLO)
 	if in.useless = usable == 0; in.useless {
-		in.makeshift = c.makeshift(in)
+		in.makeshift = c.rules.Makeshift(in.function.Function, in.table)
 	}
 	batch := max(1, usable)
 	if batch < len(in.table) {
@@ -118,7 +124,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 // table lists the function's corrected times of batches up to batch on a CPU share, as
 // they are planned with.
 func (c *Controller) table(fn *function, batch, millicores int) []time.Duration {
-	return fn.plan.Bounded(fn.times.Table(batch, millicores), fn.profile.Table(batch, millicores))
+	return fn.plan.Scaled(fn.times.Table(batch, millicores))
 }
 
 // recordRatios shows in the metrics what measured times are of predicted ones,

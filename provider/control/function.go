@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/steering"
 )
 
 // function is a deployed function with everything that runs for it.
@@ -73,6 +74,8 @@ type function struct {
 	fresh, unsaved bool
 	// makesDo: no instance is fast enough by what was seen, so that others go on.
 	makesDo bool
+	// steering closes the loop from what requests experience to capacity.
+	steering steering.Loop
 	// means are how long executions take on average, by CPU share.
 	means mean.Means
 

@@ -1,28 +1,6 @@
 package control
 
-import (
-	"slices"
-	"time"
-
-	"github.com/faas-infer/faas-infer/profiler/correction"
-	"github.com/faas-infer/faas-infer/provider/control/objective"
-)
-
-// makeshift are the times by which an instance goes on that is too slow by what was
-// seen, if the function has no other: at most twice the promised ones, or these; nil if
-// by these it is too slow as well, or they are not known.
-func (c *Controller) makeshift(in *instance) []time.Duration {
-	if len(in.promised) < len(in.table) {
-		return nil
-	}
-	for _, most := range []float64{correction.Believed, 1} {
-		table := objective.Plan{Most: most}.Bounded(slices.Clone(in.table), in.promised)
-		if c.rules.Limits(in.function.Function).Usable(table, in.function.Inference.SLO) > 0 {
-			return table
-		}
-	}
-	return nil
-}
+import "slices"
 
 // makeDo lets instances go on that are too slow by what was seen, as long as none of the
 // function's is not. There may be no room for one that is faster, or never be: two

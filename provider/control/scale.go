@@ -164,6 +164,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	}
 	fn.running = f.Instances
 	c.age(now, fn, &f, stats, busy)
+	c.steer(now, fn, &f, stats)
 	if fn.tuned != nil {
 		c.tune(now, fn, &f)
 	}

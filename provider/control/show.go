@@ -52,7 +52,7 @@ func (c *Controller) Describe(name string) (Description, bool) {
 // problem is why the function, or the latest deployment of it, cannot be served as
 // it should, "" if it can.
 func (fn *function) problem() string {
-	why := cmp.Or(fn.failed, fn.failures.Why, fn.unplaced, fn.ineligible, fn.plan.Slow)
+	why := cmp.Or(fn.failed, fn.failures.Why, fn.plan.Slow, fn.unplaced, fn.ineligible)
 	if why != "" && fn.earlier() {
 		return provider.Before(why)
 	}

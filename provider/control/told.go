@@ -24,7 +24,7 @@ func (c *Controller) Load(since uint64) peer.Load {
 			continue
 		}
 		c.unused(fn, s)
-		l.Functions[name] = peer.FunctionLoad{Arrivals: s.Arrivals, Cold: s.Cold, Waiting: s.Waiting, Idle: fn.idle(now, s)}
+		l.Functions[name] = peer.FunctionLoad{Arrivals: s.Arrivals, Cold: s.Cold, InTime: s.InTime, Late: s.Late, Refused: s.Refused, Waiting: s.Waiting, Idle: fn.idle(now, s)}
 	}
 	if len(c.broken) > 0 {
 		l.Lost = make(map[cluster.InstanceID]string, len(c.broken))

@@ -17,6 +17,8 @@ type batch struct {
 	policy batching.Policy
 	// limit is the most that the instance executes at once.
 	limit int
+	// least is how long a batch of one takes on the instance.
+	least time.Duration
 	calls []*call
 	sent  time.Time
 }
@@ -58,6 +60,10 @@ func cut(calls []*call) []*call {
 // lead executes a batch on behalf of its members and returns own's signal,
 // which is not sent.
 func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
+	if mine = d.prune(b, own, time.Now()); len(b.calls) == 0 {
+		d.done(b, false, Executed{})
+		return mine
+	}
 	for _, c := range b.calls {
 		d.options.Recorder.ObserveQueue(max(0, b.sent.Sub(c.arrived)))
 	}
@@ -88,6 +94,30 @@ func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 			c.signal <- s
 		}
 	}
+	return mine
+}
+
+// prune answers the members of a batch that cannot be in time any more: on a busy
+// machine its leader may have begun long after the policy decided. What remains is
+// executed. It returns own's signal if own is one of them.
+func (d *Dispatcher) prune(b *batch, own *call, now time.Time) (mine signal) {
+	kept := b.calls[:0]
+	for _, c := range b.calls {
+		if !now.Add(b.least).After(c.deadline) || c.orphaned || c.retried {
+			kept = append(kept, c)
+			continue
+		}
+		if !c.excused() {
+			d.refused.Add(1)
+		}
+		d.options.Recorder.AddDrop(metrics.Late)
+		if c == own {
+			mine = signal{err: ErrLate}
+			continue
+		}
+		c.signal <- signal{err: ErrLate}
+	}
+	b.calls = kept
 	return mine
 }
 

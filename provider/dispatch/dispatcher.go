@@ -66,6 +66,8 @@ type Dispatcher struct {
 	options  Options
 	arrivals atomic.Uint64
 	cold     atomic.Uint64
+	// inTime, late and refused are Stats'.
+	inTime, late, refused atomic.Uint64
 
 	mu        sync.Mutex
 	policy    batching.Policy
@@ -175,6 +177,10 @@ func (d *Dispatcher) wait(c *call) signal {
 	return <-c.signal
 }
 
+// excused reports whether the call found no ready instance, or lost the one that it
+// had: that it is late then says nothing of how much the ready ones can do.
+func (c *call) excused() bool { return c.cold || c.orphaned || c.retried }
+
 // admit gives the call to the policy and returns what is to be sent.
 func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.mu.Lock()
@@ -185,6 +191,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	}
 	if d.options.QueueLimit > 0 && d.policy.Waiting() >= d.options.QueueLimit {
 		d.options.Recorder.AddDrop(metrics.QueueFull)
+		d.refused.Add(1)
 		return nil, ErrQueueFull
 	}
 	c.slo += d.options.SLO
@@ -215,10 +222,21 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	for s.lead != nil {
 		s = d.lead(s.lead, c)
 	}
-	if s.err == nil && time.Since(c.arrived) > c.slo {
+	if s.err != nil {
+		return s.response, s.err
+	}
+	late := time.Since(c.arrived) > c.slo
+	if late {
 		d.options.Recorder.AddMiss()
 	}
-	return s.response, s.err
+	switch {
+	case c.excused():
+	case late:
+		d.late.Add(1)
+	default:
+		d.inTime.Add(1)
+	}
+	return s.response, nil
 }
 
 func (d *Dispatcher) cancel(c *call) bool {
@@ -249,6 +267,9 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 		m := d.instances[a.Instance]
 		m.inFlight++
 		b.link, b.limit = m.link, m.Config.Batch
+		if len(m.Exec) > 0 {
+			b.least = m.Exec[0]
+		}
 		batches = append(batches, b)
 	}
 	d.arm(now)
@@ -264,6 +285,9 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 		err, reason = ErrInstanceLost, metrics.InstanceLost
 	case (c.cold || c.orphaned) && d.ready() == 0:
 		err, reason = d.problem.error(), metrics.NoInstance
+	}
+	if !c.excused() {
+		d.refused.Add(1)
 	}
 	d.options.Recorder.AddDrop(reason)
 	c.signal <- signal{err: err}

@@ -62,12 +62,19 @@ type connection struct {
 // maxReply bounds an instance's answer to one batch, in bytes.
 const maxReply = 1 << 30
 
-// taken is how long an exchange took: the engine's time as the instance reports
-// it, or else, reported being false, the time of the whole exchange.
+// taken is how long an exchange took, from sending the batch to its answer, less
+// the time that it waited behind another batch in the instance: the way, reading
+// the bodies, the engine and writing the answers. That is what a request
+// experiences and what an instance can do nothing else in. reported says that the
+// engine ran for it.
 type taken struct {
 	time     time.Duration
 	reported bool
 }
+
+// waitHeader is the header in which an instance tells how long a batch waited for
+// the one before, in microseconds.
+const waitHeader = "X-Faas-Infer-Wait-Us"
 
 // exchange sends calls and reads their answers, in order.
 func (l *link) exchange(calls []*call) (responses []frame.Response, took taken, err error) {
@@ -86,10 +93,8 @@ func (l *link) exchange(calls []*call) (responses []frame.Response, took taken, 
 	} else {
 		l.put(c)
 	}
-	if answer.exec == 0 {
-		return responses, taken{time: time.Since(began)}, err
-	}
-	return responses, taken{answer.exec, true}, err
+	total := time.Since(began)
+	return responses, taken{max(answer.exec, total-answer.waited), answer.exec > 0}, err
 }
 
 func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]frame.Response, head, error) {
@@ -132,6 +137,8 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 type head struct {
 	length int64
 	exec   time.Duration
+	// waited is how long the batch waited for the one before.
+	waited time.Duration
 	// last: the instance closes the connection after it.
 	last bool
 }
@@ -165,17 +172,28 @@ func (c *connection) readHead() (head, error) {
 		case bytes.EqualFold(name, []byte("Connection")):
 			h.last = bytes.EqualFold(value, []byte("close"))
 		case bytes.EqualFold(name, []byte(frame.ExecHeader)):
-			micros, err := strconv.ParseInt(string(value), 10, 64)
-			if err != nil {
-				return h, fmt.Errorf("the instance's %s: %w", frame.ExecHeader, err)
+			if h.exec, err = micros(frame.ExecHeader, value); err != nil {
+				return h, err
 			}
-			h.exec = time.Duration(micros) * time.Microsecond
+		case bytes.EqualFold(name, []byte(waitHeader)):
+			if h.waited, err = micros(waitHeader, value); err != nil {
+				return h, err
+			}
 		}
 	}
 	if h.length < 0 || h.length > maxReply {
 		return h, fmt.Errorf("the instance's answer has a length of %d bytes", h.length)
 	}
 	return h, nil
+}
+
+// micros reads a header of whole microseconds.
+func micros(header string, value []byte) (time.Duration, error) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the instance's %s: %w", header, err)
+	}
+	return time.Duration(n) * time.Microsecond, nil
 }
 
 // get returns a connection and how long an exchange on it may take.

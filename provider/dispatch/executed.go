@@ -13,7 +13,7 @@ type Executed struct {
 	Instance cluster.InstanceID
 	// Size is the requests in it.
 	Size int
-	// Exec is how long the engine ran, as the instance reports it.
+	// Exec is how long the exchange took, without its wait behind another batch.
 	Exec time.Duration
 }
 

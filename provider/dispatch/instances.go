@@ -144,7 +144,11 @@ type Stats struct {
 	// that found no ready instance, nor a parked one that came back in time.
 	Arrivals uint64
 	Cold     uint64
-	Waiting  int
+	// InTime, Late and Refused count what became of requests that found a ready
+	// instance: answered within the objective, later, and not executed because it
+	// could not be met or too many waited.
+	InTime, Late, Refused uint64
+	Waiting               int
 	// Instances holds, per instance, since when it has had nothing to do; the
 	// zero time while it has.
 	Instances map[cluster.InstanceID]time.Time
@@ -163,6 +167,7 @@ func (d *Dispatcher) Read(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
+	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))
 	}

@@ -158,6 +158,10 @@ func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
 	f.set(f.metrics.ratio, ratio, config)
 }
 
+// SetLevel records by how much the measured load is multiplied when instances are
+// planned.
+func (f *FunctionMetrics) SetLevel(level float64) { f.set(f.metrics.level, level) }
+
 // SetAllocated records what the function's instances hold together.
 func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
 	f.set(f.metrics.cpu, cores(r))

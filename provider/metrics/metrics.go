@@ -35,7 +35,7 @@ type Metrics struct {
 	requests, inFlight              *prometheus.Desc
 	total, queue, exec, cold, batch *prometheus.HistogramVec
 	misses, drops                   *prometheus.CounterVec
-	instances, parked, ratio        *prometheus.GaugeVec
+	instances, parked, ratio, level *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used *prometheus.GaugeVec
 	nodeCPU, nodeMemory, nodeGPU    *prometheus.GaugeVec
 
@@ -63,6 +63,8 @@ func New(r prometheus.Registerer) *Metrics {
 		parked:    gauge("parked_instances", "Instances that are loaded and have given back their share of CPU and GPU.", function),
 		ratio: gauge("exec_over_predicted_ratio",
 			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
+		level: gauge("planned_over_measured_load_ratio",
+			"By how much more than the measured load instances are planned, because requests missed the objective.", function),
 		cpu:     gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
 		memory:  gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
 		gpu:     gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
@@ -75,7 +77,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.parked, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+		m.instances, m.parked, m.ratio, m.level, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
 	return m
 }
 
@@ -122,7 +124,7 @@ func (m *Metrics) Remove(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.parked, m.ratio, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
+		m.instances, m.parked, m.ratio, m.level, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
 		v.DeletePartialMatch(labels)
 	}
 }

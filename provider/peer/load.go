@@ -28,6 +28,10 @@ type FunctionLoad struct {
 	// waiting; Cold those of them that found no ready instance.
 	Arrivals uint64 `json:"arrivals"`
 	Cold     uint64 `json:"cold,omitempty"`
+	// InTime, Late and Refused count what became of requests, as dispatch.Stats.
+	InTime  uint64 `json:"inTime,omitempty"`
+	Late    uint64 `json:"late,omitempty"`
+	Refused uint64 `json:"refused,omitempty"`
 	// Waiting requests are in no instance yet, InFlight ones are in some.
 	Waiting  int `json:"waiting,omitempty"`
 	InFlight int `json:"inFlight,omitempty"`

@@ -4,6 +4,7 @@ package objective
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -93,21 +94,19 @@ type Plan struct {
 	// Refuse is why neither the profile nor the corrected times allow the
 	// objective to be met; nil if one does.
 	Refuse *annotation.Error
-	// Slow is why the corrected times do not, where the profile's do; "" if
-	// they do. Times then count as no more than Most times those that the profile says;
-	// 0 for no such bound.
-	Slow string
-	Most float64
+	// Slow is why the corrected times do not, where the profile's do; "" if they do.
+	// Times then count as Scale times the corrected ones, so that the fastest config just
+	// meets the objective; 0 for the corrected times themselves.
+	Slow  string
+	Scale float64
 }
 
 // Plan lists the function's candidates with corrected times.
 //
-// If by these the objective cannot be met, as it could by the profile's, requests
-// are not refused for that, and instances are not exchanged for larger ones: what
-// instances have shown is a passing trouble of the machine's, or cannot be helped, and
-// without executions nobody would see that it has passed. Times then count as what a
-// model may be slower by than was predicted ([correction.Believed]) or, where that is too
-// slow as well, as what was promised.
+// If by these the objective cannot be met, as it could by the profile's, requests are
+// not refused for that. The fastest config goes on, with batches that leave it the
+// better part of the objective: nobody would see otherwise that the trouble has passed.
+// The description of the function says what it would take.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
 	out := Plan{Candidates: capacity.Candidates(times.Candidates(p.Shares(f.Inference.Limits.CPU), r.largest(f), memory(f, p)))}
 	why := r.Hopeless(f, out.Candidates)
@@ -118,36 +117,46 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 	if out.Refuse = r.Hopeless(f, promised); len(out.Candidates) == 0 {
 		return out
 	}
-	out.Slow = "the model is slower than was predicted: " + why.Why
-	corrected := out.Candidates
-	for _, out.Most = range []float64{correction.Believed, 1} {
-		if out.Candidates = bounded(corrected, promised, out.Most); r.Hopeless(f, out.Candidates) == nil {
-			break
-		}
+	fastest := capacity.Fastest(out.Candidates)
+	out.Slow = fmt.Sprintf("the model is slower than was predicted, and no config meets the objective now: the fastest, %v, takes %v; deploy with %s of %v or more, a larger limit of CPU, or a smaller model",
+		fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(time.Millisecond))
+	out.Scale = r.fitting(f, fastest.Exec)
+	for i := range out.Candidates {
+		out.Candidates[i].Exec = scaled(out.Candidates[i].Exec, out.Scale)
 	}
 	return out
 }
 
-// bounded are the corrected candidates with times of at most so many times the promised
-// ones, which are of the same configs in the same order.
-func bounded(corrected, promised []capacity.Candidate, most float64) []capacity.Candidate {
-	out := slices.Clone(corrected)
-	for i := range out {
-		out[i].Exec = min(out[i].Exec, time.Duration(most*float64(promised[i].Exec)))
-	}
-	return out
+// fitting is the part of a time with which one request still meets the objective if it
+// is executed at once, at most 1. A twentieth is left for getting there.
+func (r Rules) fitting(f *provider.Function, exec time.Duration) float64 {
+	slo := f.Inference.SLO
+	return min(1, 0.95*(slo-batching.Travel(slo)).Seconds()/exec.Seconds())
 }
 
-// Bounded is a table of corrected times of which none is longer than the plan's Most
-// times the promised one.
-func (p Plan) Bounded(corrected, promised []time.Duration) []time.Duration {
-	if p.Most == 0 {
+func scaled(exec time.Duration, by float64) time.Duration {
+	return max(1, time.Duration(by*float64(exec)))
+}
+
+// Scaled is a table of corrected times as the plan has them.
+func (p Plan) Scaled(corrected []time.Duration) []time.Duration {
+	if p.Scale == 0 {
 		return corrected
 	}
 	for i := range corrected {
-		corrected[i] = min(corrected[i], time.Duration(p.Most*float64(promised[i])))
+		corrected[i] = scaled(corrected[i], p.Scale)
 	}
 	return corrected
+}
+
+// Makeshift are the times by which an instance goes on that is too slow by those in
+// exec: in proportion, so that one request that is executed at once is just in time. If
+// the trouble has passed, it is; otherwise it shows that it has not.
+func (r Rules) Makeshift(f *provider.Function, exec []time.Duration) []time.Duration {
+	if len(exec) == 0 {
+		return nil
+	}
+	return Plan{Scale: r.fitting(f, exec[0])}.Scaled(slices.Clone(exec))
 }
 
 // Hopeless says why none of the candidates meets the function's objective; nil

@@ -169,16 +169,15 @@ func TestPlan(t *testing.T) {
 	} {
 		f, p := function(slo), profile(c.ms)
 		got := rules.Plan(f, p, slowed(p, c.factor))
-		if (got.Refuse != nil) != c.refused || (got.Slow != "") != c.slow || (got.Most != 0) != c.slow || len(got.Candidates) > 1 != c.many {
-			t.Errorf("%s: %d candidates, refuse %v, slow %q, at most %v times", c.name, len(got.Candidates), got.Refuse, got.Slow, got.Most)
+		if (got.Refuse != nil) != c.refused || (got.Slow != "") != c.slow || (got.Scale != 0) != c.slow || len(got.Candidates) > 1 != c.many {
+			t.Errorf("%s: %d candidates, refuse %v, slow %q, times %v", c.name, len(got.Candidates), got.Refuse, got.Slow, got.Scale)
 		}
 	}
 }
 
-// Where instances have shown that the objective cannot be met, times count as twice those
-// that were promised at most, or as these, so that it can be met if the promise allows
-// it; where they have shown that it can, what is planned is what meets it by the
-// corrected times.
+// Where instances have shown that the objective cannot be met, times are scaled so that
+// the fastest config just meets it, and it is said; where they have shown that it can, what
+// is planned is what meets it by the corrected times.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -197,21 +196,38 @@ func FuzzPlan(f *testing.F) {
 			t.Errorf("%v, and it is not said", why)
 		}
 		if got.Slow == "" {
-			if got.Refuse != nil || got.Most != 0 {
-				t.Errorf("nothing is slow, and %v, %v", got.Refuse, got.Most)
+			if got.Refuse != nil || got.Scale != 0 {
+				t.Errorf("nothing is slow, and %v, %v", got.Refuse, got.Scale)
 			}
 			return
 		}
-		if (got.Refuse == nil) != (rules.Hopeless(fn, got.Candidates) == nil) {
-			t.Errorf("the promise is refused with %v, and by at most %v times its times the objective is met: %v", got.Refuse, got.Most, rules.Hopeless(fn, got.Candidates) == nil)
+		if rules.Hopeless(fn, got.Candidates) != nil || got.Scale <= 0 || got.Scale > 1 {
+			t.Errorf("scaled by %v, the objective is not met: %v", got.Scale, rules.Hopeless(fn, got.Candidates))
 		}
+		fastest := time.Duration(0)
 		for _, x := range got.Candidates {
-			promised, _ := p.ExecTime(x.Config.Batch, x.Config.CPU)
-			corrected, _ := times.ExecTime(x.Config.Batch, x.Config.CPU)
-			table := got.Bounded(times.Table(x.Config.Batch, x.Config.CPU), p.Table(x.Config.Batch, x.Config.CPU))
-			if most := time.Duration(got.Most * float64(promised)); x.Exec != min(corrected, most) || table[x.Config.Batch-1] != x.Exec {
-				t.Errorf("%v was promised in %v, takes %v; planned are %v, in tables %v", x.Config, promised, corrected, x.Exec, table[x.Config.Batch-1])
+			table := got.Scaled(times.Table(x.Config.Batch, x.Config.CPU))
+			if table[x.Config.Batch-1] != x.Exec {
+				t.Errorf("%v: planned are %v, in tables %v", x.Config, x.Exec, table[x.Config.Batch-1])
+			}
+			if fastest == 0 || x.Exec < fastest {
+				fastest = x.Exec
 			}
 		}
+		if slo := fn.Inference.SLO; fastest > slo || fastest < slo*8/10 {
+			t.Errorf("the fastest config takes %v of %v", fastest, slo)
+		}
 	})
+}
+
+// An instance that is too slow goes on with batches of one that are started at once.
+func TestMakeshift(t *testing.T) {
+	f := function(100 * time.Millisecond)
+	got := rules.Makeshift(f, []time.Duration{400 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond})
+	if len(got) != 3 || got[0] > 91*time.Millisecond || got[0] < 90*time.Millisecond || rules.Limits(f).Usable(got, f.Inference.SLO) != 1 {
+		t.Errorf("%v", got)
+	}
+	if rules.Makeshift(f, nil) != nil {
+		t.Error("nothing is known, and there are times")
+	}
 }

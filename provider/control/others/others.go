@@ -43,9 +43,10 @@ func (r *Chronicle) Since(n uint64) []peer.Executed {
 type Others struct {
 	// heard is what each last told, by its Boot.
 	heard map[string]heard
-	// arrivals and cold count what came to them since this replica listens.
-	arrivals, cold uint64
-	executed       []dispatch.Executed
+	// arrivals and cold count what came to them since this replica listens, the others
+	// what became of it.
+	arrivals, cold, inTime, late, refused uint64
+	executed                              []dispatch.Executed
 }
 
 type heard struct {
@@ -65,13 +66,19 @@ func (o *Others) Take(boot string, told peer.FunctionLoad, at time.Time) {
 		if o.heard == nil {
 			o.heard = map[string]heard{}
 		}
-		before.Arrivals, before.Cold = h.Arrivals-min(h.Arrivals, uint64(max(0, h.Waiting))), h.Cold
+		before.FunctionLoad = h.FunctionLoad
+		before.Arrivals -= min(h.Arrivals, uint64(max(0, h.Waiting)))
 	}
-	if h.Arrivals >= before.Arrivals {
-		o.arrivals += h.Arrivals - before.Arrivals
-	}
-	if h.Cold >= before.Cold {
-		o.cold += h.Cold - before.Cold
+	for _, count := range []struct {
+		sum           *uint64
+		before, after uint64
+	}{
+		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.cold, before.Cold, h.Cold},
+		{&o.inTime, before.InTime, h.InTime}, {&o.late, before.Late, h.Late}, {&o.refused, before.Refused, h.Refused},
+	} {
+		if count.after >= count.before {
+			*count.sum += count.after - count.before
+		}
 	}
 	o.heard[boot] = h
 }
@@ -103,6 +110,7 @@ func (o *Others) Note(e peer.Executed) {
 func (o *Others) Add(s *dispatch.Stats) {
 	s.Arrivals += o.arrivals
 	s.Cold += o.cold
+	s.InTime, s.Late, s.Refused = s.InTime+o.inTime, s.Late+o.late, s.Refused+o.refused
 	for _, h := range o.heard {
 		s.Waiting += h.Waiting
 		for id, idle := range h.Idle {
