@@ -70,6 +70,7 @@ type Backend struct {
 	cores   *cores.Allocator
 
 	mu      sync.Mutex
+	own     reserve
 	closed  bool
 	entries map[cluster.InstanceID]*entry
 }
@@ -198,14 +199,28 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 		return nil, ErrClosed
 	}
 	total := b.available()
+	if b.keeps() {
+		if now := b.options.Now(); b.own.due(now) && b.tree != nil {
+			if used, err := b.tree.Own(); err == nil { // Without, the least is kept.
+				b.own.observe(now, used)
+			}
+		}
+		total.CPU -= b.own.of(total.CPU)
+	}
 	free := b.less(total)
 	total.Memory = max(0, total.Memory)
 	free = cluster.Resources{CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory)}
 	return []cluster.Node{{Name: b.options.NodeName, Total: total, Free: free}}, nil
 }
 
+// keeps reports whether a part of the CPU is kept for this process: not where its
+// instances have been given cores of their own.
+func (b *Backend) keeps() bool {
+	return b.options.Favour && b.options.Total == nil && len(b.options.Cores) == 0
+}
+
 // available is what instances may have of the machine altogether; its memory is below
-// zero where others hold more than there is.
+// zero where others hold more than there is. It is called with mu held.
 func (b *Backend) available() cluster.Resources {
 	total := b.total
 	if b.options.Beside != nil {
@@ -214,7 +229,8 @@ func (b *Backend) available() cluster.Resources {
 	return total
 }
 
-// free is what no instance has. It is called with mu held.
+// free is what no instance has, and what is kept for this process: what was planned
+// before that grew has room. It is called with mu held.
 func (b *Backend) free() cluster.Resources { return b.less(b.available()) }
 
 // less is what instances leave of total. It is called with mu held.
@@ -266,8 +282,11 @@ func (b *Backend) Close() error {
 	}
 	b.layout.closeSockets()
 	var err error
+	if b.tree != nil && b.options.Favour {
+		err = b.tree.Leave()
+	}
 	if b.tree != nil && len(b.entries) == 0 {
-		err = b.tree.Remove()
+		err = errors.Join(err, b.tree.Remove())
 	}
 	return errors.Join(err, b.lock.Close())
 }

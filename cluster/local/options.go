@@ -48,6 +48,9 @@ type Options struct {
 	// PinCPUs gives an instance that asks for whole cores these cores for
 	// itself; the others share the rest. It needs cgroups.
 	PinCPUs bool
+	// Favour has this process weigh as much as all instances together when cores are
+	// short, so that they cannot keep it from its work.
+	Favour bool
 	// Hide are directories that ordinary functions see empty, beside Dir and
 	// /root: the provider's state, its bundles, its users' secrets.
 	Hide []string

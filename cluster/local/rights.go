@@ -26,6 +26,11 @@ func (b *Backend) claimGroups() (lacking []string) {
 		return []string{err.Error() + consequence}
 	}
 	b.tree = tree
+	if b.options.Favour {
+		if err := tree.Join(); err != nil {
+			b.log.Warn().Err(err).Msg("the provider weighs no more than other processes when cores are short")
+		}
+	}
 	if missing := tree.Missing(); len(missing) > 0 {
 		return []string{"no limits on " + strings.Join(missing, ", ") + ": cgroup controllers not available"}
 	}

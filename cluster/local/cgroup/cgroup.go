@@ -57,6 +57,14 @@ type Tree interface {
 	Load(name string) Group
 	// Names lists the groups that exist, in order.
 	Names() ([]string, error)
+	// Join moves this process into a group beside the tree that weighs as much as all
+	// instances together, so that neither they nor other programs keep it from its
+	// work; Leave moves it back and removes that group.
+	Join() error
+	Leave() error
+	// Own is the CPU time that this process and what it has started in its group have
+	// used since Join.
+	Own() (time.Duration, error)
 	// Remove deletes the tree's own group if no group is in it.
 	Remove() error
 }

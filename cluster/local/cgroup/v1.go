@@ -26,8 +26,10 @@ type treeV1 struct {
 	// used are the controllers that new groups are made in, all those where
 	// an earlier provider may have left some.
 	used, all []cgroup1.Subsystem
-	// home is where the provider's own threads belong.
-	home cgroup1.Cgroup
+	// home is where the provider's own threads belong; before is the path of the cpu
+	// controller's group in which the process began.
+	home   cgroup1.Cgroup
+	before string
 }
 
 // placed is a controller that has a directory.
@@ -60,14 +62,25 @@ func openV1(name string, wanted []string) (*treeV1, error) {
 	if len(t.missing) == len(wanted) {
 		return nil, errors.New("neither version has a cpu or memory controller here")
 	}
-	t.home, err = cgroup1.Load(cgroup1.NestedPath(""), t.in(t.used))
-	if err != nil {
-		return nil, fmt.Errorf("find own cgroup: %w", err)
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
+	t.before = "/"
+	if own, err := cgroup1.ParseCgroupFile("/proc/self/cgroup"); err == nil && own["cpu"] != "" && own["cpu"] != ownName(t.path) {
+		t.before = own["cpu"]
 	}
 	if err := t.probe(); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// settle finds the groups that the provider's own threads belong in.
+func (t *treeV1) settle() (err error) {
+	if t.home, err = cgroup1.Load(cgroup1.NestedPath(""), t.in(t.used)); err != nil {
+		return fmt.Errorf("find own cgroup: %w", err)
+	}
+	return nil
 }
 
 // probe makes and removes a group, which is the only sure way to know that it
@@ -97,6 +110,9 @@ func (t *treeV1) Create(name string, limits Limits) (Group, error) {
 	early.CPU = 0
 	if _, err := cgroup1.New(cgroup1.StaticPath(g.path), t.resources(early), t.in(t.used)); err != nil {
 		return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", g.path, err), g.Delete())
+	}
+	if err := t.favour(); err != nil {
+		return nil, errors.Join(err, g.Delete())
 	}
 	return g, nil
 }
@@ -133,7 +149,8 @@ func (t *treeV1) resources(limits Limits) *specs.LinuxResources {
 	resources := &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: formatCores(limits.Cores)}}
 	if limits.CPU > 0 {
 		quota, period := Quota(limits.CPU)
-		resources.CPU.Quota, resources.CPU.Period = &quota, &period
+		shares := sharesOf(limits.CPU)
+		resources.CPU.Quota, resources.CPU.Period, resources.CPU.Shares = &quota, &period, &shares
 	}
 	if limits.Memory > 0 {
 		resources.Memory = &specs.LinuxMemory{Limit: &limits.Memory}

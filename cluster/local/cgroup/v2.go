@@ -29,6 +29,8 @@ type treeV2 struct {
 	path string
 	// controllers are those that we use.
 	controllers, missing []string
+	// before is the path of the group in which the process began.
+	before string
 }
 
 // openV2 tries the top of the hierarchy, which root may use and which stays
@@ -74,6 +76,10 @@ func newTreeV2(mount, parent, name string, wanted []string) (*treeV2, error) {
 	if err := t.probe(); err != nil {
 		return nil, errors.Join(err, t.Remove())
 	}
+	t.before = "/"
+	if _, own, err := cgroups.ParseCgroupFileUnified("/proc/self/cgroup"); err == nil && own != "" && own != ownName(t.path) {
+		t.before = own
+	}
 	return t, nil
 }
 
@@ -99,8 +105,14 @@ func (t *treeV2) Create(name string, limits Limits) (Group, error) {
 	if err := g.create(t.resources(limits)); err != nil {
 		return nil, err
 	}
+	if err := t.favour(); err != nil {
+		return nil, errors.Join(err, g.Delete())
+	}
 	return g, nil
 }
+
+// has reports whether the tree uses a controller.
+func (t *treeV2) has(controller string) bool { return slices.Contains(t.controllers, controller) }
 
 // create makes the group, or nothing.
 func (g *groupV2) create(resources *cgroup2.Resources) error {
@@ -127,7 +139,8 @@ func (t *treeV2) resources(limits Limits) *cgroup2.Resources {
 		resources.CPU = &cgroup2.CPU{Max: "max"}
 		if limits.CPU > 0 {
 			quota, period := Quota(limits.CPU)
-			resources.CPU.Max = cgroup2.NewCPUMax(&quota, &period)
+			weight := weightOf(limits.CPU)
+			resources.CPU.Max, resources.CPU.Weight = cgroup2.NewCPUMax(&quota, &period), &weight
 		}
 	}
 	if slices.Contains(t.controllers, "cpuset") && len(limits.Cores) > 0 {

@@ -1,0 +1,164 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containerd/cgroups/v3/cgroup1"
+)
+
+// Weights say who gets a core that several want. An ordinary process weighs 1024 by
+// version 1's count and 100 by version 2's. The instances of a provider together, and the
+// provider itself, weigh so much more that what else runs on the machine takes little from
+// them; their quotas leave it the rest. Among each other, instances weigh as much as their
+// quotas are.
+const (
+	favouredV1 = 64 * 1024
+	favouredV2 = 64 * 100
+)
+
+// sharesOf is a group's weight by version 1's count: its millicores, so that one core
+// weighs about what an ordinary process does.
+func sharesOf(millicores int) uint64 { return uint64(max(2, min(millicores, 262_144))) }
+
+// weightOf is the same by version 2's count.
+func weightOf(millicores int) uint64 { return uint64(max(1, min(millicores/10, 10_000))) }
+
+// ownName is the group of the provider's own process, beside the tree.
+func ownName(tree string) string { return tree + "-provider" }
+
+// dir is the directory of a group in a controller, "" if the tree does not use that.
+func (t *treeV1) dir(controller cgroup1.Name, path string) string {
+	for _, subsystem := range t.used {
+		if subsystem.Name() == controller {
+			return subsystem.(placed).Path(path)
+		}
+	}
+	return ""
+}
+
+// favour gives all instances together their weight.
+func (t *treeV1) favour() error {
+	if dir := t.dir(cgroup1.Cpu, t.path); dir != "" {
+		return setNumber(filepath.Join(dir, "cpu.shares"), favouredV1)
+	}
+	return nil
+}
+
+// Join implements [Tree]. A process that is moved waits some milliseconds.
+func (t *treeV1) Join() error {
+	for _, controller := range []cgroup1.Name{cgroup1.Cpu, cgroup1.Cpuacct} {
+		dir := t.dir(controller, ownName(t.path))
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make cgroup %s: %w", ownName(t.path), err)
+		}
+		if err := setNumber(filepath.Join(dir, "cgroup.procs"), os.Getpid()); err != nil {
+			return err
+		}
+		if controller == cgroup1.Cpu {
+			if err := setNumber(filepath.Join(dir, "cpu.shares"), favouredV1); err != nil {
+				return err
+			}
+		}
+	}
+	return t.settle()
+}
+
+// Own implements [Tree].
+func (t *treeV1) Own() (time.Duration, error) {
+	dir := t.dir(cgroup1.Cpuacct, ownName(t.path))
+	if dir == "" {
+		return 0, fmt.Errorf("%w: no controller counts CPU time", ErrUnavailable)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage"))
+	if err != nil {
+		return 0, fmt.Errorf("CPU time of cgroup %s: %w", ownName(t.path), err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("CPU time of cgroup %s: %w", ownName(t.path), err)
+	}
+	return time.Duration(n), nil
+}
+
+// Leave implements [Tree]. What the process has started and not ended goes along.
+func (t *treeV1) Leave() error {
+	var errs []error
+	for _, controller := range []cgroup1.Name{cgroup1.Cpu, cgroup1.Cpuacct} {
+		dir := t.dir(controller, ownName(t.path))
+		if dir == "" {
+			continue
+		}
+		errs = append(errs, empty(dir, t.dir(controller, t.before)))
+	}
+	return errors.Join(append(errs, t.settle())...)
+}
+
+// empty moves all members of a group to another and removes it.
+func empty(dir, to string) error {
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("members of %s: %w", dir, err)
+	}
+	pids, err := parsePids(raw)
+	if err != nil {
+		return fmt.Errorf("members of %s: %w", dir, err)
+	}
+	for _, pid := range pids {
+		if err := setNumber(filepath.Join(to, "cgroup.procs"), pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return removeDir(dir)
+}
+
+// favour gives all instances together their weight.
+func (t *treeV2) favour() error {
+	if !t.has("cpu") {
+		return nil
+	}
+	return setNumber(filepath.Join(t.mount, t.path, "cpu.weight"), favouredV2)
+}
+
+// Join implements [Tree].
+func (t *treeV2) Join() error {
+	if !t.has("cpu") {
+		return nil
+	}
+	dir := filepath.Join(t.mount, ownName(t.path))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", ownName(t.path), err)
+	}
+	return errors.Join(setNumber(filepath.Join(dir, "cpu.weight"), favouredV2), setNumber(filepath.Join(dir, "cgroup.procs"), os.Getpid()))
+}
+
+// Own implements [Tree].
+func (t *treeV2) Own() (time.Duration, error) {
+	usage, err := (&groupV2{tree: t, path: ownName(t.path)}).Usage()
+	return usage.CPU, err
+}
+
+// Leave implements [Tree].
+func (t *treeV2) Leave() error {
+	return empty(filepath.Join(t.mount, ownName(t.path)), filepath.Join(t.mount, t.before))
+}
+
+// setNumber writes a number to a file of the kernel's.
+func setNumber(file string, value int) error {
+	if err := os.WriteFile(file, []byte(strconv.Itoa(value)), 0o644); err != nil {
+		return fmt.Errorf("set %s: %w", file, err)
+	}
+	return nil
+}
