@@ -53,6 +53,8 @@ type ProviderFlags struct {
 	cores                                     []int
 	noCgroups, measure, park                  bool
 	logLevel                                  string
+	// own is what the provider itself uses of the machine.
+	own ownUse
 	// given reports whether a flag was set.
 	given func(name string) bool
 }

@@ -65,7 +65,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 
 func (f *ProviderFlags) backendOptions(log zerolog.Logger) local.Options {
 	return local.Options{
-		Dir: filepath.Join(f.state, "local"), Command: f.instanceCommand, Cores: f.cores, PinCPUs: true, Favour: true, NoCgroups: f.noCgroups, Logger: log,
+		Dir: filepath.Join(f.state, "local"), Command: f.instanceCommand, Cores: f.cores, PinCPUs: true, Favour: true, Own: f.own.CPU, NoCgroups: f.noCgroups, Logger: log,
 		Hide: f.hidden(),
 	}
 }

@@ -122,6 +122,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 			return err
 		}
 		url, gone = gatewayURL, g.Exited()
+		f.own.Add(g.Process.Pid)
 	}
 	if err := deploy(ctx, url, functions, user, password); err != nil {
 		return err

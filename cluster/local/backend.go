@@ -200,10 +200,8 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	}
 	total := b.available()
 	if b.keeps() {
-		if now := b.options.Now(); b.own.due(now) && b.tree != nil {
-			if used, err := b.tree.Own(); err == nil { // Without, the least is kept.
-				b.own.observe(now, used)
-			}
+		if now := b.options.Now(); b.own.due(now) {
+			b.own.observe(now, b.options.Own())
 		}
 		total.CPU -= b.own.of(total.CPU)
 	}
@@ -216,7 +214,7 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 // keeps reports whether a part of the CPU is kept for this process: not where its
 // instances have been given cores of their own.
 func (b *Backend) keeps() bool {
-	return b.options.Favour && b.options.Total == nil && len(b.options.Cores) == 0
+	return b.options.Own != nil && b.options.Total == nil && len(b.options.Cores) == 0
 }
 
 // available is what instances may have of the machine altogether; its memory is below

@@ -51,6 +51,10 @@ type Options struct {
 	// Favour has this process weigh as much as all instances together when cores are
 	// short, so that they cannot keep it from its work.
 	Favour bool
+	// Own tells the CPU time that this process, and what it has started to bring
+	// requests in, have used: what they use is not given to instances, unless Total or
+	// Cores says what these may have. nil for no such part.
+	Own func() time.Duration
 	// Hide are directories that ordinary functions see empty, beside Dir and
 	// /root: the provider's state, its bundles, its users' secrets.
 	Hide []string

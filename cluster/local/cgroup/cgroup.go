@@ -62,9 +62,6 @@ type Tree interface {
 	// work; Leave moves it back and removes that group.
 	Join() error
 	Leave() error
-	// Own is the CPU time that this process and what it has started in its group have
-	// used since Join.
-	Own() (time.Duration, error)
 	// Remove deletes the tree's own group if no group is in it.
 	Remove() error
 }

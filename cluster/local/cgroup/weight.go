@@ -6,9 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
 )
@@ -33,10 +31,10 @@ func weightOf(millicores int) uint64 { return uint64(max(1, min(millicores/10, 1
 // ownName is the group of the provider's own process, beside the tree.
 func ownName(tree string) string { return tree + "-provider" }
 
-// dir is the directory of a group in a controller, "" if the tree does not use that.
-func (t *treeV1) dir(controller cgroup1.Name, path string) string {
+// cpu is the directory of a group in the cpu controller, "" if the tree does not use that.
+func (t *treeV1) cpu(path string) string {
 	for _, subsystem := range t.used {
-		if subsystem.Name() == controller {
+		if subsystem.Name() == cgroup1.Cpu {
 			return subsystem.(placed).Path(path)
 		}
 	}
@@ -45,7 +43,7 @@ func (t *treeV1) dir(controller cgroup1.Name, path string) string {
 
 // favour gives all instances together their weight.
 func (t *treeV1) favour() error {
-	if dir := t.dir(cgroup1.Cpu, t.path); dir != "" {
+	if dir := t.cpu(t.path); dir != "" {
 		return setNumber(filepath.Join(dir, "cpu.shares"), favouredV1)
 	}
 	return nil
@@ -53,54 +51,26 @@ func (t *treeV1) favour() error {
 
 // Join implements [Tree]. A process that is moved waits some milliseconds.
 func (t *treeV1) Join() error {
-	for _, controller := range []cgroup1.Name{cgroup1.Cpu, cgroup1.Cpuacct} {
-		dir := t.dir(controller, ownName(t.path))
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("make cgroup %s: %w", ownName(t.path), err)
-		}
-		if err := setNumber(filepath.Join(dir, "cgroup.procs"), os.Getpid()); err != nil {
-			return err
-		}
-		if controller == cgroup1.Cpu {
-			if err := setNumber(filepath.Join(dir, "cpu.shares"), favouredV1); err != nil {
-				return err
-			}
-		}
+	dir := t.cpu(ownName(t.path))
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", ownName(t.path), err)
+	}
+	if err := errors.Join(setNumber(filepath.Join(dir, "cpu.shares"), favouredV1), setNumber(filepath.Join(dir, "cgroup.procs"), os.Getpid())); err != nil {
+		return err
 	}
 	return t.settle()
 }
 
-// Own implements [Tree].
-func (t *treeV1) Own() (time.Duration, error) {
-	dir := t.dir(cgroup1.Cpuacct, ownName(t.path))
-	if dir == "" {
-		return 0, fmt.Errorf("%w: no controller counts CPU time", ErrUnavailable)
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage"))
-	if err != nil {
-		return 0, fmt.Errorf("CPU time of cgroup %s: %w", ownName(t.path), err)
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("CPU time of cgroup %s: %w", ownName(t.path), err)
-	}
-	return time.Duration(n), nil
-}
-
 // Leave implements [Tree]. What the process has started and not ended goes along.
 func (t *treeV1) Leave() error {
-	var errs []error
-	for _, controller := range []cgroup1.Name{cgroup1.Cpu, cgroup1.Cpuacct} {
-		dir := t.dir(controller, ownName(t.path))
-		if dir == "" {
-			continue
-		}
-		errs = append(errs, empty(dir, t.dir(controller, t.before)))
+	dir := t.cpu(ownName(t.path))
+	if dir == "" {
+		return nil
 	}
-	return errors.Join(append(errs, t.settle())...)
+	return errors.Join(empty(dir, t.cpu(t.before)), t.settle())
 }
 
 // empty moves all members of a group to another and removes it.
@@ -142,12 +112,6 @@ func (t *treeV2) Join() error {
 		return fmt.Errorf("make cgroup %s: %w", ownName(t.path), err)
 	}
 	return errors.Join(setNumber(filepath.Join(dir, "cpu.weight"), favouredV2), setNumber(filepath.Join(dir, "cgroup.procs"), os.Getpid()))
-}
-
-// Own implements [Tree].
-func (t *treeV2) Own() (time.Duration, error) {
-	usage, err := (&groupV2{tree: t, path: ownName(t.path)}).Usage()
-	return usage.CPU, err
 }
 
 // Leave implements [Tree].
