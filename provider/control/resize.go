@@ -11,15 +11,18 @@ import (
 // that it has with it. Until then it holds of its node what it has and what it is
 // to have, whichever is more. The engine, which sees the new config from now on,
 // plans with what the instance has if it could not be had, and asks again after a
-// pause that gets longer each time. The lock is held.
+// pause that gets longer each time. Only the quota changes: the engine plans with the
+// largest batch that the objective allows, which may be smaller than the instance's own.
+// The lock is held.
 func (c *Controller) resize(in *instance, r scaling.Resize) {
-	fn, before := in.function, in.Config
-	if !in.serves() || in.before != nil || time.Now().Before(in.fixed) || in.times != fn.times || r.Config == before || len(c.table(fn, r.Config.Batch, r.Config.CPU)) == 0 {
+	fn, before, next := in.function, in.Config, in.Config
+	next.CPU = r.Config.CPU
+	if !in.serves() || in.before != nil || time.Now().Before(in.fixed) || in.times != fn.times || next == before || len(c.table(fn, next.Batch, next.CPU)) == 0 {
 		return
 	}
-	in.Config, in.before = r.Config, &before
+	in.Config, in.before = next, &before
 	c.keeper.Begin(func() {
-		err := c.options.Backend.Resize(c.keeper.Context(), in.ID, r.Config)
+		err := c.options.Backend.Resize(c.keeper.Context(), in.ID, next)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		in.before = nil
@@ -30,7 +33,7 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 			c.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).Err(err).Msg("change an instance's CPU quota")
 			return
 		}
-		c.options.Logger.Debug().Str("function", in.Function).Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", r.Config).Msg("changed an instance's CPU quota")
+		c.options.Logger.Debug().Str("function", in.Function).Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", next).Msg("changed an instance's CPU quota")
 		in.refused, in.fixed = 0, time.Time{}
 		in.config, in.mixed = in.Config.String(), time.Now().Add(2*in.exec)
 		c.refit(in)

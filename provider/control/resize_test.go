@@ -24,6 +24,7 @@ func (s *resizer) Scale(now time.Time, functions []scaling.Function, nodes []clu
 			if s.millicores > 0 && in.Config.CPU != s.millicores {
 				config := in.Config
 				config.CPU = s.millicores
+				config.Batch = max(1, config.Batch/2) // The largest that the objective allows.
 				plan.Resize = append(plan.Resize, scaling.Resize{Function: f.Name, ID: in.ID, Config: config})
 			}
 		}
