@@ -120,6 +120,11 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		p.supersede(v)
 	}
 	p.exchange()
+	for _, v := range p.views {
+		if v.steady > 0 && len(v.live) > 0 {
+			p.plan.Carried = append(p.plan.Carried, Carried{v.Name, v.capacity() / v.steady})
+		}
+	}
 	return p.plan
 }
 

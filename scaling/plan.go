@@ -102,6 +102,15 @@ type Plan struct {
 	Park     []Park
 	Unpark   []Unpark
 	Unplaced []Unplaced
+	// Carried is what the instances of functions with a load can take by the times that
+	// are planned with, what the plan starts included.
+	Carried []Carried
+}
+
+// Carried is R_max of a function (§3.2) over its measured load.
+type Carried struct {
+	Function string
+	Over     float64
 }
 
 // Start is an instance to be started.

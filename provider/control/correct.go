@@ -108,7 +108,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 		}
 		in.promised = fn.profile.Table(len(in.table), in.Config.CPU)
 	}
-	usable := c.rules.Limits(in.function.Function).Usable(in.table, in.function.Inference.SLO)
+	usable := c.rules.Limits(in.function.Function).Usable(in.table, c.rules.Planned(in.function.Function))
 	if in.useless = usable == 0; in.useless {
 		in.makeshift = c.rules.Makeshift(in.function.Function, in.table)
 	}

@@ -76,6 +76,8 @@ type function struct {
 	makesDo bool
 	// steering closes the loop from what requests experience to capacity.
 	steering steering.Loop
+	// carried is what its instances can take over its load, by the latest plan.
+	carried float64
 	// means are how long executions take on average, by CPU share.
 	means mean.Means
 

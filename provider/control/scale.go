@@ -49,6 +49,9 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	if leading {
 		c.carryOut(plan)
 	}
+	for _, x := range plan.Carried {
+		c.functions[x.Function].carried = x.Over
+	}
 	c.explain(now, plan)
 	if now.Sub(c.recorded) >= time.Duration(len(c.instances))*recordPause {
 		c.record(nodes)
@@ -129,7 +132,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
 	stats := c.stats(fn)
 	f := scaling.Function{
-		Name: fn.Name, Revision: fn.Revision, SLO: fn.Inference.SLO, Percentile: fn.Inference.Percentile, Queue: c.rules.Queue(fn.Function),
+		Name: fn.Name, Revision: fn.Revision, SLO: c.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: c.rules.Queue(fn.Function),
 		Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	if !fn.failures.Pausing(now) {

@@ -22,6 +22,8 @@ const (
 	gentlest, steepest = 1.25, 2.0
 	// shortest and longest bound the time without trouble after which the level falls.
 	shortest, longest = 20 * time.Second, 10 * time.Minute
+	// pause is how long no increase is tried after there was no room.
+	pause = 5 * time.Second
 	// probation is the time after a fall in which trouble is blamed on it.
 	probation = 30 * time.Second
 	// fall is what is left of the level's part above 1 after a fall.
@@ -30,8 +32,9 @@ const (
 	none = 0.04
 )
 
-// Highest is the highest level: reality may be so many times slower than predicted.
-const Highest = 8.0
+// Highest is the highest level. Reality may be eight times slower than predicted, and the
+// smallest instance that there is may be planned to serve four times the load.
+const Highest = 32.0
 
 // Seen is what is known of a function at a look.
 type Seen struct {
@@ -45,7 +48,10 @@ type Seen struct {
 	// ready instances). Changing: instances are starting, or change their share.
 	Capacity int
 	Changing bool
-	// Full: no node has room for more.
+	// Planned is what the instances can take by the prediction, over the measured load; 0
+	// if that is not known.
+	Planned float64
+	// Full: no node has room for more, or more of what there is would not help.
 	Full bool
 }
 
@@ -65,6 +71,8 @@ type Loop struct {
 	calm, fell time.Time
 	hold       time.Duration
 	troubled   bool
+	// full is when there was no room last.
+	full time.Time
 }
 
 // mark is the counters at a look.
@@ -88,8 +96,10 @@ func (l *Loop) Troubled() bool { return l.troubled }
 // adds up to three standard deviations and one: of 100 requests at 99 %, 1 + 3·√1 + 1 = 5.
 // If more do, capacity must grow. The level is multiplied by n over those in time, which
 // is what is missing if the instances work at their limit (of 400/s 180/s in time: 2.2),
-// within [gentlest, steepest]. It then waits for the capacity that this brings, as late
-// answers of requests that waited before say nothing new.
+// within [gentlest, steepest]. Where by the prediction the instances could take more than
+// the level asks for, that is multiplied, or nothing would grow: with 500/s planned for
+// 400/s, 1.25·2 = 2.5. It then waits for the capacity that this brings, as late answers of
+// requests that waited before say nothing new.
 //
 // The level falls after a time without trouble, by three tenths of its part above 1. If
 // trouble follows within half a minute, the fall was wrong: it is taken back, and the next
@@ -101,6 +111,10 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 	bad, good := l.count(now, s)
 	l.troubled = bad > allowed(bad+good, s.Percentile)
 	before := l.Level()
+	if s.Full {
+		l.full = now
+		l.settle(s)
+	}
 	switch {
 	case l.troubled:
 		l.calm = now
@@ -134,7 +148,7 @@ func (l *Loop) count(now time.Time, s Seen) (bad, good float64) {
 
 func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
 	waits := s.Changing && now.Sub(l.ordered) < patience
-	if waits || s.Full || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
+	if waits || !l.full.IsZero() && now.Sub(l.full) < pause || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
 		return
 	}
 	by := steepest
@@ -148,8 +162,16 @@ func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
 		l.hold = min(longest, 2*l.hold)
 		by = max(by, 1/fall)
 	}
-	l.level = min(Highest, l.Level()*by)
+	l.level = min(Highest, max(l.Level(), s.Planned)*by)
 	l.ordered, l.fell = now, time.Time{}
+}
+
+// settle has a function that cannot have more want what it has: it must not take what
+// others give back later.
+func (l *Loop) settle(s Seen) {
+	if s.Planned > 0 && l.level > s.Planned {
+		l.level = max(1, s.Planned)
+	}
 }
 
 func (l *Loop) lower(now time.Time) {
