@@ -138,6 +138,25 @@ func MeanUnderQuota(wall, work float64, millicores int) float64 {
 	return max(wall, work*1000/float64(millicores))
 }
 
+// MeanTime is how long batches take on average on an instance with a quota of so many
+// millicores that always has something to do: [MeanUnderQuota] of what ExecTime bounds. It
+// is false where ExecTime is.
+func (p *Profile) MeanTime(batch, millicores int) (time.Duration, bool) {
+	if batch < 1 || millicores < 1 {
+		return 0, false
+	}
+	threads, ok := p.threadsFor(millicores)
+	if !ok {
+		return 0, false
+	}
+	wall, work, ok := p.at(batch, threads)
+	if !ok {
+		return 0, false
+	}
+	mean := MeanUnderQuota(wall, work, min(millicores, threads*1000))
+	return time.Duration(math.Ceil(mean * float64(time.Microsecond))), true
+}
+
 // threadsFor is the measured thread count for a CPU share: one per core or
 // part of a core (cluster.Config.Threads), as far as was measured.
 func (p *Profile) threadsFor(millicores int) (int, bool) {

@@ -47,17 +47,39 @@ func (ms Means) Observe(millicores, size int, took time.Duration, promised []tim
 }
 
 // Of is the time that a batch takes on average on a CPU share, which is no longer than
-// exec, that which it may take; 0 if nobody knows.
+// exec, that which it may take; 0 if nobody knows. A share that has not shown enough is
+// judged by the one that has shown most, in proportion to what the profile says of both:
+// otherwise a larger share, which counts with the longest time that it may take, would
+// seem to serve no more than the smaller one, which counts with its mean.
+//
+// For example 10 ms of work take 40 ms at 250m and 20 ms at 500m by the profile, as a
+// mean, and 44 ms were seen at 250m: then 22 ms are expected at 500m.
 func (ms Means) Of(p *profiler.Profile, millicores, batch int, exec time.Duration) time.Duration {
-	m := ms[millicores]
-	if m == nil || m.weight < least {
+	if m := ms[millicores]; m.enough() {
+		if promised, ok := p.ExecTime(batch, millicores); ok {
+			return min(exec, m.of(promised))
+		}
 		return 0
 	}
-	promised, ok := p.ExecTime(batch, millicores)
-	if !ok {
+	surest := ms.Surest()
+	if !ms[surest].enough() {
 		return 0
 	}
-	return min(exec, time.Duration(m.sum/m.weight*float64(promised)))
+	promised, known := p.ExecTime(batch, surest)
+	there, ok := p.MeanTime(batch, surest)
+	here, also := p.MeanTime(batch, millicores)
+	if !known || !ok || !also {
+		return 0
+	}
+	return min(exec, time.Duration(float64(ms[surest].of(promised))/float64(there)*float64(here)))
+}
+
+// enough reports whether the mean is one of enough executions.
+func (m *mean) enough() bool { return m != nil && m.weight >= least }
+
+// of is the mean of executions for which so much was promised.
+func (m *mean) of(promised time.Duration) time.Duration {
+	return time.Duration(m.sum / m.weight * float64(promised))
 }
 
 // Candidates are candidates with the means of now; the very same, if these have not

@@ -37,7 +37,7 @@ func TestMeans(t *testing.T) {
 		want   time.Duration
 	}{
 		{"too few were seen", least - 1, 0.9, 1000, time.Second, 0},
-		{"another share", 1000, 0.9, 500, time.Second, 0},
+		{"another share, nine tenths of twice 11 ms", 1000, 0.9, 500, time.Second, 19_800 * time.Microsecond},
 		{"nine tenths of what was promised", 1000, 0.9, 1000, time.Second, -1},
 		{"no longer than it may take", 1000, 3, 1000, 20 * time.Millisecond, 20 * time.Millisecond},
 	} {
@@ -91,7 +91,7 @@ func TestCandidates(t *testing.T) {
 	given := []capacity.Candidate{of(1000), of(500)}
 	ms := shown(1000, 1000, 0.8)
 	first := ms.Candidates(steady, given)
-	if &first[0] == &given[0] || given[0].Mean != 0 || first[0].Mean == 0 || first[1].Mean != 0 {
+	if &first[0] == &given[0] || given[0].Mean != 0 || first[0].Mean == 0 || first[1].Mean != 2*first[0].Mean {
 		t.Fatalf("%+v of %+v", first, given)
 	}
 	if again := ms.Candidates(steady, first); &again[0] != &first[0] {
