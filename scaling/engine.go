@@ -102,6 +102,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	p.views = e.look(now, sorted)
 	e.forget(sorted)
+	p.divide()
 	for _, v := range p.views {
 		p.release(v)
 	}

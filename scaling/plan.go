@@ -68,6 +68,9 @@ type Function struct {
 	// requests miss the objective ([steering.Loop]); below 1 it is 1. Quotas are raised
 	// and instances started for it, none is exchanged.
 	Level float64
+	// Weight is how much the function weighs beside others where all together ask for
+	// more than there is; 0 is 1. Only functions that are planned jointly are weighed.
+	Weight float64
 	// Min and Max bound the instances of the current revision; a Max of 0
 	// means no bound. While a revision is replaced, those of the older one
 	// come on top.

@@ -50,6 +50,9 @@ const (
 	// InferKeepAlive is how long an instance without requests stays: a Go
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
+	// InferWeight is what the function weighs beside others where all together ask for
+	// more than the nodes have: a number from 0.01 to 100; 1 if absent.
+	InferWeight = "com.openfaas.infer.weight"
 	// InferProblem is what a function's status says of why it, or its latest
 	// deployment, is not served as it should be. In a deployment it means nothing:
 	// one that was made from a status may have it.
@@ -93,6 +96,8 @@ const (
 	DefaultPercentile = 99.0
 	DefaultMaxBatch   = 32
 	LargestBatch      = 1024
+	LeastWeight       = 0.01
+	LargestWeight     = 100.0
 	LongestSLO        = 10 * time.Minute
 	LongestKeepAlive  = 24 * time.Hour
 	MaxReplicas       = 10000
@@ -115,7 +120,7 @@ const (
 // (it would be a misspelling that silently changes nothing).
 var known = map[string][]string{
 	"com.openfaas.slo.":   {SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy},
+	"com.openfaas.infer.": {InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferWeight},
 }
 
 // scale are the keys of scaling. Others below com.openfaas.scale. belong to
@@ -145,6 +150,8 @@ type Inference struct {
 	MaxBatch int
 	// Policy is one of batching.Names, "" for the provider's default.
 	Policy string
+	// Weight is the function's among others where there is too little for all, 0 for 1.
+	Weight float64
 	// KeepAlive is how long an idle instance stays, 0 for the provider's
 	// default.
 	KeepAlive time.Duration
@@ -312,6 +319,8 @@ func (in *Inference) set(key, value string) (err error) {
 		if !slices.Contains(batching.Names(), value) {
 			err = &Error{Key: key, Value: value, Why: "it must be one of " + strings.Join(batching.Names(), ", "), Example: batching.SharedName}
 		}
+	case InferWeight:
+		in.Weight, err = weight(key, value)
 	case InferKeepAlive:
 		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")
 	default:

@@ -63,3 +63,12 @@ func image(key, value string) (string, error) {
 	}
 	return strings.Join(strings.Fields(value), " "), nil
 }
+
+// weight reads a function's weight.
+func weight(key, value string) (float64, error) {
+	w, ok := decimal(value)
+	if !ok || w < LeastWeight || w > LargestWeight {
+		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number from %v to %v", LeastWeight, LargestWeight), Example: "2"}
+	}
+	return w, nil
+}

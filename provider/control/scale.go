@@ -133,7 +133,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	stats := c.stats(fn)
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: c.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: c.rules.Queue(fn.Function),
-		Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
+		Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	if !fn.failures.Pausing(now) {
 		f.Configs = fn.candidates
