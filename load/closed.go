@@ -47,7 +47,7 @@ func RunClosed(ctx context.Context, t Target, clients int, d time.Duration) (*Ta
 
 // backToBack is one client.
 func backToBack(ctx context.Context, t *Target, e *endpoint, first, step int, end time.Time) []sample {
-	c := newConn(e, t.Verify != nil)
+	c := e.connect(t.Verify != nil)
 	defer c.close()
 	var samples []sample
 	for i := first; ctx.Err() == nil; i += step {

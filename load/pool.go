@@ -52,7 +52,7 @@ type pool struct {
 }
 
 type worker struct {
-	conn *conn
+	conn carrier
 	jobs chan job
 }
 
@@ -84,7 +84,7 @@ func (p *pool) start(j job) {
 	p.mu.Unlock()
 	if w == nil {
 		w = &worker{jobs: make(chan job, 1)}
-		w.conn = newConn(p.endpoint, p.target.Verify != nil)
+		w.conn = p.endpoint.connect(p.target.Verify != nil)
 		p.workers.Go(func() { p.work(w) })
 	}
 	w.jobs <- j
@@ -112,7 +112,7 @@ func (p *pool) rest(w *worker) bool {
 	return true
 }
 
-func (p *pool) one(c *conn, j job) sample {
+func (p *pool) one(c carrier, j job) sample {
 	var body []byte
 	if p.target.Body != nil {
 		body = p.target.Body(j.index)

@@ -272,3 +272,32 @@ func TestRunRefusesNonsense(t *testing.T) {
 		t.Error("no clients: no error")
 	}
 }
+
+// A target's own way to send takes the place of HTTP/1.1.
+func TestRunSendsATargetsOwnWay(t *testing.T) {
+	sent := make(chan string, 100)
+	target := Target{Name: "own", Rate: 50, SLO: time.Second, Body: Cycle([]byte("a"), []byte("b")),
+		Send: func(ctx context.Context, body []byte) (int, []byte, error) {
+			if _, limited := ctx.Deadline(); !limited {
+				t.Error("a request has no deadline")
+			}
+			sent <- string(body)
+			if string(body) == "b" {
+				return 0, nil, errors.New("no b here")
+			}
+			return 200, []byte("fine"), nil
+		},
+		Verify: func(_ int, body []byte) error {
+			if string(body) != "fine" {
+				return errors.New("not fine")
+			}
+			return nil
+		}}
+	r, err := Run(t.Context(), Options{Targets: []Target{target}, Duration: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Targets[0]; got.Requests != 10 || got.Good != 5 || got.Failed != 5 || len(sent) != 10 {
+		t.Errorf("%+v, %d sent", got, len(sent))
+	}
+}

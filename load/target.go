@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,10 @@ type Target struct {
 	Socket string
 	// Method is POST if empty.
 	Method string
+	// Send, if set, carries requests in the place of HTTP/1.1 at URL: it sends one
+	// body and returns the answer's status, as HTTP counts, and the answer. It is
+	// called from several goroutines; URL, Socket, Method and Header do nothing then.
+	Send func(ctx context.Context, body []byte) (status int, answer []byte, err error)
 	// Header is sent with every request. Host, Content-Length and
 	// Connection are the generator's own.
 	Header http.Header
@@ -55,13 +60,42 @@ func Cycle(bodies ...[]byte) func(i int) []byte {
 // endpoint is a target as the client needs it: where to dial, and the request
 // up to the value of Content-Length.
 type endpoint struct {
+	send             func(ctx context.Context, body []byte) (int, []byte, error)
 	network, address string
 	method           string
 	prefix           []byte
 }
 
+// connect returns what carries one request at a time to the endpoint.
+func (e *endpoint) connect(keep bool) carrier {
+	if e.send != nil {
+		return sender(e.send)
+	}
+	return newConn(e, keep)
+}
+
+// carrier sends one request at a time and returns its answer.
+type carrier interface {
+	do(ctx context.Context, body []byte, deadline time.Time) (status int, answer []byte, err error)
+	close()
+}
+
+// sender is a target's own way to send.
+type sender func(ctx context.Context, body []byte) (int, []byte, error)
+
+func (s sender) do(ctx context.Context, body []byte, deadline time.Time) (int, []byte, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return s(ctx, body)
+}
+
+func (s sender) close() {}
+
 // resolve checks a target and prepares its requests.
 func (t *Target) resolve() (*endpoint, error) {
+	if t.Send != nil {
+		return &endpoint{send: t.Send}, nil
+	}
 	u, err := url.Parse(t.URL)
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.Name, err)
