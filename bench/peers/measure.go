@@ -34,6 +34,8 @@ const (
 	every = 7
 	// inFlight is how many requests may be unanswered at least.
 	inFlight = 64
+	// lost is after how long more than patience an answer is thought lost.
+	lost = 2 * time.Second
 	// settling is how long a server may take to answer within the objective again
 	// after a rate that it could not serve.
 	settling = 20 * time.Second
@@ -178,7 +180,7 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 // offered once more: on a shared machine a pause may be of another tenant's making.
 func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uint64) (bool, error) {
 	t.Rate = rate
-	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(inFlight, int(patience*rate*s.slo.Seconds())), Timeout: settling}
+	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(inFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
 	for try := range 2 {
 		o.Duration = s.trial / 3
 		if _, err := load.Run(ctx, o); err != nil {

@@ -142,8 +142,8 @@ func startBentoML(s *site) (server, error) {
 func startRay(s *site) (server, error) {
 	return server{
 		argv: []string{s.python.Python, "peer_ray.py"},
-		// What Ray's documents advise for throughput.
-		env: []string{"RAY_SERVE_THROUGHPUT_OPTIMIZED=1", "RAY_USAGE_STATS_ENABLED=0"}, ready: "/-/healthz",
+		// What Ray's documents advise for throughput, and no worker behind other processes.
+		env: []string{"RAY_SERVE_THROUGHPUT_OPTIMIZED=1", "RAY_worker_niceness=0", "RAY_USAGE_STATS_ENABLED=0"}, ready: "/-/healthz",
 	}, copyService("peer_ray.py", filepath.Join(s.dir, "peer_ray.py"))
 }
 
