@@ -22,8 +22,14 @@ CLUSTER := /(kubernetes|objects|deployments|bundle/image)(/|$$)
 # five times as long with the race detector; a test holds these packages to that. Those that
 # use them at the same time, the provider's above all, are tested with it.
 SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|policy|profiler|scaling)(/|$$)|(sim|model|model/zoo|instance/pixels)$$)
-UNIT = $$(go list ./... | grep -v /e2e | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
-UNIT_PLAIN = $$(go list ./... | grep -v /e2e | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
+# These tests start a Kubernetes, which takes minutes to build: they belong to
+# test-kubernetes. A test holds this list to what the packages import.
+ON_KUBERNETES := ./bench/kubernetes ./bench/kubernetes/rig ./command/kubernetes/nodeagent
+NOT_HERE := /e2e|/bench/kubernetes$$|/bench/kubernetes/rig$$|/command/kubernetes/nodeagent$$
+UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
+UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
+# Says how long a part took, if it was long, and for .ci/run's table.
+TIMED := scripts/timed.sh
 
 .PHONY: help
 help: ## List these targets
@@ -46,10 +52,11 @@ test: ## Check formatting, vet, run all tests, with the race detector where anyt
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory check vet
 	@echo "[3/4] tests of the packages"
-	@go test -race -vet=off -timeout 15m $(UNIT)
-	@go test -vet=off -timeout 10m $(UNIT_PLAIN)
+	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '' $(UNIT)
+	@$(TIMED) "tests of packages, with the race detector" go test -race -vet=off -timeout 15m $(UNIT)
+	@$(TIMED) "tests of packages, without" go test -vet=off -timeout 10m $(UNIT_PLAIN)
 	@echo "[4/4] end-to-end tests"
-	@$(if $(E2E),go test -race -vet=off -count=1 -timeout 40m $(E2E))
+	@$(if $(E2E),$(TIMED) "end-to-end tests" go test -race -vet=off -count=1 -timeout 40m $(E2E))
 	@echo "All tests passed."
 
 # Two clusters at a time, each in namespaces of its own; without the race detector, with
@@ -60,7 +67,8 @@ test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and
 	@echo "[1/2] what the tests need: Kubernetes, ONNX Runtime, the gateway, Chromium"
 	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway faas-cli chromium
 	@echo "[2/2] tests on Kubernetes"
-	@go test -vet=off -count=1 -p 2 -timeout 40m ./e2e/kubernetes/...
+	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '' ./e2e/kubernetes/... $(ON_KUBERNETES)
+	@$(TIMED) "tests on Kubernetes" go test -vet=off -count=1 -p 2 -timeout 40m ./e2e/kubernetes/... $(ON_KUBERNETES)
 	@echo "All tests on Kubernetes passed."
 
 .PHONY: bench
@@ -81,7 +89,7 @@ bench: ready ## Run every bench command on the binary
 build: ## Build bin/faas-infer
 	@command -v $${CC:-gcc} >/dev/null || { echo "A C compiler is needed: apt-get install gcc libc6-dev" >&2; exit 1; }
 	@echo "Building bin/faas-infer"
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer .
+	@$(TIMED) "bin/faas-infer" go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer .
 
 .PHONY: build-kubernetes
 build-kubernetes: ## Build bin/faas-infer-kubernetes
@@ -90,41 +98,41 @@ build-kubernetes: ## Build bin/faas-infer-kubernetes
 
 .PHONY: onnxruntime
 onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
-	@scripts/onnxruntime.sh >/dev/null
+	@$(TIMED) "ONNX Runtime" scripts/onnxruntime.sh >/dev/null
 
 .PHONY: gateway
 gateway: ## Build the stock OpenFaaS gateway into the user's cache
-	@scripts/gateway.sh >/dev/null
+	@$(TIMED) "the gateway" scripts/gateway.sh >/dev/null
 
 .PHONY: faas-cli
 faas-cli: ## Build the stock faas-cli into the user's cache
-	@scripts/faas-cli.sh >/dev/null
+	@$(TIMED) "faas-cli" scripts/faas-cli.sh >/dev/null
 
 .PHONY: images
 images: ## Build the container images of faas-infer, into dist/; scripts/image.sh pushes them, too
 	@scripts/image.sh
 
 # By as many jobs as make is given.
-ENVIRONMENTS := tensorflow triton mlserver convert-tensorflow convert-torch
+ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch
 .PHONY: python
 python: $(ENVIRONMENTS:%=python-%) python-clients ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 9 GB)
 
 .PHONY: python-clients $(ENVIRONMENTS:%=python-%)
 python-clients:
-	@scripts/python.sh python command/testdata/clients.txt >/dev/null
+	@$(TIMED) "Python: clients" scripts/python.sh python command/testdata/clients.txt >/dev/null
 $(ENVIRONMENTS:%=python-%): python-%:
-	@scripts/python.sh $* >/dev/null
+	@$(TIMED) "Python: $*" scripts/python.sh $* >/dev/null
 
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the first time)
-	@scripts/kubernetes.sh >/dev/null
-	@scripts/metrics-server.sh >/dev/null
-	@scripts/services.sh >/dev/null
-	@scripts/helm.sh >/dev/null
+	@$(TIMED) "Kubernetes" scripts/kubernetes.sh >/dev/null
+	@$(TIMED) "metrics server" scripts/metrics-server.sh >/dev/null
+	@$(TIMED) "services" scripts/services.sh >/dev/null
+	@$(TIMED) "Helm" scripts/helm.sh >/dev/null
 
 .PHONY: chromium
 chromium: ## Find or fetch a Chromium, with which the gateway's web interface is tested
-	@scripts/chromium.sh >/dev/null
+	@$(TIMED) "Chromium" scripts/chromium.sh >/dev/null
 
 # Everything that runs, by as many jobs as make is given.
 .PHONY: ready

@@ -80,7 +80,7 @@ var (
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
 // maxLines is the longest a file may be, tests and generated code excepted.
-const maxLines = 400
+const maxLines = 600
 
 // source is one Go file of ours.
 type source struct {
@@ -389,5 +389,37 @@ const ( A = 1 // A is beside.
 		if got := mayImport(c.from, c.to); got != c.want {
 			t.Errorf("%s imports %s: %v, want %v", c.from, c.to, got, c.want)
 		}
+	}
+}
+
+// What starts a Kubernetes in its tests belongs to `make test-kubernetes`, which builds one
+// first: within a package's time limit it cannot be built on a new machine.
+func TestMakefileKnowsWhatNeedsKubernetes(t *testing.T) {
+	const cluster = "e2e/kubernetes/testcluster"
+	needs := map[string]bool{}
+	for _, s := range sources(t) {
+		if strings.HasPrefix(s.folder, "e2e/") {
+			continue
+		}
+		for _, i := range s.file.Imports {
+			if strings.HasSuffix(strings.Trim(i.Path.Value, `"`), cluster) {
+				needs["./"+s.folder] = true
+			}
+		}
+	}
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(makefile), "\nON_KUBERNETES := ")
+	line, _, _ = strings.Cut(line, "\n")
+	for _, folder := range strings.Fields(line) {
+		if !needs[folder] {
+			t.Errorf("the Makefile has %s tested on Kubernetes, and it does not start one", folder)
+		}
+		delete(needs, folder)
+	}
+	for folder := range needs {
+		t.Errorf("%s starts a Kubernetes, and is not in the Makefile's ON_KUBERNETES", folder)
 	}
 }
