@@ -105,7 +105,7 @@ func TestStated(t *testing.T) {
 // Revisions go up, whatever was seen and whoever asks, and can always be believed.
 func TestRevisions(t *testing.T) {
 	s := &Objects{now: time.Now}
-	far := uint64(time.Now().Add(skew).UnixMicro())
+	far := uint64(time.Now().Add(skew - time.Second).UnixMicro())
 	s.see(object(func(f *v1alpha1.Function) { f.Annotations[v1alpha1.RevisionAnnotation] = fmt.Sprint(far) }))
 	before, _ := s.NextRevision()
 	if before != far+1 {
