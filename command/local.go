@@ -48,7 +48,12 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	close = append(close, backend.Close)
-	controller, err := f.control(ctx, b, backend, kept, secrets, warm)
+	if warm != nil { // What it forks outside an instance's group is measured.
+		warm.Started = func(pid int) { _ = backend.Place(pid, false) }
+	}
+	looked := f.childModels()
+	looked.warm, looked.place = warm, backend.Place
+	controller, err := f.control(ctx, b, backend, kept, secrets, looked)
 	if err != nil {
 		return p, err
 	}

@@ -37,6 +37,9 @@ type childModels struct {
 	prepared, database string
 	// warm keeps warm Python processes, nil for none.
 	warm *python.Warmth
+	// place moves a child to where it gets what it is to of the cores: background is what
+	// nobody waits for. nil leaves it beside this process.
+	place func(pid int, background bool) error
 
 	mu sync.Mutex
 	// seen are the model files that were looked at, by path.
@@ -117,7 +120,7 @@ func (m *childModels) Check(ctx context.Context, file string) error {
 	if python.IsManifest(file) {
 		return beside.Check(ctx, file)
 	}
-	_, err := m.run(ctx, nil, "model", "show", file, "--json")
+	_, err := m.run(ctx, foreground, nil, "model", "show", file, "--json")
 	return err
 }
 
@@ -138,7 +141,7 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 			return seen.ready, m.keepWarm(seen.ready)
 		}
 	}
-	out, err := m.run(ctx, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
+	out, err := m.run(ctx, foreground, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
 	if err != nil {
 		return "", err
 	}
@@ -149,17 +152,34 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 
 // Measure is times.Models'.
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	if python.IsManifest(file) {
-		// What is measured can be forked from the warm process, too.
-		prepared, err := m.Prepare(ctx, file)
-		if err != nil {
-			return "", nil, err
-		}
-		if err := m.awaitWarm(ctx, prepared); err != nil {
-			return "", nil, err
-		}
+	if err := m.forkable(ctx, file); err != nil {
+		return "", nil, err
 	}
-	return m.profile(ctx, "model", file, maxBatch, until)
+	return m.profile(ctx, background, "model", file, maxBatch, until)
+}
+
+// forkable waits until what is measured can be forked from a warm process, if Python runs it.
+func (m *childModels) forkable(ctx context.Context, file string) error {
+	if !python.IsManifest(file) {
+		return nil
+	}
+	prepared, err := m.Prepare(ctx, file)
+	if err != nil {
+		return err
+	}
+	return m.awaitWarm(ctx, prepared)
+}
+
+// Sketch is times.Models'.
+func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	if err := m.forkable(ctx, file); err != nil {
+		return "", nil, err
+	}
+	command := "predict"
+	if python.IsManifest(file) {
+		command = "model"
+	}
+	return m.profile(ctx, foreground, command, file, maxBatch, until, "--sketch")
 }
 
 // Predict is times.Models'.
@@ -167,7 +187,7 @@ func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, un
 	if python.IsManifest(file) {
 		return "", nil, fmt.Errorf("%w: what Python, a model server or a handler runs has no operators to be looked at", times.ErrUnpredictable)
 	}
-	prepared, p, err := m.profile(ctx, "predict", file, maxBatch, until)
+	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until)
 	switch {
 	case err != nil:
 		return "", nil, asUnpredictable(err)
@@ -187,7 +207,7 @@ func asUnpredictable(err error) error {
 }
 
 // profile runs one of the profile commands on a model file.
-func (m *childModels) profile(ctx context.Context, command, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+func (m *childModels) profile(ctx context.Context, weight weight, command, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
 	// A file that goes with the last process that has it open.
 	fd, err := unix.MemfdCreate("profile", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -197,13 +217,14 @@ func (m *childModels) profile(ctx context.Context, command, file string, maxBatc
 	defer out.Close()
 	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()}
+	arguments = append(arguments, more...)
 	if m.warm != nil && python.IsManifest(file) {
 		arguments = append(arguments, "--warm", m.warm.Dir())
 	}
 	if command == "predict" {
 		arguments = append(arguments, "--database", m.database)
 	}
-	if _, err := m.run(ctx, out, arguments...); err != nil {
+	if _, err := m.run(ctx, weight, out, arguments...); err != nil {
 		return "", nil, err
 	}
 	text, err := io.ReadAll(out)
@@ -223,9 +244,18 @@ func (m *childModels) profile(ctx context.Context, command, file string, maxBatc
 // inherited is what a child calls the file that it was given.
 const inherited = "/proc/self/fd/3"
 
+// weight is what a child gets of the cores when they are short.
+type weight bool
+
+const (
+	// foreground is for what somebody waits for, background for what nobody does.
+	foreground weight = false
+	background weight = true
+)
+
 // run executes this program with other arguments, and gives it a file unless
 // that is nil. What it prints on standard error is the error's text if it fails.
-func (m *childModels) run(ctx context.Context, file *os.File, arguments ...string) ([]byte, error) {
+func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arguments ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -236,7 +266,7 @@ func (m *childModels) run(ctx context.Context, file *os.File, arguments ...strin
 	if file != nil {
 		c.ExtraFiles = []*os.File{file}
 	}
-	if err := dependent.Run(c, syscall.SIGKILL); err != nil {
+	if err := m.child(c, weight); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -248,4 +278,20 @@ func (m *childModels) run(ctx context.Context, file *os.File, arguments ...strin
 		return nil, errors.New(strings.TrimSpace(text))
 	}
 	return out.Bytes(), nil
+}
+
+// child runs a command to its end.
+func (m *childModels) child(c *exec.Cmd, weight weight) error {
+	start := dependent.Start
+	if weight == background {
+		start = dependent.StartIdle
+	}
+	p, err := start(c, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	if m.place != nil {
+		_ = m.place(c.Process.Pid, bool(weight)) // It may have ended; else it disturbs more than it should.
+	}
+	return p.Wait()
 }

@@ -99,15 +99,13 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 	return warm
 }
 
-// control makes the controllers of both kinds of functions; warm may be nil.
-func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *secret.Store, warm *python.Warmth) (*kinds.Controller, error) {
+// control makes the controllers of both kinds of functions.
+func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *secret.Store, looked *childModels) (*kinds.Controller, error) {
 	models, processes := kinds.Split(backend)
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
-	looked := f.childModels()
-	looked.warm = warm
 	o.Backend, o.Models, o.Bundles, o.Secrets = models, looked, bundles(f.bundles), secrets
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

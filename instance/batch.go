@@ -23,17 +23,23 @@ type member struct {
 // bodies and images are small, and their inputs are not.
 const decodedBytes = 64 << 20
 
-// HandleBatch answers every request at its own position and tells how long the
-// engine ran for them, and images were decoded. When ctx ends, what has not run
+// Spent is what became of a batch's time.
+type Spent struct {
+	// Exec is how long the engine ran, and images were decoded; Waited is how long other
+	// batches had the engine.
+	Exec, Waited time.Duration
+}
+
+// HandleBatch answers every request at its own position. When ctx ends, what has not run
 // yet is given up with 503.
-func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]frame.Response, time.Duration) {
+func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]frame.Response, Spent) {
 	responses := make([]frame.Response, len(requests))
 	members := make([]member, 0, len(requests))
-	var exec time.Duration
+	var spent Spent
 	held := 0
 	run := func() {
 		for _, group := range s.group(members) {
-			exec += s.runGroup(ctx, group, responses)
+			s.runGroup(ctx, group, responses, &spent)
 		}
 		members, held = members[:0], 0
 	}
@@ -43,7 +49,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			continue
 		}
 		call, response, took := s.decodeTimed(r)
-		exec += took
+		spent.Exec += took
 		if call == nil {
 			responses[i] = response
 			continue
@@ -61,7 +67,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 		s.metrics.request(r.Status)
 	}
 	s.metrics.members.Observe(float64(len(requests)))
-	return responses, exec
+	return responses, spent
 }
 
 // decodeTimed reads one member and tells how long that took where the function
@@ -112,9 +118,9 @@ func (s *Server) shapeOf(m member) string {
 // runGroup runs members together and writes their responses. If the run fails,
 // each runs again on its own, so that one member's data cannot spoil its
 // neighbours.
-func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response) time.Duration {
+func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response, spent *Spent) {
 	inputs, rows, release := s.join(group)
-	outputs, failed, returned, exec, err := s.run(ctx, rows, inputs)
+	outputs, failed, returned, err := s.run(ctx, rows, inputs, spent)
 	release()
 	defer returned()
 	switch {
@@ -137,10 +143,9 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 	default:
 		s.metrics.retries.Inc()
 		for i := range group {
-			exec += s.runGroup(ctx, group[i:i+1], responses)
+			s.runGroup(ctx, group[i:i+1], responses, spent)
 		}
 	}
-	return exec
 }
 
 // join puts the members' inputs together along the batch dimension. Those of a
@@ -178,21 +183,27 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 // run has the engine run members with so many rows each once it is this batch's
 // turn. A single member runs at most MaxBatch rows at a time. The outputs are there
 // until release, which is never nil, is called.
-func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), exec time.Duration, err error) {
+func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, spent *Spent) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
+	came := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, func() {}, 0, ctx.Err()
+		return nil, nil, func() {}, ctx.Err()
 	}
 	defer func() { <-s.turn }()
+	spent.Waited += time.Since(came)
 	if len(rows) > 1 || rows[0] <= s.options.MaxBatch {
-		return s.execute(ctx, rows, inputs)
+		var exec time.Duration
+		outputs, failed, release, exec, err = s.execute(ctx, rows, inputs)
+		spent.Exec += exec
+		return outputs, failed, release, err
 	}
 	all, exec, err := s.parts(ctx, rows[0], inputs)
+	spent.Exec += exec
 	if err != nil {
-		return nil, nil, func() {}, exec, err
+		return nil, nil, func() {}, err
 	}
-	return [][]tensor.Tensor{all}, make([]error, 1), func() {}, exec, nil
+	return [][]tensor.Tensor{all}, make([]error, 1), func() {}, nil
 }
 
 // parts runs a member with more rows than run at once.

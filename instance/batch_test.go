@@ -29,7 +29,7 @@ func TestMembersAreIsolated(t *testing.T) {
 		{Method: http.MethodGet, Path: "/v2/health/live"},
 		binaryInvoke(4),
 	}
-	responses, exec := s.HandleBatch(context.Background(), requests)
+	responses, spent := s.HandleBatch(context.Background(), requests)
 	want := []struct {
 		status int
 		body   string
@@ -50,8 +50,8 @@ func TestMembersAreIsolated(t *testing.T) {
 	if !slices.Equal(d.runs, []int{4}) {
 		t.Errorf("the good members ran as %v rows, want one run of 4", d.runs)
 	}
-	if exec <= 0 {
-		t.Errorf("the engine ran for %v", exec)
+	if spent.Exec <= 0 {
+		t.Errorf("the engine ran for %v", spent.Exec)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestImagesCountAsTheModelsTime(t *testing.T) {
 	}
 	good := invoke(file.String())
 	bad := invoke(file.String()[:100])
-	responses, exec := s.HandleBatch(t.Context(), []frame.Request{good, bad, good})
+	responses, spent := s.HandleBatch(t.Context(), []frame.Request{good, bad, good})
 	for i, want := range []string{`{"predictions":[255]}`, `{"error":"the image`, `{"predictions":[255]}`} {
 		if !strings.HasPrefix(string(responses[i].Body), want) {
 			t.Errorf("request %d: %d %s, want %s", i, responses[i].Status, responses[i].Body, want)
@@ -95,8 +95,8 @@ func TestImagesCountAsTheModelsTime(t *testing.T) {
 		t.Errorf("runs of %v rows, want one of 2", c.runs)
 	}
 	// Two images of two megapixels take milliseconds, the engine takes none.
-	if exec.Microseconds() < 500 {
-		t.Errorf("the batch is said to have taken %v", exec)
+	if spent.Exec.Microseconds() < 500 {
+		t.Errorf("the batch is said to have taken %v", spent.Exec)
 	}
 }
 

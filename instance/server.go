@@ -138,12 +138,12 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 		write(w, protocol.Failure(http.StatusBadRequest, err))
 		return
 	}
-	responses, exec := s.HandleBatch(r.Context(), requests)
+	responses, spent := s.HandleBatch(r.Context(), requests)
 	out, length := frame.EncodeResponses(responses)
 	h := w.Header()
 	h["Content-Type"] = []string{frame.ContentType}
 	h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
-	h[frame.ExecHeader] = []string{strconv.FormatInt(exec.Microseconds(), 10)}
+	spent.tell(h)
 	if _, err := out.WriteTo(w); err != nil {
 		s.options.Logger.Debug().Err(err).Msg("the dispatcher went away before its batch was answered")
 	}
@@ -158,11 +158,17 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.buffers.put(body)
-	responses, exec := s.HandleBatch(r.Context(), []frame.Request{{
+	responses, spent := s.HandleBatch(r.Context(), []frame.Request{{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header, Body: *body,
 	}})
-	w.Header()[frame.ExecHeader] = []string{strconv.FormatInt(exec.Microseconds(), 10)}
+	spent.tell(w.Header())
 	write(w, responses[0])
+}
+
+// tell writes it into the headers of an answer.
+func (s Spent) tell(h http.Header) {
+	h[frame.ExecHeader] = []string{strconv.FormatInt(s.Exec.Microseconds(), 10)}
+	h[frame.WaitHeader] = []string{strconv.FormatInt(s.Waited.Microseconds(), 10)}
 }
 
 func write(w http.ResponseWriter, r frame.Response) {

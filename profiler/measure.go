@@ -31,10 +31,15 @@ type Plan struct {
 	// warms, does not count.
 	MinRuns          int
 	MinTime, MaxTime time.Duration
+	// Enough ends the batches of a thread count, too: once that long has been
+	// measured in all, larger ones are not begun. 0 means never.
+	Enough time.Duration
 	// Now is the clock; CPU is the processor time that this process has used
-	// so far.
-	Now func() time.Time
-	CPU func() time.Duration
+	// so far; Waited, which may be nil, how long its threads together have waited
+	// for a core that others had. That is not the model's time.
+	Now    func() time.Time
+	CPU    func() time.Duration
+	Waited func() time.Duration
 }
 
 // Quick measures a model in about four seconds when it is deployed: all powers
@@ -52,6 +57,14 @@ func Quick(maxBatch, threads int, until time.Duration, now func() time.Time, cpu
 	for t := range max(1, threads) {
 		p.Threads = append(p.Threads, t+1)
 	}
+	return p
+}
+
+// Sketch is a plan of about a second, for a new model that is to serve at once:
+// the batches that can be measured in that time, on one thread.
+func Sketch(maxBatch int, until time.Duration, now func() time.Time, cpu func() time.Duration) Plan {
+	p := Quick(maxBatch, 1, until, now, cpu)
+	p.MinRuns, p.MinTime, p.MaxTime, p.Enough = 5, 20*time.Millisecond, 200*time.Millisecond, 500*time.Millisecond
 	return p
 }
 
@@ -97,14 +110,15 @@ func (p Plan) measureThreads(ctx context.Context, open func(int) (Runner, error)
 			err = errors.Join(err, fmt.Errorf("profile: close: %w", closeErr))
 		}
 	}()
+	began := p.Now()
 	for i, b := range batches {
-		m, err := p.point(ctx, runner, b)
+		m, err := p.point(ctx, runner, b, n)
 		if err != nil {
 			return nil, fmt.Errorf("profile: batch %d on %d threads: %w", b, n, err)
 		}
 		m.Threads = n
 		ms = append(ms, m)
-		if p.Until > 0 && m.Median > microseconds(p.Until) {
+		if p.Until > 0 && m.Median > microseconds(p.Until) || p.Enough > 0 && p.Now().Sub(began) > p.Enough {
 			break
 		}
 		progress(i + 1)
@@ -112,18 +126,21 @@ func (p Plan) measureThreads(ctx context.Context, open func(int) (Runner, error)
 	return ms, nil
 }
 
-// point measures one batch size.
-func (p Plan) point(ctx context.Context, runner Runner, batch int) (Measurement, error) {
+// point measures one batch size on n threads. When each has waited for a core for 3 ms of
+// 10, the batch took 7.
+func (p Plan) point(ctx context.Context, runner Runner, batch, n int) (Measurement, error) {
 	if _, _, err := p.once(ctx, runner, batch); err != nil {
 		return Measurement{}, err
 	}
 	var walls, cpus []float64
 	began := p.Now()
 	for {
+		waited := p.waited()
 		wall, cpu, err := p.once(ctx, runner, batch)
 		if err != nil {
 			return Measurement{}, err
 		}
+		wall = max(wall/4, wall-microseconds(p.waited()-waited)/float64(n))
 		walls, cpus = append(walls, wall), append(cpus, cpu)
 		elapsed := p.Now().Sub(began)
 		if len(walls) >= p.MinRuns && elapsed >= p.MinTime || p.MaxTime > 0 && elapsed >= p.MaxTime {
@@ -134,6 +151,14 @@ func (p Plan) point(ctx context.Context, runner Runner, batch int) (Measurement,
 		Batch: batch, Runs: len(walls),
 		Median: quantile(walls, 0.5), P95: quantile(walls, 0.95), CPU: quantile(cpus, 0.5),
 	}, nil
+}
+
+// waited is Waited, 0 if nothing tells.
+func (p Plan) waited() time.Duration {
+	if p.Waited == nil {
+		return 0
+	}
+	return p.Waited()
 }
 
 // once runs one batch; it returns its wall time and CPU time in µs.

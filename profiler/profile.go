@@ -40,7 +40,9 @@ type Profile struct {
 	Engine  string `json:"engine"`
 	Machine string `json:"machine"`
 	// Memory is the resident set in bytes after the largest batch.
-	Memory       int64         `json:"memory"`
+	Memory int64 `json:"memory"`
+	// Provisional: it was found in a moment, to begin with, and a fuller one follows.
+	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`
 	MeasuredAt   time.Time     `json:"measuredAt"`
 }

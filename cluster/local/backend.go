@@ -263,6 +263,15 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 // order per instance. The channel is closed by Close.
 func (b *Backend) Events() <-chan cluster.Instance { return b.events.out }
 
+// Place gives a process that this one has started the weight of any other on the machine,
+// or, idle, only what nobody else wants of the cores; else it weighs as much as the provider.
+func (b *Backend) Place(pid int, idle bool) error {
+	if b.tree == nil || !b.options.Favour {
+		return nil
+	}
+	return b.tree.Place(pid, idle)
+}
+
 // Close lets go of the instances without stopping them and waits until nothing
 // of the backend runs any more.
 func (b *Backend) Close() error {

@@ -22,7 +22,13 @@ type Child struct {
 // Start starts c, which gets the signal when this process dies. A terminal's
 // Ctrl-C does not reach it: whoever starts it stops it. It may run on the cores
 // that the caller may.
-func Start(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) {
+func Start(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) { return start(c, atDeath, false) }
+
+// StartIdle is Start for what is done in the background: the child gets what nobody else
+// wants of the cores (SCHED_IDLE).
+func StartIdle(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) { return start(c, atDeath, true) }
+
+func start(c *exec.Cmd, atDeath syscall.Signal, idle bool) (*Child, error) {
 	// The kernel sends the signal when the thread that forked ends, and Go ends
 	// threads. So one thread forks, and is kept until the child is gone.
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: atDeath, Setpgid: true}
@@ -34,6 +40,9 @@ func Start(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) {
 	started := make(chan error)
 	go thread.Apart(func() (clean bool) {
 		err := unix.SchedSetaffinity(0, &cores)
+		if err == nil && idle { // A child inherits it from the thread that forks.
+			err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)
+		}
 		if err == nil {
 			err = c.Start()
 		}

@@ -3,6 +3,7 @@ package dependent
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -95,6 +96,19 @@ func TestRun(t *testing.T) {
 	}
 	if err := Run(exec.Command("/no/such/program"), syscall.SIGKILL); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no program: %v", err)
+	}
+}
+
+func TestIdleChild(t *testing.T) {
+	c := exec.Command("sh", "-c", "cut -d' ' -f41 /proc/self/stat") // The policy, proc(5).
+	var out bytes.Buffer
+	c.Stdout = &out
+	p, err := StartIdle(c, syscall.SIGKILL)
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil || strings.TrimSpace(out.String()) != fmt.Sprint(unix.SCHED_IDLE) {
+		t.Errorf("policy %q, %v", out.String(), err)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/measuring"
 	"github.com/faas-infer/faas-infer/measuring/operators"
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/database"
@@ -73,6 +72,9 @@ type PredictOptions struct {
 	// Out are as in [Options].
 	Database, Prepared, Out string
 	JSON                    bool
+	// Sketch measures the model for about a second where the database knows too little
+	// of its operators, instead of these; the profile is then provisional.
+	Sketch bool
 }
 
 func newProfilePredictCommand() *cobra.Command {
@@ -100,6 +102,7 @@ from the others, with a wider margin.`,
 	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
+	f.BoolVar(&o.Sketch, "sketch", false, "where too little is known of the operators, measure the model for about a second instead of them")
 	return c
 }
 
@@ -124,15 +127,19 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 			return fmt.Errorf("write profile: %w", err)
 		}
 	}
+	if found.Prediction == nil {
+		return tell("profile predict "+filepath.Base(found.Subject.Name), found.Profile, o.JSON, out)
+	}
 	return o.report(found.Subject, found.Prediction, out)
 }
 
 // Predicted is a model with its predicted times.
 type Predicted struct {
 	// Subject is the model; of a model of the zoo, its file is gone.
-	Subject    *subject.Model
+	Subject *subject.Model
+	// Prediction is nil where the model was sketched.
 	Prediction *cop.Prediction
-	// Profile is the prediction as the provider keeps it.
+	// Profile is the prediction, or the sketch, as the provider keeps it.
 	Profile *profiler.Profile
 }
 
@@ -149,18 +156,48 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	if p.Subject, err = models.Get(argument); err != nil {
 		return p, err
 	}
-	if p.Prediction, err = o.predict(ctx, p.Subject); err != nil {
+	p.Prediction, err = o.predict(ctx, p.Subject)
+	if o.Sketch && (errors.Is(err, errUnsure) || errors.Is(err, errUnknown)) {
+		p.Profile, err = o.sketch(ctx, p.Subject)
+		return p, err
+	}
+	if err != nil {
 		return p, err
 	}
 	p.Profile, err = o.profile(p.Subject, p.Prediction)
 	return p, err
 }
 
+// errUnsure is why a model is sketched, errUnknown why it cannot be predicted.
+var (
+	errUnsure  = errors.New("too little is known of its operators")
+	errUnknown = errors.New("is not known here; measure the model as a whole (`faas-infer profile model`)")
+)
+
+// sketch measures the model as a whole for about a second.
+func (o *PredictOptions) sketch(ctx context.Context, s *subject.Model) (*profiler.Profile, error) {
+	plan := profiler.Sketch(o.MaxBatch, o.Until, time.Now, processorTime)
+	plan.Waited = waitedTime
+	points, err := profiler.Measure(ctx, openSamples(s.Model, s.Prepared), plan, nil)
+	if err != nil {
+		return nil, err
+	}
+	// The fuller profile's memory, as far as can be told: an instance keeps its own.
+	largest := 1
+	for largest < o.MaxBatch && (o.Until == 0 || float64(largest)*points[0].Median <= float64(o.Until.Microseconds())) {
+		largest = min(2*largest, o.MaxBatch)
+	}
+	return &profiler.Profile{
+		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
+		Memory: residentOf(s.Optimised, largest), Measurements: points, MeasuredAt: time.Now(),
+	}, nil
+}
+
 // predict predicts, after measuring the operators of which too little is known.
 func (o *PredictOptions) predict(ctx context.Context, s *subject.Model) (*cop.Prediction, error) {
 	if len(s.Optimised.Unknown) > 0 {
-		return nil, fmt.Errorf("%s%s: what its operators %s do is not known here; measure the model as a whole (`faas-infer profile model`)",
-			subject.Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "))
+		return nil, fmt.Errorf("%s%s: what its operators %s do %w",
+			subject.Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "), errUnknown)
 	}
 	file, err := openOperators(o.Database)
 	if err != nil {
@@ -171,6 +208,9 @@ func (o *PredictOptions) predict(ctx context.Context, s *subject.Model) (*cop.Pr
 	prediction, err := newPredictor(file.Database()).predict(s.Optimised, batches, counts, nil)
 	if err != nil || !unsure(prediction) {
 		return prediction, err
+	}
+	if o.Sketch {
+		return nil, errUnsure
 	}
 	if err := fill(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
 		return nil, err
@@ -197,10 +237,6 @@ func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, b
 // profile is the prediction as the provider keeps it. On each number of threads
 // it ends with the first batch that takes longer than until.
 func (o *PredictOptions) profile(s *subject.Model, p *cop.Prediction) (*profiler.Profile, error) {
-	hash, err := model.ContentHash(s.File)
-	if err != nil {
-		return nil, err
-	}
 	var kept []cop.Config
 	largest, ended := 0, map[int]bool{}
 	for _, c := range p.Configs {
@@ -210,7 +246,7 @@ func (o *PredictOptions) profile(s *subject.Model, p *cop.Prediction) (*profiler
 		}
 	}
 	p.Configs = kept
-	return p.Profile(hash, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
+	return p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
 }
 
 // residentOf is about what measuring a model would find resident, in bytes: the

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -50,6 +52,8 @@ type Options struct {
 	// file for the profile, "" for none.
 	Prepared, Out string
 	JSON          bool
+	// Sketch measures for about a second only; the profile is provisional.
+	Sketch bool
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
 }
@@ -77,6 +81,7 @@ the bundle.yaml of a bundle that Python runs: TensorFlow's or a handler's.`,
 	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
+	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and the batches that there is time for")
 	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for what Python runs")
 	return c
 }
@@ -98,15 +103,20 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 			return fmt.Errorf("write profile: %w", err)
 		}
 	}
-	r := report.New("profile model "+filepath.Base(file), time.Now())
-	for _, m := range measured.Profile.Measurements {
+	return tell("profile model "+filepath.Base(file), measured.Profile, o.JSON, out)
+}
+
+// tell prints a measured profile.
+func tell(what string, p *profiler.Profile, asJSON bool, out io.Writer) error {
+	r := report.New(what, time.Now())
+	for _, m := range p.Measurements {
 		name := fmt.Sprintf("t%d.b%d.", m.Threads, m.Batch)
 		r.Add(name+"median_ms", m.Median/1000, "ms", fmt.Sprintf("%d runs", m.Runs))
 		r.Add(name+"p95_ms", m.P95/1000, "ms", "")
 		r.Add(name+"cpu_ms", m.CPU/1000, "ms", "")
 	}
-	r.Add("memory_mib", float64(measured.Profile.Memory)/(1<<20), "MiB", "resident after the largest batch")
-	if o.JSON {
+	r.Add("memory_mib", float64(p.Memory)/(1<<20), "MiB", "resident after the largest batch")
+	if asJSON {
 		return r.JSON(out)
 	}
 	return r.Table(out)
@@ -142,26 +152,37 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, err := model.ContentHash(file)
+	plan := o.plan(processorTime)
+	plan.Waited = waitedTime
+	points, err := profiler.Measure(ctx, openSamples(m, prepared), plan, progress.Bar(os.Stderr, "measuring "+filepath.Base(file)))
 	if err != nil {
 		return nil, err
 	}
-	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, processorTime)
+	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
+		Model: prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
+		Memory: residentPeak(), Measurements: points, MeasuredAt: time.Now(),
+	}}, nil
+}
+
+// plan is what the options say to measure.
+func (o *Options) plan(cpu func() time.Duration) profiler.Plan {
+	if o.Sketch {
+		return profiler.Sketch(o.MaxBatch, o.Until, time.Now, cpu)
+	}
+	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, cpu)
 	plan.Threads = threadsUpTo(o.Threads)
-	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
+	return plan
+}
+
+// openSamples opens a prepared model to be run on sample inputs.
+func openSamples(m *model.Model, prepared onnxruntime.Prepared) func(threads int) (profiler.Runner, error) {
+	return func(n int) (profiler.Runner, error) {
 		e, err := onnxruntime.Open(onnxruntime.Options{Prepared: prepared.Dir, Threads: n})
 		if err != nil {
 			return nil, err
 		}
 		return &sampleRunner{engine: e, model: m, inputs: map[int][]tensor.Tensor{}}, nil
-	}, plan, progress.Bar(os.Stderr, "measuring "+filepath.Base(file)))
-	if err != nil {
-		return nil, err
 	}
-	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
-		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(),
-		Memory: residentPeak(), Measurements: points, MeasuredAt: time.Now(),
-	}}, nil
 }
 
 // sampleRunner executes a model on sample inputs, made once per batch size.
@@ -211,6 +232,23 @@ func processorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// waitedTime is how long this process's threads have waited for a core that others had.
+func waitedTime() time.Duration {
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // A thread may have ended meanwhile.
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			ns, _ := strconv.ParseInt(fields[1], 10, 64)
+			sum += ns
+		}
+	}
+	return time.Duration(sum)
 }
 
 // residentPeak is the largest resident set of this process so far, in bytes.

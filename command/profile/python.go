@@ -44,8 +44,6 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 		return nil, Signature{}, err
 	}
 	r := &pythonRunner{}
-	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, r.processorTime)
-	plan.Threads = threadsUpTo(o.Threads)
 	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
 		r.inputs, r.used = map[int][]tensor.Tensor{}, 0
 		engine, err := beside.Open(ctx, dir, beside.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, Logger: zerolog.Nop(), Timeout: time.Minute})
@@ -55,12 +53,12 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 		r.engine = engine
 		r.signature = Signature{r.engine.Inputs(), r.engine.Outputs()}
 		return r, nil
-	}, plan, progress.Bar(os.Stderr, "measuring "+subject.Name(manifest)))
+	}, o.plan(r.processorTime), progress.Bar(os.Stderr, "measuring "+subject.Name(manifest)))
 	if err != nil {
 		return nil, Signature{}, err
 	}
 	return &Measured{Prepared: dir, Profile: &profiler.Profile{
-		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(),
+		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: residentPeak() + r.memory, Measurements: points, MeasuredAt: time.Now(),
 	}}, r.signature, nil
 }

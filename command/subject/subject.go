@@ -3,6 +3,7 @@
 package subject
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -79,11 +80,15 @@ func (p *Models) Get(argument string) (*Model, error) {
 	} else if _, err := os.Stat(argument); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s is neither a file nor a model of the zoo, which has %s", argument, strings.Join(zoo.Names(), ", "))
 	}
+	read := make(chan error, 1)
+	go func() { // A large model takes a while.
+		var err error
+		s.Model, err = model.ReadFile(s.File)
+		read <- err
+	}()
 	var err error
-	if s.Model, err = model.ReadFile(s.File); err != nil {
-		return nil, err
-	}
-	if s.Prepared, err = onnxruntime.Prepare(s.File, p.prepared); err != nil {
+	s.Prepared, err = onnxruntime.Prepare(s.File, p.prepared)
+	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}
 	if s.Prepared.GraphFile() == "" {

@@ -39,6 +39,9 @@ const (
 	// ExecHeader is the response header with the engine's time for the batch
 	// in µs.
 	ExecHeader = "X-Faas-Infer-Exec-Us"
+	// WaitHeader is the response header with how long the batch waited for
+	// others to have had the engine, in µs.
+	WaitHeader = "X-Faas-Infer-Wait-Us"
 	// MaxMembers is the largest batch that a frame may carry.
 	MaxMembers = 4096
 	// MaxHead is the largest head of a member in bytes: its first line and its

@@ -13,15 +13,18 @@ import (
 )
 
 // keyOf names the prepared form of a model file: the hash of all that it
-// depends on.
-func keyOf(modelPath string) (string, error) {
-	content, err := model.ContentHash(modelPath)
-	if err != nil {
-		return "", err
+// depends on. content is the model's own.
+func keyOf(modelPath string) (key, content string, err error) {
+	if content, err = model.ContentHash(modelPath); err != nil {
+		return "", "", err
 	}
+	return keyOfContent(content), content, nil
+}
+
+func keyOfContent(content string) string {
 	key := sha256.New()
 	fmt.Fprintf(key, "%s\n%s\n%s\n%s\n", content, Version(), hostCPU(), preparation)
-	return hex.EncodeToString(key.Sum(nil))[:32], nil
+	return hex.EncodeToString(key.Sum(nil))[:32]
 }
 
 // hostCPU tells one kind of CPU from another where it matters to how weights

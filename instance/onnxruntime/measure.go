@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +26,13 @@ type measurement struct {
 
 const (
 	loadTimes = 3
-	runTimes  = 8
+	// longLoad is a load's CPU time that other work hardly changes: once is enough.
+	longLoad = 200 * time.Millisecond
+	runTimes = 8
 	// runBudget ends the runs early for large models.
 	runBudget = 400 * time.Millisecond
+	// manyWeights is the size in bytes from which instances share weights in any case.
+	manyWeights = 64 << 20
 	// slower is by how much a form may run slower and still count as being at
 	// full speed: more than a busy machine makes two equal ones differ.
 	slower = 1.25
@@ -49,20 +56,34 @@ func (m measurement) better(than measurement) bool {
 		float64(than.load) > sooner*float64(m.load) && than.load-m.load > soonerAtLeast
 }
 
+// settled reports whether the packed form in dir stays whatever ONNX Runtime's own could do:
+// it runs at full speed, and has so many weights that instances are to share them. Somebody
+// waits for a large model, and to write it once more takes seconds.
+func (m measurement) settled(plain measurement, dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, weightsFile))
+	return err == nil && info.Size() >= manyWeights && float64(m.run) <= slower*float64(plain.run)
+}
+
 // measure loads the form and runs it; with a reference, outputs that differ
 // from its outputs are an error.
 func measure(f form, reference *measurement) (measurement, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var m measurement
-	for i := range loadTimes {
+	for i, times := 0, loadTimes; i < times; i++ {
 		start := processorTime()
 		e, err := open(f, 1)
 		if err != nil {
 			return measurement{}, err
 		}
-		if took := processorTime() - start; i == 0 || took < m.load {
+		took := processorTime() - start
+		if i == 0 || took < m.load {
 			m.load = took
 		}
-		if i == loadTimes-1 {
+		if took > longLoad {
+			times = i + 1
+		}
+		if i == times-1 {
 			err = m.runs(e)
 		}
 		e.Close()
@@ -85,7 +106,7 @@ func (m *measurement) runs(e *Engine) error {
 	m.outputs = outputs
 	one := sample(e.Inputs(), 1)
 	begin := time.Now()
-	for i := 0; i < runTimes && (i < 2 || time.Since(begin) < runBudget); i++ {
+	for i := 0; i < runTimes && (i < 1 || time.Since(begin) < runBudget/2 || i < 2 && time.Since(begin) < runBudget); i++ {
 		start := processorTime()
 		if _, err := e.Run(context.Background(), 1, one); err != nil {
 			return err
@@ -97,13 +118,14 @@ func (m *measurement) runs(e *Engine) error {
 	return nil
 }
 
-// processorTime is the CPU time that the process has used.
+// processorTime is the CPU time that the calling thread has used: an engine of one thread
+// computes on that.
 func processorTime() time.Duration {
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil { // It fails for wrong arguments only.
+	var used unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil { // It fails for wrong arguments only.
 		panic(err)
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	return time.Duration(used.Nano())
 }
 
 // freeDimension stands for a dimension other than the batch that the model

@@ -31,8 +31,9 @@ type Prepared struct {
 	// Dir is the directory. Its name is the hash of the model's content, the
 	// engine's version and the CPU's kind.
 	Dir string `json:"-"`
-	// Source is the file that was prepared, for people.
-	Source string `json:"source"`
+	// Source is the file that was prepared, for people; Content is [model.ContentHash] of it.
+	Source  string `json:"source"`
+	Content string `json:"content"`
 	// Engine is the version of ONNX Runtime, CPU the kind of CPU that it was
 	// prepared for.
 	Engine string `json:"engine"`
@@ -52,8 +53,9 @@ type Prepared struct {
 
 const (
 	manifestFile = "manifest.json"
+	weightsFile  = "weights.bin" // of the packed format
 	// preparation counts the ways of preparing; a new one prepares anew.
-	preparation = "2"
+	preparation = "3"
 )
 
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
@@ -73,7 +75,7 @@ func Prepare(modelPath, cacheDir string) (Prepared, error) {
 }
 
 func prepare(modelPath, cacheDir string) (Prepared, error) {
-	key, err := keyOf(modelPath)
+	key, content, err := keyOf(modelPath)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -92,7 +94,7 @@ func prepare(modelPath, cacheDir string) (Prepared, error) {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return Prepared{}, err
 	}
-	if err := build(modelPath, work); err != nil {
+	if err := build(modelPath, content, work); err != nil {
 		return Prepared{}, err
 	}
 	return publish(work, dir)
@@ -166,7 +168,7 @@ var formats = map[Format]struct {
 	FormatPacked: {
 		file: "model.onnx",
 		save: []setting{
-			{"session.optimized_model_external_initializers_file_name", "weights.bin"},
+			{"session.optimized_model_external_initializers_file_name", weightsFile},
 			{"session.optimized_model_external_initializers_min_size_in_bytes", "1024"},
 			{"session.save_external_prepacked_constant_initializers", "1"},
 		},
@@ -174,10 +176,11 @@ var formats = map[Format]struct {
 }
 
 // build writes the prepared model into dir: every format is written, checked
-// against the model as it stands and measured; the best one stays.
-func build(modelPath, dir string) error {
+// against the model as it stands and measured; the best one stays. The second
+// is not tried for a large model: see settled.
+func build(modelPath, content, dir string) error {
 	p := Prepared{
-		Source: filepath.Base(modelPath), Engine: Version(), CPU: hostCPU(),
+		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
 		LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{},
 	}
 	plainForm, err := formOf(Options{Model: modelPath})
@@ -185,26 +188,16 @@ func build(modelPath, dir string) error {
 		return err
 	}
 	p.signature = plainForm.signature
+	writing := make(chan error, 1)
+	go func() { writing <- writeFormat(plainForm, dir, FormatPacked) }()
 	reference, err := measure(plainForm, nil)
+	written := <-writing
 	if err != nil {
 		return err
 	}
 	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
-	var failures []error
-	var best measurement
-	for _, format := range []Format{FormatPacked, FormatORT} {
-		m, err := buildFormat(plainForm, filepath.Join(dir, string(format)), format, reference)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("format %s: %w", format, err))
-			continue
-		}
-		p.LoadSeconds[format], p.RunSeconds[format] = m.load.Seconds(), m.run.Seconds()
-		if p.Format == "" || m.better(best) {
-			best, p.Format = m, format
-		}
-	}
-	if p.Format == "" {
-		return errors.Join(failures...)
+	if err := p.choose(plainForm, dir, reference, written); err != nil {
+		return err
 	}
 	if err := keepGraph(plainForm, dir); err != nil {
 		p.GraphError = err.Error() // it can be served without
@@ -212,16 +205,46 @@ func build(modelPath, dir string) error {
 	return p.keep(dir)
 }
 
-// buildFormat writes one format into dir and measures it.
-func buildFormat(plain form, dir string, format Format, reference measurement) (measurement, error) {
+// choose measures the packed format, which was written with that result, and, unless that
+// settles it, the other.
+func (p *Prepared) choose(plain form, dir string, reference measurement, written error) error {
+	best, packedErr := p.try(plain, dir, FormatPacked, reference, written)
+	if packedErr == nil {
+		if p.Format = FormatPacked; best.settled(reference, filepath.Join(dir, string(FormatPacked))) {
+			return nil
+		}
+	}
+	own, err := p.try(plain, dir, FormatORT, reference, writeFormat(plain, dir, FormatORT))
+	switch {
+	case err != nil && packedErr != nil:
+		return errors.Join(packedErr, err)
+	case err == nil && (packedErr != nil || own.better(best)):
+		p.Format = FormatORT
+	}
+	return nil
+}
+
+// try measures a format that was written with that result.
+func (p *Prepared) try(plain form, dir string, format Format, reference measurement, written error) (measurement, error) {
+	if written != nil {
+		return measurement{}, fmt.Errorf("format %s: %w", format, written)
+	}
+	m, err := measure(Prepared{Dir: filepath.Join(dir, string(format)), Format: format, signature: plain.signature}.form(), &reference)
+	if err != nil {
+		return measurement{}, fmt.Errorf("format %s: %w", format, err)
+	}
+	p.LoadSeconds[format], p.RunSeconds[format] = m.load.Seconds(), m.run.Seconds()
+	return m, nil
+}
+
+// writeFormat writes one format into a directory of its name in dir.
+func writeFormat(plain form, dir string, format Format) error {
+	dir = filepath.Join(dir, string(format))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return measurement{}, err
+		return err
 	}
 	f := formats[format]
-	if err := saveOptimised(plain, filepath.Join(dir, f.file), f.save); err != nil {
-		return measurement{}, err
-	}
-	return measure(Prepared{Dir: dir, Format: format, signature: plain.signature}.form(), &reference)
+	return saveOptimised(plain, filepath.Join(dir, f.file), f.save)
 }
 
 // keep moves the chosen format's files up into dir, removes the others and

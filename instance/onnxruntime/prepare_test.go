@@ -53,15 +53,21 @@ func TestEveryFormatKeepsTheOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format := range formats {
-		m, err := buildFormat(plain, filepath.Join(t.TempDir(), "f"), format, reference)
+		m, err := buildFormat(t, plain, format, reference)
 		if err != nil || m.load <= 0 || m.run <= 0 {
 			t.Errorf("%s: %+v, %v", format, m, err)
 		}
 	}
 	reference.outputs[0].Data[3] ^= 0x40
-	if _, err := buildFormat(plain, filepath.Join(t.TempDir(), "f"), FormatORT, reference); err == nil || !strings.Contains(err.Error(), "differs from the model's own") {
+	if _, err := buildFormat(t, plain, FormatORT, reference); err == nil || !strings.Contains(err.Error(), "differs from the model's own") {
 		t.Errorf("outputs that differ: got %v", err)
 	}
+}
+
+func buildFormat(t *testing.T, plain form, format Format, reference measurement) (measurement, error) {
+	dir := t.TempDir()
+	p := Prepared{LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{}}
+	return p.try(plain, dir, format, reference, writeFormat(plain, dir, format))
 }
 
 func TestPrepareOnlyOnce(t *testing.T) {
@@ -102,7 +108,7 @@ func TestPrepareOnlyOnce(t *testing.T) {
 // TestPrepareReplacesWhatIsNotWhole: a directory without a manifest.
 func TestPrepareReplacesWhatIsNotWhole(t *testing.T) {
 	path, cache := zooFile(t, "identity"), t.TempDir()
-	key, err := keyOf(path)
+	key, _, err := keyOf(path)
 	if err != nil {
 		t.Fatal(err)
 	}

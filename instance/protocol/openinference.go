@@ -201,7 +201,10 @@ func (in *inferInput) read(r *tensorjson.Reader) error {
 		case "parameters":
 			return r.Into("an input's parameters", &in.Parameters)
 		case "data":
-			in.data, err = r.Raw()
+			if in.data != nil {
+				return errors.New("an input's data is given twice")
+			}
+			in.data, err = r.Extent()
 			return err
 		}
 		return r.Skip()

@@ -27,6 +27,9 @@ func SocketOf(dir string, p Prepared) string {
 type Warmth struct {
 	dir string
 	log zerolog.Logger
+	// Started, which may be nil, is told of each warm process before it forks any other.
+	// It is set before the first.
+	Started func(pid int)
 
 	mu      sync.Mutex
 	closed  bool
@@ -95,6 +98,9 @@ func (w *Warmth) Keep(p Prepared) (ready <-chan struct{}, err error) {
 	c.ExtraFiles = []*os.File{nil, nil, nil, nil, script}
 	if err := c.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a warm process: %w", err), alive.Close())
+	}
+	if w.Started != nil {
+		w.Started(c.Process.Pid)
 	}
 	started := &warmProcess{command: c, alive: alive, ready: make(chan struct{})}
 	w.running[p.Environment] = started

@@ -3,6 +3,7 @@
 package tensorjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -240,6 +241,27 @@ func (r *Reader) Raw() ([]byte, error) {
 		return nil, err
 	}
 	return r.data[start:r.at], nil
+}
+
+// Extent is [Reader.Raw] for a value that is read later in any case: where it is an array
+// without strings, only its brackets are looked at, so that its numbers are not read twice.
+func (r *Reader) Extent() ([]byte, error) {
+	if r.Peek() != '[' {
+		return r.Raw()
+	}
+	start, at := r.at, r.at
+	for open := 0; ; {
+		n := bytes.IndexByte(r.data[at:], ']') + 1
+		part := r.data[at : at+n]
+		if n == 0 || bytes.IndexByte(part, '"') >= 0 {
+			return r.Raw()
+		}
+		at += n
+		if open += bytes.Count(part, []byte{'['}) - 1; open == 0 {
+			r.at = at
+			return r.data[start:at], nil
+		}
+	}
 }
 
 // maxInto is how many bytes a value that Into decodes may have. What it decodes

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,6 +46,78 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"instances":[[1,2],[3,4]],"signature_name":"\u0073"}`))
 	f.Add([]byte(`[[[[]]],true,false,null,"\"\\"]`))
 	f.Fuzz(same)
+}
+
+// slowly reads a document element by element, as numbers does what is unusual.
+func slowly(kind tensor.Type, document []byte) (data []byte, err error) {
+	v := NewValues(kind)
+	v.leaf = 1
+	r := &Reader{data: document}
+	err = r.Array(func() error { return v.element(r) })
+	return v.Data, err
+}
+
+// Arrays of numbers that are read in one pass have the very bits that strconv finds.
+func FuzzNumbers(f *testing.F) {
+	for _, document := range []string{
+		`[1,2,3]`, `[ 0.1 , -0.25e-3,1E5 ]`, `[-0]`, `[16777217]`, `[0.12345678359270096,1.17549435e-38,3.4028236e38]`, `[00]`, `[1.]`, `[-]`, `[1e]`, `[1 2]`,
+		`[12345678]`, `[123456789012345678901]`, `[0.000000000000000000000012345678901234567890]`, `[255,256,-129]`, `[1,"2"]`, `[1,[2]]`, `[1,`, `[9223372036854775808]`,
+	} {
+		f.Add([]byte(document))
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		for _, kind := range []tensor.Type{tensor.FP32, tensor.FP64, tensor.Int64, tensor.Int8, tensor.Uint32, tensor.Uint64} {
+			if r := NewReader(document); r.Peek() != '[' || !NewValues(kind).flat(r) {
+				return
+			}
+			want, wrong := slowly(kind, document)
+			v := NewValues(kind)
+			err := v.Read(NewReader(document), 0)
+			if (err == nil) != (wrong == nil) || err == nil && string(v.Data) != string(want) {
+				t.Errorf("%s as %s: %x, %v; want %x, %v", document, kind, v.Data, err, want, wrong)
+			}
+		}
+	})
+}
+
+// Numbers of all sizes, as encoders write them, and those beside the middle of two float32.
+func TestNumbersAreExact(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var texts []string
+	for range 200_000 {
+		f := math.Float32frombits(random.Uint32())
+		if f != f || math.IsInf(float64(f), 0) {
+			continue
+		}
+		middle := (float64(f) + float64(math.Nextafter32(f, 0))) / 2
+		texts = append(texts, strconv.FormatFloat(float64(f), 'g', -1, 64), strconv.FormatFloat(float64(f), 'f', 8, 64),
+			strconv.FormatFloat(random.Float64(), 'g', 17, 64), strconv.FormatFloat(middle, 'g', -1, 64), strconv.FormatFloat(math.Nextafter(middle, 2), 'e', 18, 64))
+	}
+	document := "[" + strings.Join(texts, ",") + "]"
+	for _, kind := range []tensor.Type{tensor.FP32, tensor.FP64} {
+		v := NewValues(kind)
+		if err := v.Read(NewReader([]byte(document)), 0); err != nil {
+			t.Fatal(err)
+		}
+		size := kind.Size()
+		for i, text := range texts {
+			want, _ := slowly(kind, []byte("["+text+"]"))
+			if got := v.Data[i*size : (i+1)*size]; string(got) != string(want) {
+				t.Fatalf("%s as %s: %x, not %x", text, kind, got, want)
+			}
+		}
+	}
+}
+
+// What Extent takes of a document is what Raw does, if it is JSON.
+func TestExtent(t *testing.T) {
+	for _, document := range []string{`[1,2] ,`, ` [[1],[2,[3]]]]`, `[]`, `["]",1]]`, `{"a":[1]}]`, `[[1],"]"]`, `3,`, `[1`, `[[1]`, ``} {
+		want, wrong := NewReader([]byte(document)).Raw()
+		r := NewReader([]byte(document))
+		if got, err := r.Extent(); string(got) != string(want) || (err == nil) != (wrong == nil) {
+			t.Errorf("%s: %s, %v; want %s, %v", document, got, err, want, wrong)
+		}
+	}
 }
 
 func TestReaderRefusesDeepNesting(t *testing.T) {
@@ -173,14 +247,30 @@ func floats(of ...float32) []byte {
 	return out
 }
 
+// Numbers as encoders write them: a float32 in short, one that Python holds as a float64, and
+// small whole ones.
 func BenchmarkValues(b *testing.B) {
-	document := []byte("[" + strings.Repeat("0.12345678,", 224*224*3-1) + "0.5]")
-	b.SetBytes(int64(len(document)))
-	for b.Loop() {
-		v := NewValues(tensor.FP32)
-		v.Reserve(224*224*3, len(document))
-		if err := v.Read(&Reader{data: document}, 0); err != nil {
-			b.Fatal(err)
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, next := range map[string]func() string{
+		"float32": func() string { return strconv.FormatFloat(float64(random.Float32()), 'g', -1, 32) },
+		"float64": func() string { return strconv.FormatFloat(float64(random.Float32()), 'g', -1, 64) },
+		"whole":   func() string { return strconv.Itoa(random.IntN(256)) },
+	} {
+		const n = 224 * 224 * 3
+		texts := make([]string, n)
+		for i := range texts {
+			texts[i] = next()
 		}
+		document := []byte("[" + strings.Join(texts, ",") + "]")
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(document)))
+			for b.Loop() {
+				v := NewValues(tensor.FP32)
+				v.Reserve(n, len(document))
+				if err := v.Read(NewReader(document), 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -62,6 +62,9 @@ func (v *Values) Read(r *Reader, depth int) error {
 	for len(v.Shape) <= depth {
 		v.Shape = append(v.Shape, -1)
 	}
+	if v.flat(r) {
+		return v.numbers(r, depth)
+	}
 	var n int64
 	err := r.Array(func() error {
 		n++
@@ -122,14 +125,14 @@ func (v *Values) element(r *Reader) error {
 		if err != nil {
 			return outside(text, v.Type)
 		}
-		v.integer(u)
+		v.Data = appendWhole(v.Data, bits/8, u)
 		return nil
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
 		i, err := strconv.ParseInt(text, 10, bits)
 		if err != nil {
 			return outside(text, v.Type)
 		}
-		v.integer(uint64(i))
+		v.Data = appendWhole(v.Data, bits/8, uint64(i))
 		return nil
 	}
 	return fmt.Errorf("%s travels in the binary extension of the Open Inference Protocol only", v.Type)
@@ -155,17 +158,17 @@ func (v *Values) boolean(r *Reader) error {
 	return nil
 }
 
-func (v *Values) integer(u uint64) {
-	switch v.Type.Size() {
+// appendWhole appends the lowest bytes of a number.
+func appendWhole(to []byte, size int, u uint64) []byte {
+	switch size {
 	case 1:
-		v.Data = append(v.Data, byte(u))
+		return append(to, byte(u))
 	case 2:
-		v.Data = binary.LittleEndian.AppendUint16(v.Data, uint16(u))
+		return binary.LittleEndian.AppendUint16(to, uint16(u))
 	case 4:
-		v.Data = binary.LittleEndian.AppendUint32(v.Data, uint32(u))
-	case 8:
-		v.Data = binary.LittleEndian.AppendUint64(v.Data, u)
+		return binary.LittleEndian.AppendUint32(to, uint32(u))
 	}
+	return binary.LittleEndian.AppendUint64(to, u)
 }
 
 // ErrNotJSON is for outputs that JSON has no way to write.
@@ -219,6 +222,9 @@ func AppendNested(to []byte, t tensor.Tensor) ([]byte, error) {
 	if len(t.Shape) == 0 {
 		return appendElement(to, t.Type, t.Data)
 	}
+	if len(t.Shape) == 1 {
+		return appendRow(to, t)
+	}
 	to = append(to, '[')
 	inner := t
 	inner.Shape = t.Shape[1:]
@@ -230,6 +236,21 @@ func AppendNested(to []byte, t tensor.Tensor) ([]byte, error) {
 		inner.Data = t.Data[i*size : (i+1)*size]
 		var err error
 		if to, err = AppendNested(to, inner); err != nil {
+			return to, err
+		}
+	}
+	return append(to, ']'), nil
+}
+
+// appendRow writes the elements of a tensor of one dimension.
+func appendRow(to []byte, t tensor.Tensor) (_ []byte, err error) {
+	to = append(to, '[')
+	size := t.Type.Size()
+	for at := 0; at < len(t.Data); at += size {
+		if at > 0 {
+			to = append(to, ',')
+		}
+		if to, err = appendElement(to, t.Type, t.Data[at:at+size]); err != nil {
 			return to, err
 		}
 	}

@@ -45,6 +45,39 @@ func TestModelIsPredicted(t *testing.T) {
 	})
 }
 
+// A new model serves by what a moment has told of it, and keeps its instance when more is
+// known.
+func TestNewModelServesAtOnce(t *testing.T) {
+	predicting(t, func(r *rig) {
+		r.models.predictFails = errors.New("it is to be measured")
+		began := time.Now()
+		r.deploy("f", "provisional")
+		r.answered("f", "provisional")
+		if took := time.Since(began); took > 900*time.Millisecond {
+			t.Errorf("the first answer took %v; measuring alone takes 1 s", took)
+		}
+		first := r.only()
+		r.until("the whole model is known", func() bool { return !r.provisional("f") })
+		r.answered("f", "provisional")
+		if now := r.only(); now.ID != first.ID {
+			t.Errorf("%s took the place of %s", now.ID, first.ID)
+		}
+		if p, m := r.models.asked(); p != 1 || m != 1 {
+			t.Errorf("%d predictions, %d measurements", p, m)
+		}
+		if times := r.known("f"); times.exec(4, 1000) == 0 {
+			t.Error("a batch of four is not known")
+		}
+	})
+}
+
+// provisional reports whether a function is served by a provisional profile.
+func (r *rig) provisional(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.functions[full(name)].profile.Provisional
+}
+
 // What cannot be predicted, and what a prediction says that it cannot meet its
 // objective, is measured.
 func TestModelIsMeasuredInstead(t *testing.T) {

@@ -33,10 +33,12 @@ type revision struct {
 func retryMeasure(n int) time.Duration { return min(time.Second<<min(n-1, 10), 5*time.Minute) }
 
 // prepare finds out the times of the revision's model and puts it in
-// the place of the one that is served. What fails is tried again until ctx ends.
+// the place of the one that is served: first with a provisional profile, if it is new,
+// then with a full one. What fails is tried again until ctx ends.
 func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
+	provisional := false
 	for n := 1; ; n++ {
-		prepared, profile, err := c.finder.Profile(ctx, r.Function, r.file, r.alone)
+		prepared, profile, err := c.find(ctx, r, provisional)
 		if errors.Is(err, times.ErrFollowing) {
 			if r.alone = !c.follow(ctx, n); ctx.Err() != nil {
 				return
@@ -45,20 +47,33 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 		}
 		if err == nil {
 			c.serve(fn, r, prepared, profile)
-			return
+			if provisional = profile.Provisional; !provisional {
+				return
+			}
+			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		pause := retryMeasure(n)
 		c.options.Logger.Error().Str("function", r.Name).Err(err).Dur("retry_ms", pause).Msg("measure model")
-		c.fail(fn, r, fmt.Sprintf("the model could not be measured: %v", err))
+		if !provisional { // Else it serves as it is.
+			c.fail(fn, r, fmt.Sprintf("the model could not be measured: %v", err))
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
 	}
+}
+
+// find finds the revision's profile, or the one that takes a provisional one's place.
+func (c *Controller) find(ctx context.Context, r revision, provisional bool) (prepared string, p *profiler.Profile, err error) {
+	if provisional {
+		return c.finder.Refine(ctx, r.Function, r.file)
+	}
+	return c.finder.Profile(ctx, r.Function, r.file, r.alone)
 }
 
 // fail keeps why a revision cannot be served.
@@ -82,6 +97,7 @@ func (c *Controller) refuse(fn *function, why string) {
 
 // serve makes the revision the one that is served, or says why it cannot be.
 func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
+	profile = c.refined(fn, r, profile)
 	times := c.learned().Correction(r.Name, profile, objective.Quantile(r.Function))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,11 +133,27 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	times.SetQuantile(objective.Quantile(r.Function))
 	for _, in := range fn.instances {
 		c.recognise(in)
+		if in.Revision == fn.Revision && len(c.table(fn, in.Config.Batch, in.Config.CPU)) > 0 {
+			in.times = fn.times
+		}
 		c.refit(in)
 	}
 	fn.tell(time.Now())
 	c.claim(fn)
 	c.Wake()
+}
+
+// refined is a profile that takes a provisional one's place, with as much memory as the
+// running instances have, if that is enough: they keep theirs, and are of the same configs.
+func (c *Controller) refined(fn *function, r revision, next *profiler.Profile) *profiler.Profile {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fn.profile == nil || !fn.profile.Provisional || next.Provisional || fn.Revision != r.Revision || next.Memory >= fn.profile.Memory {
+		return next
+	}
+	same := *next
+	same.Memory = fn.profile.Memory
+	return &same
 }
 
 // renew makes the current revision's instances those of the next one, which

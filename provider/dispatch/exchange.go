@@ -72,10 +72,6 @@ type taken struct {
 	reported bool
 }
 
-// waitHeader is the header in which an instance tells how long a batch waited for
-// the one before, in microseconds.
-const waitHeader = "X-Faas-Infer-Wait-Us"
-
 // exchange sends calls and reads their answers, in order.
 func (l *link) exchange(calls []*call) (responses []frame.Response, took taken, err error) {
 	c, timeout, err := l.get()
@@ -175,8 +171,8 @@ func (c *connection) readHead() (head, error) {
 			if h.exec, err = micros(frame.ExecHeader, value); err != nil {
 				return h, err
 			}
-		case bytes.EqualFold(name, []byte(waitHeader)):
-			if h.waited, err = micros(waitHeader, value); err != nil {
+		case bytes.EqualFold(name, []byte(frame.WaitHeader)):
+			if h.waited, err = micros(frame.WaitHeader, value); err != nil {
 				return h, err
 			}
 		}

@@ -63,6 +63,11 @@ func (m models) Predict(ctx context.Context, file string, maxBatch int, until ti
 	return m.Measure(ctx, file, maxBatch, until)
 }
 
+// Sketch is Measure.
+func (m models) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.Measure(ctx, file, maxBatch, until)
+}
+
 // given reads the time in an image's name.
 func given(image string) (time.Duration, error) {
 	name, _, _ := strings.Cut(image, "@")

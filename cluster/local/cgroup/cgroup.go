@@ -62,6 +62,10 @@ type Tree interface {
 	// work; Leave moves it back and removes that group.
 	Join() error
 	Leave() error
+	// Place moves a process that this one has started out of the group that Join made:
+	// to where this process was before, or, idle, to a group beside the tree that gets
+	// what nobody else wants of the cores.
+	Place(pid int, idle bool) error
 	// Remove deletes the tree's own group if no group is in it.
 	Remove() error
 }

@@ -49,6 +49,41 @@ func TestGroupLives(t *testing.T) {
 	lives(t, tree, group)
 }
 
+// The provider's own group, and what it does in the background.
+func TestPlaces(t *testing.T) {
+	tree := open(t, "faas-infer-test-places")
+	if tree == nil {
+		return
+	}
+	c := exec.Command("sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = c.Process.Kill(), c.Wait() }()
+	where := func() string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := where()
+	for _, idle := range []bool{true, false, true} {
+		if err := tree.Place(c.Process.Pid, idle); err != nil {
+			t.Fatal(err)
+		}
+		if now := where(); strings.Contains(now, "-background\n") != idle || !idle && now != before {
+			t.Errorf("idle %v: %s", idle, now)
+		}
+	}
+	if err := tree.Leave(); err != nil {
+		t.Error(err)
+	}
+	if now := where(); now != before {
+		t.Errorf("after the provider has left it is in %s", now)
+	}
+}
+
 func TestNothingIsLeftOfAGroupThatCannotBeMade(t *testing.T) {
 	tree := open(t, "faas-infer-test-impossible")
 	if tree == nil {

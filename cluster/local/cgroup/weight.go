@@ -31,6 +31,28 @@ func weightOf(millicores int) uint64 { return uint64(max(1, min(millicores/10, 1
 // ownName is the group of the provider's own process, beside the tree.
 func ownName(tree string) string { return tree + "-provider" }
 
+// idleName is the group of what the provider does in the background, beside the tree.
+func idleName(tree string) string { return tree + "-background" }
+
+// leastV1 and leastV2 are the smallest weights that there are.
+const (
+	leastV1 = 2
+	leastV2 = 1
+)
+
+// makeIdle makes the group of a directory one that gets what nobody else wants. A kernel
+// before 5.15 knows only its weight.
+func makeIdle(dir, weight string, least int) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", dir, err)
+	}
+	idle := filepath.Join(dir, "cpu.idle")
+	if _, err := os.Stat(idle); err == nil {
+		return setNumber(idle, 1)
+	}
+	return setNumber(filepath.Join(dir, weight), least)
+}
+
 // cpu is the directory of a group in the cpu controller, "" if the tree does not use that.
 func (t *treeV1) cpu(path string) string {
 	for _, subsystem := range t.used {
@@ -70,7 +92,22 @@ func (t *treeV1) Leave() error {
 	if dir == "" {
 		return nil
 	}
-	return errors.Join(empty(dir, t.cpu(t.before)), t.settle())
+	return errors.Join(empty(dir, t.cpu(t.before)), empty(t.cpu(idleName(t.path)), t.cpu(t.before)), t.settle())
+}
+
+// Place implements [Tree].
+func (t *treeV1) Place(pid int, idle bool) error {
+	dir := t.cpu(t.before)
+	if dir == "" {
+		return nil
+	}
+	if idle {
+		dir = t.cpu(idleName(t.path))
+		if err := makeIdle(dir, "cpu.shares", leastV1); err != nil {
+			return err
+		}
+	}
+	return setNumber(filepath.Join(dir, "cgroup.procs"), pid)
 }
 
 // empty moves all members of a group to another and removes it.
@@ -116,7 +153,23 @@ func (t *treeV2) Join() error {
 
 // Leave implements [Tree].
 func (t *treeV2) Leave() error {
-	return empty(filepath.Join(t.mount, ownName(t.path)), filepath.Join(t.mount, t.before))
+	before := filepath.Join(t.mount, t.before)
+	return errors.Join(empty(filepath.Join(t.mount, ownName(t.path)), before), empty(filepath.Join(t.mount, idleName(t.path)), before))
+}
+
+// Place implements [Tree].
+func (t *treeV2) Place(pid int, idle bool) error {
+	if !t.has("cpu") {
+		return nil
+	}
+	dir := filepath.Join(t.mount, t.before)
+	if idle {
+		dir = filepath.Join(t.mount, idleName(t.path))
+		if err := makeIdle(dir, "cpu.weight", leastV2); err != nil {
+			return err
+		}
+	}
+	return setNumber(filepath.Join(dir, "cgroup.procs"), pid)
 }
 
 // setNumber writes a number to a file of the kernel's.

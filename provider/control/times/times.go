@@ -27,9 +27,13 @@ type Models interface {
 	// Prepare makes the model ready for this host's instances, once, and
 	// returns the directory that they load.
 	Prepare(ctx context.Context, file string) (prepared string, err error)
+	// Sketch prepares the model and finds its times within seconds, since somebody waits
+	// for it: it predicts them if its operators are known, or else measures the model for
+	// about a second, and the profile is provisional.
+	Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 	// Measure prepares the model and measures it for batches of up to
-	// maxBatch that take no longer than until. It is never asked twice at the
-	// same time.
+	// maxBatch that take no longer than until, in the background. It is never asked
+	// twice at the same time.
 	Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 	// Predict is Measure, but combines the times of the model's operators
 	// (INFless §3.3). It wraps ErrUnpredictable where that cannot be done.
@@ -47,7 +51,8 @@ type Profiles interface {
 var ErrFollowing = errors.New("another replica of the provider leads")
 
 // Finder finds models' times. One model is predicted or measured at a time:
-// measurements side by side would disturb each other.
+// measurements side by side would disturb each other. A new model is sketched meanwhile,
+// so that it serves at once.
 type Finder struct {
 	Models   Models
 	Profiles Profiles
@@ -60,13 +65,14 @@ type Finder struct {
 	// Leading tells whether this replica finds out what is not known yet.
 	Leading func() bool
 	Logger  zerolog.Logger
-	// measuring and preparing hold a token while a model is measured or prepared.
-	measuring, preparing chan struct{}
+	// sketching, measuring and preparing hold a token while a model is sketched, measured
+	// or prepared.
+	sketching, measuring, preparing chan struct{}
 }
 
 // New completes a finder.
 func New(f Finder) *Finder {
-	f.measuring, f.preparing = make(chan struct{}, 1), make(chan struct{}, 1)
+	f.sketching, f.measuring, f.preparing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	return &f
 }
 
@@ -144,32 +150,89 @@ func (t *Finder) doubtful(f *provider.Function, p *profiler.Profile) bool {
 	return predicted(p) && t.Rules.Hopeless(f, t.Rules.Promised(f, p)) != nil
 }
 
-// Profile returns the model's profile from the store, or else predicts or
-// measures it. A batch above one that takes longer than half the SLO is of no use
-// (INFless Eq. 4), so larger ones are left out. One model is predicted or
-// measured at a time. A replica that does not lead finds nothing out, unless it is alone.
+// serves reports whether a profile will do for a function. A provisional one does until
+// [Finder.Refine] has found a fuller one; a batch above one that takes longer than half
+// the SLO is of no use (INFless Eq. 4), so larger ones are left out.
+func (t *Finder) serves(f *provider.Function, p *profiler.Profile) bool {
+	switch {
+	case p == nil:
+		return false
+	case p.Provisional:
+		return t.Rules.Hopeless(f, t.Rules.Promised(f, p)) == nil
+	}
+	return covers(p, f.Inference.MaxBatch, f.Inference.SLO/2) && !t.doubtful(f, p)
+}
+
+// Profile returns the model's profile from the store, or else a sketch of it, or else
+// predicts or measures it. A replica that does not lead finds nothing out, unless it is
+// alone. Of a provisional profile, Refine finds the fuller one.
 func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return "", nil, err
 	}
-	key, until := t.Key(hash, f), f.Inference.SLO/2
-	found := func(p *profiler.Profile) bool {
-		return p != nil && covers(p, f.Inference.MaxBatch, until) && !t.doubtful(f, p)
-	}
-	if p := t.stored(key); found(p) {
-		prepared, err := t.ready(ctx, file)
+	key := t.Key(hash, f)
+	if p = t.stored(key); t.serves(f, p) {
+		prepared, err = t.ready(ctx, file)
 		return prepared, p, err
 	}
 	if !t.Leading() && !alone {
 		return "", nil, ErrFollowing
 	}
+	if t.Predict {
+		if prepared, p, err = t.begin(ctx, f, file, key); p != nil || err != nil {
+			return prepared, p, err
+		}
+	}
+	return t.whole(ctx, f, file, key)
+}
+
+// begin is times to serve with at once, one model's after the other's; without a profile,
+// there are none.
+func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
+	if err := take(ctx, t.sketching); err != nil {
+		return "", nil, err
+	}
+	defer give(t.sketching)
+	if p := t.stored(key); t.serves(f, p) { // Somebody has just found it out.
+		prepared, err := t.ready(ctx, file)
+		return prepared, p, err
+	}
+	prepared, p = t.sketch(ctx, f, file)
+	if !t.serves(f, p) {
+		return "", nil, ctx.Err()
+	}
+	t.keep(f, key, p)
+	return prepared, p, nil
+}
+
+// Refine finds the profile that takes a provisional one's place. A replica that does not
+// lead waits for the leader's.
+func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile, err error) {
+	hash, err := t.Models.Hash(file)
+	if err != nil {
+		return "", nil, err
+	}
+	key := t.Key(hash, f)
+	if p := t.stored(key); p != nil && !p.Provisional && t.serves(f, p) {
+		prepared, err := t.ready(ctx, file)
+		return prepared, p, err
+	}
+	if !t.Leading() {
+		return "", nil, ErrFollowing
+	}
+	return t.whole(ctx, f, file, key)
+}
+
+// whole returns the whole profile from the store, or else predicts or measures it.
+func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	if err := take(ctx, t.measuring); err != nil {
 		return "", nil, err
 	}
 	defer give(t.measuring)
-	if p := t.stored(key); p != nil { // Somebody may just have found it out.
-		if found(p) {
+	until := f.Inference.SLO / 2
+	if p := t.stored(key); p != nil && !p.Provisional { // Somebody may just have found it out.
+		if t.serves(f, p) {
 			prepared, err := t.ready(ctx, file)
 			return prepared, p, err
 		}
@@ -181,14 +244,34 @@ func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string,
 	if err != nil {
 		return "", nil, err
 	}
+	t.keep(f, key, p)
+	return prepared, p, nil
+}
+
+// keep stores a profile if this replica leads.
+func (t *Finder) keep(f *provider.Function, key string, p *profiler.Profile) {
 	if !t.Leading() {
-		return prepared, p, nil
+		return
 	}
 	if err := t.Profiles.PutProfile(key, p); err != nil {
 		// It serves all the same.
 		t.Logger.Error().Str("function", f.Name).Err(err).Msg("keep profile; a restart will find it out again")
 	}
-	return prepared, p, nil
+}
+
+// sketch finds times to begin with; nil where that fails, and then the model is looked at
+// thoroughly first.
+func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile) {
+	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
+	prepared, p, err := t.Models.Sketch(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
+	if err != nil {
+		if ctx.Err() == nil {
+			log.Info().AnErr("why", err).Msg("the model could not be sketched")
+		}
+		return "", nil
+	}
+	log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", p.MaxBatch()).Bool("provisional", p.Provisional).Msg("sketched the model's times")
+	return prepared, p
 }
 
 // find predicts the model's times, or measures them if it is to, or if they

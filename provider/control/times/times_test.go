@@ -29,6 +29,8 @@ type models struct {
 	mu       sync.Mutex
 	calls    []string
 	measured atomic.Int64
+	// sketch is by how much a sketch says that it is slower, 0 for none.
+	sketch float64
 	// slower is what a prediction says of it; the rest are failures.
 	slower                       float64
 	hash, check, predict, failed error
@@ -53,6 +55,17 @@ func (m *models) Check(context.Context, string) error { m.call("check"); return 
 func (m *models) Prepare(_ context.Context, file string) (string, error) {
 	m.call("prepare")
 	return "prepared " + file, nil
+}
+
+// Sketch is what was given, at the first of its batches in 20 ms; without, it fails.
+func (m *models) Sketch(_ context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	if m.sketch == 0 {
+		return "", nil, errors.New("not to be sketched")
+	}
+	m.call("sketch")
+	p := profile(min(maxBatch, 2), until, m.sketch, false)
+	p.Provisional = true
+	return "prepared " + file, p, nil
 }
 
 func (m *models) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
@@ -232,6 +245,38 @@ func TestProfile(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A new model serves by a sketch at once, if that says that it can, and is then predicted.
+func TestSketch(t *testing.T) {
+	f := function(time.Second, 8)
+	r := newRig(true)
+	r.models.sketch = 1
+	for _, want := range []string{"[sketch]", "[prepare]"} {
+		if found, did := r.find(t, f, false), r.models.did(); found != "≤2 false" || did != want {
+			t.Errorf("%s by %s, want %s", found, did, want)
+		}
+	}
+	r.leading = false
+	if _, _, err := r.Refine(t.Context(), f, "m"); !errors.Is(err, times.ErrFollowing) {
+		t.Errorf("who follows: %v", err)
+	}
+	r.leading = true
+	for _, want := range []string{"[predict]", "[prepare]"} {
+		_, p, err := r.Refine(t.Context(), f, "m")
+		if did := r.models.did(); err != nil || p.Provisional || p.MaxBatch() != 8 || did != want {
+			t.Errorf("%v: %+v by %s, want %s", err, p, did, want)
+		}
+	}
+	if found, did := r.find(t, f, false), r.models.did(); found != "≤8 true" || did != "[prepare]" {
+		t.Errorf("afterwards %s by %s", found, did)
+	}
+
+	slow := newRig(true)
+	slow.models.sketch = 1000
+	if found, did := slow.find(t, f, false), slow.models.did(); found != "≤8 true" || did != "[sketch predict]" {
+		t.Errorf("what a sketch says is too slow: %s by %s", found, did)
 	}
 }
 
