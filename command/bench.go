@@ -22,7 +22,7 @@ import (
 func NewBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances, models of latency and other model servers",
+		Short: "Measure attainment of objectives, the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances, models of latency and other model servers",
 		Long: `bench measures on this machine, with real instances. What is compared is
 measured in the same run and in turn, so that the ratios hold where single times
 do not. Each command prints a table, or with --json one object.`,
@@ -32,7 +32,7 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newRecoveryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newRecoveryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand())
 	return c
 }
 

@@ -69,9 +69,13 @@ func schedule(targets []Target, d time.Duration, seed uint64) ([]arrival, error)
 		if arrivals == "" {
 			arrivals = Uniform
 		}
-		times, err := arrivals.Times(target.Rate, d, rand.New(rand.NewPCG(seed, uint64(t))))
+		rng := rand.New(rand.NewPCG(seed, uint64(t)))
+		times, err := arrivals.Times(target.Rate, d, rng)
 		if err != nil {
 			return nil, fmt.Errorf("target %s: %w", target.Name, err)
+		}
+		if target.Shape != nil {
+			times = slices.DeleteFunc(times, func(at time.Duration) bool { return rng.Float64() >= target.Shape(at) })
 		}
 		all = slices.Grow(all, len(times))
 		for i, at := range times {

@@ -80,6 +80,32 @@ func TestTimesRefusesNonsense(t *testing.T) {
 	}
 }
 
+// A quarter of the rate in the first half, all of it in the second.
+func TestShape(t *testing.T) {
+	half := 50 * time.Second
+	all, err := schedule([]Target{{Rate: 100, Arrivals: Poisson, Shape: func(at time.Duration) float64 {
+		if at < half {
+			return 0.25
+		}
+		return 1
+	}}}, 2*half, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := 0
+	for i, a := range all {
+		if a.index != i {
+			t.Fatalf("request %d has the index %d", i, a.index)
+		}
+		if a.at < half {
+			first++
+		}
+	}
+	if second := len(all) - first; first < 1100 || first > 1400 || second < 4800 || second > 5200 {
+		t.Errorf("%d and %d requests, want about 1250 and 5000", first, second)
+	}
+}
+
 func TestScheduleMergesAndRepeats(t *testing.T) {
 	targets := []Target{
 		{Name: "a", Rate: 100, Arrivals: Poisson},

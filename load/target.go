@@ -37,6 +37,9 @@ type Target struct {
 	// if empty). A closed loop ignores both.
 	Rate     float64
 	Arrivals Arrivals
+	// Shape, if set, is the part of Rate at which requests come at a time from the
+	// start, 0 to 1: of Rate's requests, so many stay.
+	Shape func(at time.Duration) float64
 	// SLO is the latency within which an answer counts as served in time;
 	// with 0 every good answer does.
 	SLO time.Duration

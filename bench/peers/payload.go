@@ -67,22 +67,8 @@ func encodeV2Binary(_ string, inputs []tensor.Tensor) ([]byte, http.Header, erro
 }
 
 func encodeV2JSON(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
-	body := []byte(`{"inputs":[`)
-	for i, in := range inputs {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		shape, err := json.Marshal(in.Shape)
-		if err != nil {
-			return nil, nil, err
-		}
-		body = fmt.Appendf(body, `{"name":%q,"shape":%s,"datatype":%q,"data":`, in.Name, shape, in.Type)
-		if body, err = tensorjson.AppendFlat(body, in); err != nil {
-			return nil, nil, err
-		}
-		body = append(body, '}')
-	}
-	return append(body, "]}"...), jsonHeader, nil
+	body, err := load.EncodeJSON(inputs)
+	return body, jsonHeader, err
 }
 
 // encodeNamed writes an array for each input.

@@ -57,12 +57,46 @@ func (d *Deployed) Bundle(s *Subject, image string) error {
 
 // Deploy deploys a function with an SLO.
 func (d *Deployed) Deploy(ctx context.Context, name, image string, slo time.Duration) error {
-	body, err := json.Marshal(types.FunctionDeployment{Service: name, Image: image,
-		Annotations: &map[string]string{"com.openfaas.slo.latency": slo.String()}})
+	return d.DeployFunction(ctx, Function(name, image, map[string]string{"com.openfaas.slo.latency": slo.String()}))
+}
+
+// Function is a deployment of a function of an image.
+func Function(name, image string, annotations map[string]string) types.FunctionDeployment {
+	return types.FunctionDeployment{Service: name, Image: image, Annotations: &annotations}
+}
+
+// CPU is an amount of CPU, as limits.cpu and requests.cpu have it.
+func CPU(amount string) *types.FunctionResources { return &types.FunctionResources{CPU: amount} }
+
+// DeployFunction deploys a function as described.
+func (d *Deployed) DeployFunction(ctx context.Context, f types.FunctionDeployment) error {
+	body, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
 	return d.post(ctx, "/system/functions", body)
+}
+
+// Remove removes a function, if it is there.
+func (d *Deployed) Remove(ctx context.Context, name string) error {
+	body, err := json.Marshal(types.DeleteFunctionRequest{FunctionName: name})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, d.URL+"/system/functions", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	if response.StatusCode/100 != 2 && response.StatusCode != http.StatusNotFound {
+		return fmt.Errorf("remove %s: %s: %s", name, response.Status, text)
+	}
+	return nil
 }
 
 // Scale asks for a number of instances.

@@ -53,6 +53,23 @@ func NewSubject(name string) (*Subject, error) {
 // Close removes the directory.
 func (s *Subject) Close() { os.RemoveAll(s.Dir) }
 
+// JSONTarget is Target with tensors as JSON.
+func (s *Subject) JSONTarget(url string) (load.Target, error) {
+	var bodies [][]byte
+	for seed := range uint64(8) {
+		inputs, err := s.Samples(seed)
+		if err != nil {
+			return load.Target{}, err
+		}
+		body, err := load.EncodeJSON(inputs)
+		if err != nil {
+			return load.Target{}, err
+		}
+		bodies = append(bodies, body)
+	}
+	return load.Target{Name: s.Name, URL: url, Header: http.Header{"Content-Type": {"application/json"}}, Body: load.Cycle(bodies...)}, nil
+}
+
 // Target makes requests for the subject: several random inputs in turn.
 func (s *Subject) Target(url string) (load.Target, error) {
 	var bodies [][]byte

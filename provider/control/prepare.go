@@ -130,6 +130,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	fn.prepared, fn.profile, fn.promised, fn.fingerprint = prepared, profile, promised, fingerprint
 	fn.times, fn.plan, fn.candidates = times, next, next.Candidates
 	fn.failed, fn.unplaced, fn.failures = "", "", failures.Failures{}
+	fn.metrics.SetProvisional(profile.Provisional)
 	times.SetQuantile(objective.Quantile(r.Function))
 	for _, in := range fn.instances {
 		c.recognise(in)

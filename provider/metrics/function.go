@@ -162,6 +162,15 @@ func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
 // planned.
 func (f *FunctionMetrics) SetLevel(level float64) { f.set(f.metrics.level, level) }
 
+// SetProvisional records whether the function is served by a sketch of its model's times.
+func (f *FunctionMetrics) SetProvisional(provisional bool) {
+	value := 0.0
+	if provisional {
+		value = 1
+	}
+	f.set(f.metrics.provisional, value)
+}
+
 // SetAllocated records what the function's instances hold together.
 func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
 	f.set(f.metrics.cpu, cores(r))

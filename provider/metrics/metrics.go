@@ -32,12 +32,12 @@ var (
 
 // Metrics holds every measure. It is safe for concurrent use.
 type Metrics struct {
-	requests, inFlight              *prometheus.Desc
-	total, queue, exec, cold, batch *prometheus.HistogramVec
-	misses, drops                   *prometheus.CounterVec
-	instances, parked, ratio, level *prometheus.GaugeVec
-	cpu, memory, gpu, cpuUsed, used *prometheus.GaugeVec
-	nodeCPU, nodeMemory, nodeGPU    *prometheus.GaugeVec
+	requests, inFlight                           *prometheus.Desc
+	total, queue, exec, cold, batch              *prometheus.HistogramVec
+	misses, drops                                *prometheus.CounterVec
+	instances, parked, ratio, level, provisional *prometheus.GaugeVec
+	cpu, memory, gpu, cpuUsed, used              *prometheus.GaugeVec
+	nodeCPU, nodeMemory, nodeGPU                 *prometheus.GaugeVec
 
 	mu        sync.RWMutex
 	functions map[string]*FunctionMetrics
@@ -65,6 +65,8 @@ func New(r prometheus.Registerer) *Metrics {
 			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
 		level: gauge("planned_over_measured_load_ratio",
 			"By how much more than the measured load instances are planned, because requests missed the objective.", function),
+		provisional: gauge("provisional_profile",
+			"1 while a new function is served by a sketch of its model's times, else 0.", function),
 		cpu:     gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
 		memory:  gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
 		gpu:     gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
@@ -77,7 +79,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.parked, m.ratio, m.level, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+		m.instances, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
 	return m
 }
 
@@ -124,7 +126,7 @@ func (m *Metrics) Remove(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.parked, m.ratio, m.level, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
+		m.instances, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
 		v.DeletePartialMatch(labels)
 	}
 }

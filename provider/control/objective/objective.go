@@ -98,7 +98,36 @@ func (r Rules) largest(f *provider.Function) int {
 // Promised lists the configs that the function's instances may have, the
 // profile's batch sizes on every share, with the times that the profile says.
 func (r Rules) Promised(f *provider.Function, p *profiler.Profile) []capacity.Candidate {
-	return capacity.Candidates(p.Candidates(p.Shares(f.Inference.Limits.CPU), r.largest(f), memory(f, p)))
+	return r.settled(f, capacity.Candidates(p.Candidates(shares(f, p), r.largest(f), memory(f, p))))
+}
+
+// shares lists the CPU shares in millicores that the function's instances may have: those
+// of the profile from requests.cpu to limits.cpu, or requests.cpu itself if there is none.
+func shares(f *provider.Function, p *profiler.Profile) []int {
+	least := f.Inference.Requests.CPU
+	within := slices.DeleteFunc(p.Shares(f.Inference.Limits.CPU), func(share int) bool { return share < least })
+	if len(within) == 0 {
+		return []int{least}
+	}
+	return within
+}
+
+// settled leaves, of a function whose number of instances is settled, only the largest batch
+// on each share that meets the objective, if one does: which load there is makes no choice
+// then. It takes smaller ones, too.
+func (r Rules) settled(f *provider.Function, all []capacity.Candidate) []capacity.Candidate {
+	if f.Inference.MinReplicas == 0 || f.Inference.MinReplicas != f.Inference.MaxReplicas {
+		return all
+	}
+	largest := map[int]int{}
+	for _, c := range all {
+		if r.Limits(f).Meets(c, r.Planned(f)) {
+			largest[c.Config.CPU] = max(largest[c.Config.CPU], c.Config.Batch)
+		}
+	}
+	return slices.DeleteFunc(all, func(c capacity.Candidate) bool {
+		return largest[c.Config.CPU] > 0 && c.Config.Batch != largest[c.Config.CPU]
+	})
 }
 
 // Plan is what the engine is to choose from.
@@ -121,7 +150,7 @@ type Plan struct {
 // better part of the objective: nobody would see otherwise that the trouble has passed.
 // The description of the function says what it would take.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
-	out := Plan{Candidates: capacity.Candidates(times.Candidates(p.Shares(f.Inference.Limits.CPU), r.largest(f), memory(f, p)))}
+	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Candidates(shares(f, p), r.largest(f), memory(f, p))))}
 	why := r.Hopeless(f, out.Candidates)
 	if why == nil {
 		return out

@@ -1,0 +1,349 @@
+// Package attainment measures whether functions keep their objectives on this machine, and
+// what the best fixed setting would have done in their place. [Run] is where to begin;
+// scenario.go says what is asked of functions, judge.go what counts.
+package attainment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/bench/cores"
+	"github.com/faas-infer/faas-infer/bench/rig"
+	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/report"
+)
+
+// Bench is what is asked.
+type Bench struct {
+	// Core is the server's: provider, instances and what they start. This process has
+	// another (see [cores.Pin]).
+	Core int
+	// Full has all scenarios measured, and not only those that cover everything; Only,
+	// if set, those whose names it matches.
+	Full bool
+	Only string
+	// Seed settles arrivals.
+	Seed uint64
+	// Progress, if set, is told how many scenarios are done.
+	Progress func(done, total int)
+}
+
+// scenarios are those that are asked for.
+func (b Bench) scenarios() ([]Scenario, error) {
+	all := Covering()
+	if b.Full {
+		all = Full()
+	}
+	only, err := regexp.Compile(b.Only)
+	if err != nil {
+		return nil, fmt.Errorf("--only is %q: %w", b.Only, err)
+	}
+	all = slices.DeleteFunc(all, func(s Scenario) bool { return !only.MatchString(s.Name) })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("--only is %q: no scenario has such a name", b.Only)
+	}
+	return all, nil
+}
+
+// Run measures. The server has one core, and what is asked of it is in proportion to what
+// one instance with the whole core answers within the objective.
+func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
+	all, err := b.scenarios()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "faas-infer-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	m := &machine{o: o, b: b, report: report.New("bench attainment", time.Now()), subjects: map[string]*rig.Subject{}, capacities: map[string]float64{}}
+	defer m.close()
+	if err := m.start(ctx, dir); err != nil {
+		return nil, err
+	}
+	if b.Only == "" {
+		if err := m.firstAnswers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var totals totals
+	for i, s := range all {
+		if b.Progress != nil {
+			b.Progress(i, len(all))
+		}
+		if err := m.scenario(ctx, s, &totals); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	if b.Progress != nil {
+		b.Progress(len(all), len(all))
+	}
+	totals.add(m.report)
+	if b.Only != "" {
+		return m.report, nil
+	}
+	return m.report, errors.Join(m.payloads(ctx), m.gateway(ctx, dir))
+}
+
+// machine is the server under test and what is known of it.
+type machine struct {
+	o      rig.Options
+	b      Bench
+	report *report.Report
+	// server has the functions as users deploy them, fixed those that load does not
+	// change; there instances may have the whole core.
+	server, fixed *rig.Deployed
+	subjects      map[string]*rig.Subject
+	// capacities are in requests/s, by functions' names.
+	capacities map[string]float64
+}
+
+// start starts the providers. Models that another run has prepared would shorten the first
+// answer.
+func (m *machine) start(ctx context.Context, dir string) error {
+	prepared := filepath.Join(dir, "prepared")
+	return cores.Run(m.b.Core, func() (err error) {
+		if m.server, err = m.o.Provider(ctx, filepath.Join(dir, "server"), "--prepared", prepared); err == nil {
+			m.fixed, err = m.o.Provider(ctx, filepath.Join(dir, "fixed"), "--prepared", prepared, "--cores", fmt.Sprint(m.b.Core), "--park=false")
+		}
+		return err
+	})
+}
+
+func (m *machine) close() {
+	for _, d := range []*rig.Deployed{m.server, m.fixed} {
+		if d != nil {
+			d.Stop()
+		}
+	}
+	for _, s := range m.subjects {
+		s.Close()
+	}
+}
+
+// subject makes a model ready.
+func (m *machine) subject(model string) (*rig.Subject, error) {
+	if s, ok := m.subjects[model]; ok {
+		return s, nil
+	}
+	s, err := rig.NewSubject(model)
+	if err != nil {
+		return nil, err
+	}
+	m.subjects[model] = s
+	return s, errors.Join(m.server.Bundle(s, model+":latest"), m.fixed.Bundle(s, model+":latest"))
+}
+
+// target is what to send to a function that a provider has.
+func (m *machine) target(f Function, at *rig.Deployed) (load.Target, error) {
+	s, err := m.subject(f.Model)
+	if err != nil {
+		return load.Target{}, err
+	}
+	url := at.URL + "/function/" + f.name()
+	var t load.Target
+	if f.Payload == JSON {
+		t, err = s.JSONTarget(url)
+	} else {
+		t, err = s.Target(url)
+	}
+	t.Name, t.SLO, t.Arrivals = f.name(), objectives[f.Model], load.Poisson
+	return t, err
+}
+
+// deploy deploys a function as users do, anew.
+func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duration) error {
+	if _, err := m.subject(f.Model); err != nil {
+		return err
+	}
+	if err := m.server.Remove(ctx, f.name()); err != nil {
+		return err
+	}
+	annotations := map[string]string{"com.openfaas.slo.latency": objectives[f.Model].String()}
+	if keepAlive > 0 {
+		annotations["com.openfaas.infer.keep-alive"] = keepAlive.String()
+	}
+	return m.server.DeployFunction(ctx, rig.Function(f.name(), f.Model+":latest", annotations))
+}
+
+// fix deploys a function with instances that load does not change, and waits for them.
+func (m *machine) fix(ctx context.Context, f Function, s setting) error {
+	count := fmt.Sprint(s.count)
+	d := rig.Function(f.name(), f.Model+":latest", map[string]string{"com.openfaas.slo.latency": objectives[f.Model].String(),
+		"com.openfaas.scale.min": count, "com.openfaas.scale.max": count})
+	d.Limits = rig.CPU(fmt.Sprintf("%dm", s.cpu))
+	d.Requests = d.Limits
+	if err := errors.Join(m.fixed.Remove(ctx, f.name()), m.fixed.DeployFunction(ctx, d)); err != nil {
+		return err
+	}
+	return m.fixed.Available(ctx, f.name(), uint64(s.count))
+}
+
+// firstAnswers times new models from their deployment to their first answer, on a machine
+// that knows nothing of them or their operators.
+func (m *machine) firstAnswers(ctx context.Context) error {
+	for _, model := range []string{"resnet-50", "bert-v1"} {
+		f := Function{Model: model, Payload: Binary}
+		if _, err := m.subject(model); err != nil {
+			return err
+		}
+		t, err := m.target(f, m.server)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := m.deploy(ctx, f, 0); err != nil {
+			return err
+		}
+		if _, err := rig.One(ctx, t); err != nil {
+			return err
+		}
+		m.add("first_answer_s."+model, time.Since(began).Seconds(), "s", "from the deployment of a new model on a new machine; to reach: at most 5")
+		if err := m.server.Remove(ctx, f.name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// capacity is how many requests of a function one instance with the whole core answers
+// within the objective, in requests/s: by as many clients as it has any use for.
+func (m *machine) capacity(ctx context.Context, f Function) (float64, error) {
+	if c, ok := m.capacities[f.name()]; ok {
+		return c, nil
+	}
+	if err := m.known(ctx, f); err != nil {
+		return 0, err
+	}
+	if err := m.fix(ctx, f, setting{1000, 1}); err != nil {
+		return 0, err
+	}
+	t, err := m.target(f, m.fixed)
+	if err != nil {
+		return 0, err
+	}
+	most := 0.0
+	for clients := 64; clients >= 1; clients /= 2 {
+		r, err := load.RunClosed(ctx, t, clients, 1500*time.Millisecond)
+		if err != nil {
+			return 0, err
+		}
+		if within := r.Achieved * r.WithinSLO; within > most {
+			most = within
+		} else if within < 0.9*most {
+			break
+		}
+	}
+	if most == 0 {
+		return 0, fmt.Errorf("%s answers nothing within %v", f.name(), t.SLO)
+	}
+	m.capacities[f.name()] = most
+	m.add("capacity_rps."+f.name(), most, "requests/s", fmt.Sprintf("within %v, of one instance with the whole core", t.SLO))
+	return most, m.fixed.Remove(ctx, f.name())
+}
+
+// known waits until everything is known of a function's model, and tells both providers.
+func (m *machine) known(ctx context.Context, f Function) error {
+	if err := m.deploy(ctx, f, 0); err != nil {
+		return err
+	}
+	t, err := m.target(f, m.server)
+	if err != nil {
+		return err
+	}
+	if _, err := rig.One(ctx, t); err != nil {
+		return err
+	}
+	fmt.Fprintf(m.o.Log, "profiling %s\n", f.Model)
+	for {
+		provisional, err := m.server.Metric(ctx, `faas_infer_provisional_profile{function="`+f.name()+`.openfaas-fn"}`)
+		if err != nil {
+			return err
+		}
+		if provisional == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	if err := m.server.Remove(ctx, f.name()); err != nil {
+		return err
+	}
+	rows, err := os.ReadFile(filepath.Join(m.server.State, operators.FileName))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.fixed.State, operators.FileName), rows, 0o644)
+}
+
+// add adds a figure, and tells it at once.
+func (m *machine) add(name string, value float64, unit, note string) {
+	m.report.Add(name, value, unit, note)
+	fmt.Fprintf(m.o.Log, "%s = %.4g %s\n", name, value, unit)
+}
+
+// payloads compares what JSON costs with what binary tensors do.
+func (m *machine) payloads(ctx context.Context) error {
+	json, err := m.capacity(ctx, Function{Model: "dssm", Payload: JSON})
+	if err != nil {
+		return err
+	}
+	binary, err := m.capacity(ctx, Function{Model: "dssm", Payload: Binary})
+	if err != nil {
+		return err
+	}
+	m.add("json.rps_ratio.over_binary", json/binary, "ratio", "dssm, of the capacities; to reach: at least 0.4")
+	return nil
+}
+
+// gateway compares requests by way of the stock gateway, on the server's core, with those
+// that come directly.
+func (m *machine) gateway(ctx context.Context, dir string) error {
+	f := Function{Model: "dssm", Payload: Binary}
+	if err := m.deploy(ctx, f, 0); err != nil {
+		return err
+	}
+	t, err := m.target(f, m.server)
+	if err != nil {
+		return err
+	}
+	if _, err := rig.One(ctx, t); err != nil {
+		return err
+	}
+	var url string
+	var stop func()
+	if err := cores.Run(m.b.Core, func() (err error) {
+		url, stop, err = m.o.Gateway(ctx, strings.TrimPrefix(m.server.URL, "http://"), "127.0.0.1:4222", dir)
+		return err
+	}); err != nil {
+		return fmt.Errorf("the stock gateway: %w", err)
+	}
+	defer stop()
+	through := t
+	through.URL = url + "/function/" + f.name()
+	rates := map[string]float64{}
+	for range 3 { // In turn.
+		for way, t := range map[string]load.Target{"direct": t, "gateway": through} {
+			r, err := load.RunClosed(ctx, t, 32, 2*time.Second)
+			if err != nil {
+				return err
+			}
+			rates[way] = max(rates[way], r.Achieved*r.WithinSLO)
+		}
+	}
+	m.add("gateway.rps_ratio.over_direct", rates["gateway"]/rates["direct"], "ratio",
+		fmt.Sprintf("dssm, binary, all on one core: %.0f against %.0f requests/s; to reach: at least 0.8", rates["gateway"], rates["direct"]))
+	return nil
+}
