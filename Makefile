@@ -83,6 +83,7 @@ bench: ready ## Run every bench command on the binary
 	@scripts/python.sh tensorflow >/dev/null
 	@bin/faas-infer bench python
 	@bin/faas-infer bench batch-model
+	@bin/faas-infer bench attainment
 	@bin/faas-infer bench peers
 
 .PHONY: build

@@ -1,12 +1,15 @@
 package rig
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/load"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -61,7 +64,7 @@ func (s *Subject) JSONTarget(url string) (load.Target, error) {
 		if err != nil {
 			return load.Target{}, err
 		}
-		body, err := load.EncodeJSON(inputs)
+		body, err := EncodeJSON(inputs)
 		if err != nil {
 			return load.Target{}, err
 		}
@@ -87,4 +90,24 @@ func (s *Subject) Target(url string) (load.Target, error) {
 	}
 	header := http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
 	return load.Target{Name: s.Name, URL: url, Header: header, Body: load.Cycle(bodies...)}, nil
+}
+
+// EncodeJSON encodes an inference request of the Open Inference Protocol v2 as JSON.
+func EncodeJSON(inputs []tensor.Tensor) ([]byte, error) {
+	body := []byte(`{"inputs":[`)
+	for i, in := range inputs {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		shape, err := json.Marshal(in.Shape)
+		if err != nil {
+			return nil, err
+		}
+		body = fmt.Appendf(body, `{"name":%q,"shape":%s,"datatype":%q,"data":`, in.Name, shape, in.Type)
+		if body, err = tensorjson.AppendFlat(body, in); err != nil {
+			return nil, err
+		}
+		body = append(body, '}')
+	}
+	return append(body, "]}"...), nil
 }

@@ -231,3 +231,39 @@ func TestMakeshift(t *testing.T) {
 		t.Error("nothing is known, and there are times")
 	}
 }
+
+// requests.cpu is the least share, limits.cpu the largest; where none lies between, requests.cpu.
+func TestSharesOfRequestsAndLimits(t *testing.T) {
+	for _, c := range []struct {
+		requests, limits int
+		want             []int
+	}{{0, 0, []int{250, 500, 750, 1000}}, {500, 0, []int{500, 750, 1000}}, {500, 750, []int{500, 750}}, {600, 700, []int{600}}, {1500, 0, []int{1500}}} {
+		f := function(time.Second)
+		f.Inference.Requests.CPU, f.Inference.Limits.CPU = c.requests, c.limits
+		if got := shares(f, profile(10)); !slices.Equal(got, c.want) {
+			t.Errorf("requests %d, limits %d: %v, want %v", c.requests, c.limits, got, c.want)
+		}
+	}
+}
+
+// Where min is max, each share has the one largest batch that meets the objective.
+func TestSettledFunctionHasLargestBatches(t *testing.T) {
+	f := function(60 * time.Millisecond)
+	f.Inference.MinReplicas, f.Inference.MaxReplicas = 2, 2
+	seen := map[int]int{}
+	for _, c := range rules.Promised(f, profile(10)) {
+		if seen[c.Config.CPU] != 0 {
+			t.Errorf("%v, and batches of %d", c.Config, seen[c.Config.CPU])
+		}
+		if seen[c.Config.CPU] = c.Config.Batch; !rules.Scaling.Meets(c, rules.Planned(f)) && c.Config.Batch > 1 {
+			t.Errorf("%v does not meet the objective", c.Config)
+		}
+	}
+	if seen[1000] < 4 {
+		t.Errorf("%v", seen)
+	}
+	f.Inference.MaxReplicas = 3
+	if all := rules.Promised(f, profile(10)); len(all) <= len(seen) {
+		t.Errorf("where load chooses: %v", all)
+	}
+}
