@@ -52,7 +52,7 @@ test: ## Check formatting, vet, run all tests, with the race detector where anyt
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory check vet
 	@echo "[3/4] tests of the packages"
-	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '' $(UNIT)
+	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
 	@$(TIMED) "tests of packages, with the race detector" go test -race -vet=off -timeout 15m $(UNIT)
 	@$(TIMED) "tests of packages, without" go test -vet=off -timeout 10m $(UNIT_PLAIN)
 	@echo "[4/4] end-to-end tests"
@@ -67,7 +67,7 @@ test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and
 	@echo "[1/2] what the tests need: Kubernetes, ONNX Runtime, the gateway, Chromium"
 	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway faas-cli chromium
 	@echo "[2/2] tests on Kubernetes"
-	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '' ./e2e/kubernetes/... $(ON_KUBERNETES)
+	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '{{""}}' ./e2e/kubernetes/... $(ON_KUBERNETES)
 	@$(TIMED) "tests on Kubernetes" go test -vet=off -count=1 -p 2 -timeout 40m ./e2e/kubernetes/... $(ON_KUBERNETES)
 	@echo "All tests on Kubernetes passed."
 
