@@ -175,6 +175,9 @@ func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duratio
 	return m.server.DeployFunction(ctx, rig.Function(f.name(), f.Model+":latest", annotations))
 }
 
+// errCannot is why a setting is none: the objective cannot be met with it.
+var errCannot = errors.New("the setting does not meet the objective")
+
 // fix deploys a function with instances that load does not change, and waits for them.
 func (m *machine) fix(ctx context.Context, f Function, s setting) error {
 	count := fmt.Sprint(s.count)
@@ -185,8 +188,19 @@ func (m *machine) fix(ctx context.Context, f Function, s setting) error {
 	if err := errors.Join(m.fixed.Remove(ctx, f.name()), m.fixed.DeployFunction(ctx, d)); err != nil {
 		return err
 	}
-	return m.fixed.Available(ctx, f.name(), uint64(s.count))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := m.fixed.Available(ctx, f.name(), uint64(s.count)); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return errCannot
+		}
+		return err
+	}
+	return nil
 }
+
+// patience is how long instances of a fixed setting may take to start.
+const patience = 8 * time.Second
 
 // firstAnswers times new models from their deployment to their first answer, on a machine
 // that knows nothing of them or their operators.

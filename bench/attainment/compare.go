@@ -14,6 +14,9 @@ import (
 	"github.com/faas-infer/faas-infer/report"
 )
 
+// fastest is the most requests/s that one core can send on schedule, with room to spare.
+const fastest = 2500
+
 // scenario measures one scenario, and what fixed settings make of it.
 func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	rates := make([]float64, len(s.Functions))
@@ -22,7 +25,7 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 		if err != nil {
 			return err
 		}
-		rates[i] = f.Peak * capacity
+		rates[i] = min(f.Peak*capacity, fastest)
 	}
 	for _, f := range s.Functions {
 		if err := m.deploy(ctx, f, s.KeepAlive); err != nil {
@@ -38,7 +41,10 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	}
 	found, err := search(settings(len(s.Functions)), func(of []setting) (outcome, error) {
 		for i, f := range s.Functions {
-			if err := m.fix(ctx, f, of[i]); err != nil {
+			switch err := m.fix(ctx, f, of[i]); {
+			case errors.Is(err, errCannot):
+				return outcome{}, m.remove(ctx, s, m.fixed)
+			case err != nil:
 				return outcome{}, err
 			}
 		}

@@ -5,47 +5,68 @@ import (
 	"time"
 )
 
-// 800 requests/s that take the provider 0.4 ms each are 320m; a quarter more is kept, for
-// half a minute after they have ended.
+// 1,500 requests/s that take the provider 0.25 ms each are 375m, of which 250m are kept;
+// 2,400 are 600m, of which 500m are, from two seconds on and for ten after they have ended.
 func TestReserveFollowsTheHighestUse(t *testing.T) {
 	var r reserve
 	now, used := time.Unix(1_000_000, 0), time.Duration(0)
-	if got := r.of(2000); got != 250 {
-		t.Errorf("before anything was seen %dm are kept, want 250", got)
-	}
-	for second := range 60 {
+	for half := range 120 {
 		r.observe(now, used)
-		want := 250
-		if second > 0 && second <= 40 {
-			want = 400
+		want := 0
+		switch second := half / 2; {
+		case half >= 4 && second < 10:
+			want = 250
+		case second >= 10 && second < 12:
+			want = r.of(1000) // It rises.
+		case second >= 12 && second <= 28:
+			want = 500
+		case second > 28 && second <= 31:
+			want = r.of(1000) // It falls.
 		}
-		if got := r.of(2000); got != want {
-			t.Fatalf("after %d s %dm are kept, want %d", second, got, want)
+		if got := r.of(1000); got != want {
+			t.Fatalf("after %.1f s %dm are kept, want %d", float64(half)/2, got, want)
 		}
-		now = now.Add(time.Second)
-		if second < 10 {
-			used += 320 * time.Millisecond
+		if got := r.of(2000); got < 250 {
+			t.Fatalf("of two cores %dm are kept", got)
+		}
+		now = now.Add(500 * time.Millisecond)
+		if half < 20 {
+			used += 375 * time.Millisecond / 2
+		} else if half < 40 {
+			used += 600 * time.Millisecond / 2
 		}
 	}
 }
 
-// A small machine keeps less, and no machine more than half.
+// No machine keeps more than half, and a moment's work is no use.
 func TestReserveIsBounded(t *testing.T) {
 	var r reserve
 	now := time.Unix(1_000_000, 0)
-	if got := r.of(1000); got != 200 {
-		t.Errorf("of one core %dm are kept, want 200", got)
+	for range 5 {
+		r.observe(now, r.used+2*reservePause)
+		now = now.Add(reservePause)
 	}
-	r.observe(now, 0)
-	r.observe(now.Add(time.Second), 2*time.Second)
 	if got := r.of(2000); got != 1000 {
 		t.Errorf("of two cores that the provider uses %dm are kept, want 1000", got)
 	}
-	r.observe(now.Add(2*time.Second), 0) // Another group of the same name: nothing is known.
-	if got := len(r.seen); got != 1 {
-		t.Errorf("%d readings count", got)
+	if got := r.of(1000); got != 500 {
+		t.Errorf("of one core %dm are kept, want 500", got)
 	}
-	if !r.due(now.Add(3*time.Second)) || r.due(now.Add(2*time.Second)) {
+	var brief reserve
+	brief.observe(now, 0)
+	brief.observe(now.Add(reservePause), reservePause)
+	for i := range 6 {
+		brief.observe(now.Add(time.Duration(i+2)*reservePause), reservePause)
+	}
+	if got := brief.of(1000); got != 250 {
+		t.Errorf("for half a second's work in two %dm are kept, want 250", got)
+	}
+	before := len(brief.seen)
+	brief.observe(now.Add(8*reservePause), 0) // Another group of the same name: nothing is known.
+	if len(brief.seen) != before {
+		t.Error("a use that falls counts")
+	}
+	if !brief.due(now.Add(9*reservePause)) || brief.due(now.Add(8*reservePause)) {
 		t.Error("a reading is due half a second after the one before")
 	}
 }
