@@ -118,7 +118,7 @@ func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig
 
 // held is what functions' instances hold on average while requests count, in cores.
 func (m *machine) held(ctx context.Context, s Scenario, at *rig.Deployed) float64 {
-	const look = 250 * time.Millisecond
+	const look = time.Second
 	sum, n := 0.0, 0
 	began := time.Now()
 	for {

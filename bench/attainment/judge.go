@@ -125,7 +125,7 @@ const (
 	nearly = 0.99
 	// enough is the share within the objective beyond which no other setting of as
 	// many cores is tried.
-	enough = 0.995
+	enough = 0.99
 	// poor is the part of the most goodput below which fewer cores are not tried.
 	poor = 0.95
 )

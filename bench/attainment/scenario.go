@@ -19,8 +19,8 @@ const (
 type Function struct {
 	Model   string
 	Payload Payload
-	// Peak is its highest load, as a part of what one instance with the whole core
-	// answers (see capacity).
+	// Peak is its highest load, as a part of the capacity: what one instance with the
+	// whole core answers within the objective when requests come at random.
 	Peak float64
 }
 

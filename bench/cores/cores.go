@@ -49,14 +49,32 @@ func Pin() (other int, err error) {
 // Run runs f on a thread that is held to core: what f starts as a process is
 // held to it too.
 func Run(core int, f func() error) error {
+	return run(f, func(*unix.CPUSet) (one unix.CPUSet) {
+		one.Set(core)
+		return one
+	})
+}
+
+// With runs f on a thread that may run on core beside its own.
+func With(core int, f func() error) error {
+	return run(f, func(own *unix.CPUSet) unix.CPUSet {
+		both := *own
+		both.Set(core)
+		return both
+	})
+}
+
+// run runs f on a thread that may run on other cores than before.
+func run(f func() error, on func(own *unix.CPUSet) unix.CPUSet) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return fmt.Errorf("cores of this thread: %w", err)
 	}
-	if err := setAffinity(core); err != nil {
-		return err
+	set := on(&before)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("hold to cores: %w", err)
 	}
 	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
 }
