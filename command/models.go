@@ -260,8 +260,15 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 	if err != nil {
 		return nil, err
 	}
+	// What a child that is ended leaves in its temporary directory goes with that.
+	temporary, err := os.MkdirTemp("", "faas-infer-child-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temporary)
 	var out, complaint bytes.Buffer
 	c := exec.CommandContext(ctx, self, arguments...)
+	c.Env = append(os.Environ(), "TMPDIR="+temporary)
 	c.Stdout, c.Stderr = &out, &complaint
 	if file != nil {
 		c.ExtraFiles = []*os.File{file}

@@ -44,15 +44,31 @@ func New(prepared string) (*Models, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "faas-infer-profile-")
-	if err != nil {
-		return nil, err
-	}
-	return &Models{dir: dir, prepared: cache}, nil
+	return &Models{prepared: cache}, nil
 }
 
 // Close removes what was made.
-func (p *Models) Close() { os.RemoveAll(p.dir) }
+func (p *Models) Close() {
+	if p.dir != "" {
+		os.RemoveAll(p.dir)
+	}
+}
+
+// make makes a model of the zoo. Who only reads files, and may be killed meanwhile as the
+// provider's children are, leaves no directory behind.
+func (p *Models) make(name string) (file string, err error) {
+	if p.dir == "" {
+		if p.dir, err = os.MkdirTemp("", "faas-infer-profile-"); err != nil {
+			return "", err
+		}
+	}
+	m, err := zoo.Make(name, 1)
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(p.dir, name+".onnx")
+	return file, m.WriteFile(file)
+}
 
 // Table are the zoo's models that the paper's Table 1 lists.
 func Table() []string {
@@ -69,12 +85,9 @@ func Table() []string {
 func (p *Models) Get(argument string) (*Model, error) {
 	s := &Model{Name: strings.TrimSuffix(filepath.Base(argument), filepath.Ext(argument)), File: argument}
 	if a, ok := zoo.Find(argument); ok {
-		m, err := zoo.Make(a.Name, 1)
-		if err != nil {
-			return nil, err
-		}
-		s.Name, s.File = a.Name, filepath.Join(p.dir, a.Name+".onnx")
-		if err := m.WriteFile(s.File); err != nil {
+		var err error
+		s.Name = a.Name
+		if s.File, err = p.make(a.Name); err != nil {
 			return nil, err
 		}
 	} else if _, err := os.Stat(argument); errors.Is(err, os.ErrNotExist) {
