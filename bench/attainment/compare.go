@@ -39,7 +39,7 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	if err := m.remove(ctx, s, m.server); err != nil {
 		return err
 	}
-	found, err := search(settings(len(s.Functions)), func(of []setting) (outcome, error) {
+	found, err := search(settings(s), func(of []setting) (outcome, error) {
 		for i, f := range s.Functions {
 			switch err := m.fix(ctx, f, of[i]); {
 			case errors.Is(err, errCannot):

@@ -95,10 +95,15 @@ func millicores(of []setting) (sum int) {
 	return sum
 }
 
-// settings lists what fixed functions, so many, can have of a core: each the same share, or
-// one of them the next larger one; most first, and few instances before many.
-func settings(functions int) [][]setting {
+// settings lists what the fixed functions of a scenario can have of a core: each the same
+// share, or one of them the next larger one; most first, and few instances before many. Of a
+// long one only two are tried.
+func settings(s Scenario) [][]setting {
+	functions := len(s.Functions)
 	if functions == 1 {
+		if s.Length >= time.Minute {
+			return [][]setting{{{1000, 1}}, {{500, 1}}}
+		}
 		return [][]setting{{{1000, 1}}, {{500, 2}}, {{250, 4}}, {{750, 1}}, {{500, 1}}, {{250, 1}}}
 	}
 	var all [][]setting

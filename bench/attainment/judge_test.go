@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 // the leanest.
 func TestSearch(t *testing.T) {
 	var tried [][]setting
-	b, err := search(settings(1), func(s []setting) (outcome, error) {
+	b, err := search(settings(Covering()[0]), func(s []setting) (outcome, error) {
 		tried = append(tried, s)
 		o := outcome{requests: 1000, within: 1000, seconds: 10}
 		if millicores(s) < 500 {
@@ -62,14 +62,14 @@ func TestSearch(t *testing.T) {
 // cores once.
 func TestSearchUnderOverload(t *testing.T) {
 	n := 0
-	b, err := search(settings(1), func(s []setting) (outcome, error) {
+	b, err := search(settings(Covering()[0]), func(s []setting) (outcome, error) {
 		n++
 		return outcome{requests: 1000, within: millicores(s) / 2 / s[0].count, seconds: 10}, nil
 	})
 	if err != nil || n != 4 || !slices.Equal(b.fastest, []setting{{1000, 1}}) || !slices.Equal(b.leanest, b.fastest) {
 		t.Errorf("%d tries, %+v, %v", n, b, err)
 	}
-	for _, s := range settings(3) {
+	for _, s := range settings(three) {
 		if len(s) != 3 || millicores(s) > 1000 {
 			t.Errorf("%v", s)
 		}
