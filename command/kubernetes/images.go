@@ -112,7 +112,9 @@ func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 // imageModels looks at the copies of models on this machine, for instances that
 // have them in their image.
 type imageModels struct {
-	times.Models
+	// local are the copies. It is not embedded: what it says of where a model is prepared
+	// must not get through.
+	local times.Models
 	// root is below which the copies are.
 	root string
 	seen cache[string]
@@ -132,17 +134,28 @@ func (m *imageModels) inside(file string) (string, error) {
 	return "", fmt.Errorf("%s is not from an image", file)
 }
 
+// Check implements [times.Models].
+func (m *imageModels) Check(ctx context.Context, file string) error { return m.local.Check(ctx, file) }
+
+// Hash implements [times.Models].
+func (m *imageModels) Hash(file string) (string, error) { return m.local.Hash(file) }
+
 // Prepare implements [times.Models]: instances load the model itself.
 func (m *imageModels) Prepare(_ context.Context, file string) (string, error) { return m.inside(file) }
 
+// Sketch implements [times.Models].
+func (m *imageModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.renamed(file)(m.local.Sketch(ctx, file, maxBatch, until))
+}
+
 // Measure implements [times.Models].
 func (m *imageModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	return m.renamed(file)(m.Models.Measure(ctx, file, maxBatch, until))
+	return m.renamed(file)(m.local.Measure(ctx, file, maxBatch, until))
 }
 
 // Predict implements [times.Models].
 func (m *imageModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	return m.renamed(file)(m.Models.Predict(ctx, file, maxBatch, until))
+	return m.renamed(file)(m.local.Predict(ctx, file, maxBatch, until))
 }
 
 // renamed puts what instances call the model in the place of what this machine has.

@@ -168,7 +168,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	models := &imageModels{Models: f.Models(), root: f.imageDir()}
+	models := &imageModels{local: f.Models(), root: f.imageDir()}
 	p.images = &images{platform: p, models: models}
 	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned

@@ -1,0 +1,42 @@
+package kubernetes
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// here are models whose every method says where this machine has them prepared.
+type here struct{}
+
+func (here) Check(context.Context, string) error             { return nil }
+func (here) Hash(string) (string, error)                     { return "hash", nil }
+func (here) Prepare(context.Context, string) (string, error) { return "/here", nil }
+func (here) find() (string, *profiler.Profile, error)        { return "/here", &profiler.Profile{}, nil }
+func (h here) Sketch(context.Context, string, int, time.Duration) (string, *profiler.Profile, error) {
+	return h.find()
+}
+func (h here) Measure(context.Context, string, int, time.Duration) (string, *profiler.Profile, error) {
+	return h.find()
+}
+func (h here) Predict(context.Context, string, int, time.Duration) (string, *profiler.Profile, error) {
+	return h.find()
+}
+
+// However a model's times are found, instances are told its path in their image.
+func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
+	m := &imageModels{local: here{}}
+	m.keep("copy", "/bundle/model.onnx@sha256:1")
+	for name, find := range map[string]func(context.Context, string, int, time.Duration) (string, *profiler.Profile, error){
+		"sketch": m.Sketch, "measure": m.Measure, "predict": m.Predict,
+	} {
+		if inside, p, err := find(t.Context(), "copy", 1, 0); inside != "/bundle/model.onnx@sha256:1" || p == nil || err != nil {
+			t.Errorf("%s: %q, %v", name, inside, err)
+		}
+	}
+	if inside, err := m.Prepare(t.Context(), "copy"); inside != "/bundle/model.onnx@sha256:1" || err != nil {
+		t.Errorf("prepare: %q, %v", inside, err)
+	}
+}
