@@ -34,7 +34,7 @@ objective, but for the first two seconds after a change; goodput_over_best.SCENA
 cores.SCENARIO, held by instances on average, and cores_over_best.SCENARIO, over the
 fewest with which a fixed setting has as much goodput as the best; settle_s.SCENARIO,
 from a change until all is well; first_answer_s.MODEL; and totals, with what is to be
-reached in their notes. It takes about 20 minutes, with --full some hours.`,
+reached in their notes. It takes about half an hour, with --full some hours.`,
 		Example: `  faas-infer bench attainment
   faas-infer bench attainment --only 'step|overload' --json`,
 	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
@@ -45,7 +45,7 @@ reached in their notes. It takes about 20 minutes, with --full some hours.`,
 	})
 	f := c.Flags()
 	f.BoolVar(&b.Full, "full", false, "play every model with every payload under every load")
-	f.StringVar(&b.Only, "only", "", "play only the scenarios whose names match this regular expression")
+	f.StringVar(&b.Only, "only", "", "play only the scenarios whose names match this regular expression, and of first_answer, json and gateway")
 	f.Uint64Var(&b.Seed, "seed", 1, "settles when requests come")
 	return c
 }

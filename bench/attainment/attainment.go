@@ -27,7 +27,7 @@ type Bench struct {
 	// another (see [cores.Pin]).
 	Core int
 	// Full has all scenarios measured, and not only those that cover everything; Only,
-	// if set, those whose names it matches.
+	// if set, those whose names it matches, and of what is measured beside.
 	Full bool
 	Only string
 	// Seed settles arrivals.
@@ -36,27 +36,34 @@ type Bench struct {
 	Progress func(done, total int)
 }
 
-// scenarios are those that are asked for.
-func (b Bench) scenarios() ([]Scenario, error) {
-	all := Covering()
+// What is measured beside scenarios.
+const (
+	firstAnswer = "first_answer"
+	payloads    = "json"
+	gateway     = "gateway"
+)
+
+// scenarios are those that are asked for; asked tells it of what is measured beside.
+func (b Bench) scenarios() (all []Scenario, asked func(name string) bool, err error) {
+	all = Covering()
 	if b.Full {
 		all = Full()
 	}
 	only, err := regexp.Compile(b.Only)
 	if err != nil {
-		return nil, fmt.Errorf("--only is %q: %w", b.Only, err)
+		return nil, nil, fmt.Errorf("--only is %q: %w", b.Only, err)
 	}
 	all = slices.DeleteFunc(all, func(s Scenario) bool { return !only.MatchString(s.Name) })
-	if len(all) == 0 {
-		return nil, fmt.Errorf("--only is %q: no scenario has such a name", b.Only)
+	if len(all) == 0 && !slices.ContainsFunc([]string{firstAnswer, payloads, gateway}, only.MatchString) {
+		return nil, nil, fmt.Errorf("--only is %q: nothing has such a name", b.Only)
 	}
-	return all, nil
+	return all, only.MatchString, nil
 }
 
 // Run measures. The server has one core, and what is asked of it is in proportion to what
 // one instance with the whole core answers within the objective.
 func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
-	all, err := b.scenarios()
+	all, asked, err := b.scenarios()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +74,7 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 	defer os.RemoveAll(dir)
 	m := &machine{o: o, b: b, report: report.New("bench attainment", time.Now()), subjects: map[string]*rig.Subject{}, capacities: map[string]float64{}}
 	defer m.close()
-	if b.Only == "" {
+	if asked(firstAnswer) {
 		if err := m.firstAnswers(ctx, dir); err != nil {
 			return nil, err
 		}
@@ -88,10 +95,13 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		b.Progress(len(all), len(all))
 	}
 	totals.add(m.report)
-	if b.Only != "" {
-		return m.report, nil
+	if asked(payloads) {
+		err = m.payloads(ctx)
 	}
-	return m.report, errors.Join(m.payloads(ctx), m.gateway(ctx, dir))
+	if asked(gateway) {
+		err = errors.Join(err, m.gateway(ctx, dir))
+	}
+	return m.report, err
 }
 
 // machine is the server under test and what is known of it.

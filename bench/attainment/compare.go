@@ -55,6 +55,9 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	if err != nil {
 		return err
 	}
+	if found.goodput == 0 {
+		return errors.New("no fixed setting answers anything within the objectives, so that nothing can be compared")
+	}
 	m.tell(s, ours, found)
 	t.take(s, ours, found)
 	return nil

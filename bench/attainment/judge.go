@@ -153,7 +153,7 @@ func search(all [][]setting, try func([]setting) (outcome, error)) (best, error)
 		if g > b.goodput {
 			b.goodput, b.fastest = g, s
 		}
-		if o.share() >= enough {
+		if g > 0 && o.share() >= enough {
 			satisfied = millicores(s)
 		}
 		if g < poor*b.goodput && millicores(s) < millicores(b.fastest) {

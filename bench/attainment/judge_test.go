@@ -76,6 +76,20 @@ func TestSearchUnderOverload(t *testing.T) {
 	}
 }
 
+// Of three functions, the last cannot do with a quarter of a core: only the setting that gives
+// it half of one counts.
+func TestSearchPassesSettingsThatCannotBe(t *testing.T) {
+	b, err := search(settings(three), func(s []setting) (outcome, error) {
+		if s[2].cpu < 500 {
+			return outcome{}, nil
+		}
+		return outcome{requests: 100, within: 100, seconds: 10}, nil
+	})
+	if err != nil || b.goodput != 10 || b.fastest[2].cpu != 500 || b.leanest[2].cpu != 500 {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
 // Every scenario has a name, functions with objectives, and time that counts.
 func TestScenarios(t *testing.T) {
 	for _, all := range [][]Scenario{Covering(), Full()} {

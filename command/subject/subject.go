@@ -54,8 +54,8 @@ func (p *Models) Close() {
 	}
 }
 
-// make makes a model of the zoo. Who only reads files, and may be killed meanwhile as the
-// provider's children are, leaves no directory behind.
+// make makes a model of the zoo. The directory is made only now: the provider's children
+// read files only, and leave none behind when they are killed.
 func (p *Models) make(name string) (file string, err error) {
 	if p.dir == "" {
 		if p.dir, err = os.MkdirTemp("", "faas-infer-profile-"); err != nil {
