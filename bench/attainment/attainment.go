@@ -99,7 +99,9 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		err = m.payloads(ctx)
 	}
 	if asked(gateway) {
-		err = errors.Join(err, m.gateway(ctx, dir))
+		if failed := m.gateway(ctx, dir); failed != nil { // The rest is worth telling.
+			m.add("missing.gateway", 1, "", failed.Error())
+		}
 	}
 	return m.report, err
 }
@@ -386,7 +388,7 @@ func (m *machine) gateway(ctx context.Context, dir string) error {
 	var url string
 	var stop func()
 	if err := cores.Run(m.b.Core, func() (err error) {
-		url, stop, err = m.o.Gateway(ctx, strings.TrimPrefix(m.server.URL, "http://"), "127.0.0.1:4222", dir)
+		url, stop, err = m.o.Gateway(ctx, strings.TrimPrefix(m.server.URL, "http://"), "", dir)
 		return err
 	}); err != nil {
 		return fmt.Errorf("the stock gateway: %w", err)
