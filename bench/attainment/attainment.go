@@ -141,49 +141,15 @@ func (m *machine) close() {
 	}
 }
 
-// subject makes a model ready.
-func (m *machine) subject(model string) (*rig.Subject, error) {
-	if s, ok := m.subjects[model]; ok {
-		return s, nil
-	}
-	s, err := rig.NewSubject(model)
-	if err != nil {
-		return nil, err
-	}
-	m.subjects[model] = s
-	err = m.server.Bundle(s, model+":latest")
-	if m.fixed != nil {
-		err = errors.Join(err, m.fixed.Bundle(s, model+":latest"))
-	}
-	return s, err
-}
-
-// target is what to send to a function that a provider has.
-func (m *machine) target(f Function, at *rig.Deployed) (load.Target, error) {
-	s, err := m.subject(f.Model)
-	if err != nil {
-		return load.Target{}, err
-	}
-	url := at.URL + "/function/" + f.name()
-	var t load.Target
-	if f.Payload == JSON {
-		t, err = s.JSONTarget(url)
-	} else {
-		t, err = s.Target(url)
-	}
-	t.Name, t.SLO, t.Arrivals = f.name(), objectives[f.Model], load.Poisson
-	return t, err
-}
-
 // deploy deploys a function as users do, anew.
 func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duration) error {
-	if _, err := m.subject(f.Model); err != nil {
+	if _, err := m.subject(ctx, f.Model); err != nil {
 		return err
 	}
 	if err := m.server.Remove(ctx, f.name()); err != nil {
 		return err
 	}
-	annotations := map[string]string{"com.openfaas.slo.latency": objectives[f.Model].String()}
+	annotations := f.annotations()
 	if keepAlive > 0 {
 		annotations["com.openfaas.infer.keep-alive"] = keepAlive.String()
 	}
@@ -196,8 +162,8 @@ var errCannot = errors.New("the setting does not meet the objective")
 // fix deploys a function with instances that load does not change, and waits for them.
 func (m *machine) fix(ctx context.Context, f Function, s setting) error {
 	count := fmt.Sprint(s.count)
-	d := rig.Function(f.name(), f.Model+":latest", map[string]string{"com.openfaas.slo.latency": objectives[f.Model].String(),
-		"com.openfaas.scale.min": count, "com.openfaas.scale.max": count})
+	d := rig.Function(f.name(), f.Model+":latest", f.annotations())
+	(*d.Annotations)["com.openfaas.scale.min"], (*d.Annotations)["com.openfaas.scale.max"] = count, count
 	d.Limits = rig.CPU(fmt.Sprintf("%dm", s.cpu))
 	d.Requests = d.Limits
 	if err := errors.Join(m.fixed.Remove(ctx, f.name()), m.fixed.DeployFunction(ctx, d)); err != nil {
@@ -239,10 +205,10 @@ func (m *machine) firstAnswers(ctx context.Context, dir string) error {
 	}()
 	for _, model := range []string{"resnet-50", "bert-v1"} {
 		f := Function{Model: model, Payload: Binary}
-		if _, err := m.subject(model); err != nil {
+		if _, err := m.subject(ctx, model); err != nil {
 			return err
 		}
-		t, err := m.target(f, m.server)
+		t, err := m.target(ctx, f, m.server)
 		if err != nil {
 			return err
 		}
@@ -273,7 +239,7 @@ func (m *machine) capacity(ctx context.Context, f Function) (float64, error) {
 	if err := m.fix(ctx, f, setting{1000, 1}); err != nil {
 		return 0, err
 	}
-	t, err := m.target(f, m.fixed)
+	t, err := m.target(ctx, f, m.fixed)
 	if err != nil {
 		return 0, err
 	}
@@ -314,12 +280,13 @@ func (m *machine) random(ctx context.Context, t load.Target, most float64) (floa
 	return 0, fmt.Errorf("%s answers nothing within %v", t.Name, t.SLO)
 }
 
-// known waits until everything is known of a function's model, and tells both providers.
+// known waits until both providers know everything of a function's model. The fixed one
+// learns the operators' times from the server, and finds out itself what has none.
 func (m *machine) known(ctx context.Context, f Function) error {
 	if err := m.deploy(ctx, f, 0); err != nil {
 		return err
 	}
-	t, err := m.target(f, m.server)
+	t, err := m.target(ctx, f, m.server)
 	if err != nil {
 		return err
 	}
@@ -348,7 +315,17 @@ func (m *machine) known(ctx context.Context, f Function) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(m.fixed.State, operators.FileName), rows, 0o644)
+	if err := os.WriteFile(filepath.Join(m.fixed.State, operators.FileName), rows, 0o644); err != nil {
+		return err
+	}
+	if err := m.fixed.DeployFunction(ctx, rig.Function(f.name(), f.Model+":latest", f.annotations())); err != nil {
+		return err
+	}
+	if t, err = m.target(ctx, f, m.fixed); err != nil {
+		return err
+	}
+	_, err = rig.One(ctx, t)
+	return errors.Join(err, m.fixed.Remove(ctx, f.name()))
 }
 
 // add adds a figure, and tells it at once.
@@ -378,7 +355,7 @@ func (m *machine) gateway(ctx context.Context, dir string) error {
 	if err := m.deploy(ctx, f, 0); err != nil {
 		return err
 	}
-	t, err := m.target(f, m.server)
+	t, err := m.target(ctx, f, m.server)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(m.o.Log, "%s: %d %% within by second\n", s.Name, ours.bySecond)
 	if err := m.remove(ctx, s, m.server); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig
 	slo := make([]time.Duration, len(s.Functions))
 	for i, f := range s.Functions {
 		var err error
-		if targets[i], err = m.target(f, at); err != nil {
+		if targets[i], err = m.target(ctx, f, at); err != nil {
 			return outcome{}, err
 		}
 		targets[i].Rate, targets[i].Shape, slo[i] = rates[i], s.Shape, objectives[f.Model]
@@ -158,7 +159,7 @@ func (m *machine) disturb(ctx context.Context, s Scenario, at *rig.Deployed) err
 	case <-time.After(grace):
 	}
 	if s.Beside == deploying {
-		if _, err := m.subject(newModel); err != nil {
+		if _, err := m.subject(ctx, newModel); err != nil {
 			return err
 		}
 		if err := at.DeployFunction(ctx, rig.Function("new", newModel+":latest", map[string]string{

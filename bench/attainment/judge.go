@@ -23,6 +23,8 @@ type outcome struct {
 	settle time.Duration
 	// cores is what their instances held on average, in cores.
 	cores float64
+	// bySecond is the part of each second's requests that was in time, in %.
+	bySecond []int
 }
 
 func (o outcome) share() float64 {
@@ -65,6 +67,10 @@ func judge(s Scenario, slo []time.Duration, seen []load.Observed) outcome {
 		}
 	}
 	for second := range seconds {
+		o.bySecond = append(o.bySecond, 100)
+		if due[second] > 0 {
+			o.bySecond[second] = 100 * kept[second] / due[second]
+		}
 		if float64(kept[second]) < well*float64(due[second]) {
 			end := time.Duration(second+1) * time.Second
 			o.settle = max(o.settle, end-lastChange(s, end-time.Second))

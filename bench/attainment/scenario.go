@@ -9,13 +9,15 @@ import (
 // Payload is how a request's tensors are written.
 type Payload string
 
-// The payloads, both of the Open Inference Protocol.
+// The payloads: two of the Open Inference Protocol, and a photograph as it is.
 const (
 	Binary Payload = "binary"
 	JSON   Payload = "json"
+	Image  Payload = "image"
 )
 
-// Function is a function of a scenario: a model of the zoo, and what it is asked.
+// Function is a function of a scenario: a model of the zoo or one that Python runs, and
+// what it is asked.
 type Function struct {
 	Model   string
 	Payload Payload
@@ -125,11 +127,14 @@ func Covering() []Scenario {
 		{Name: "steady_30.dssm.json", Functions: one("dssm", JSON, 0.3), Shape: steady, Length: usual, Changes: start},
 		{Name: "steady_70.mnist.binary", Functions: one("mnist", Binary, 0.7), Shape: steady, Length: usual, Changes: start},
 		{Name: "steady_70.lstm.binary", Functions: one("lstm-2365", Binary, 0.7), Shape: steady, Length: usual, Changes: start},
-		{Name: "steady_30.textcnn.binary", Functions: one("textcnn-69", Binary, 0.3), Shape: steady, Length: usual, Changes: start},
+		{Name: "steady_30.bert_small.binary", Functions: one("bert-small", Binary, 0.3), Shape: steady, Length: usual, Changes: start},
 		{Name: "steady_70.resnet.binary", Functions: one("resnet-50", Binary, 0.7), Shape: steady, Length: usual, Changes: start},
+		{Name: "steady_70.resnet.image", Functions: one("resnet-50", Image, 0.7), Shape: steady, Length: usual, Changes: start},
 		{Name: "from_0.dssm.binary", Functions: one("dssm", Binary, 0.6), Shape: fromZero, Length: late + usual, Changes: twice},
 		{Name: "step_4.dssm.json", Functions: one("dssm", JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
 		{Name: "step_4.mnist.json", Functions: one("mnist", JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
+		{Name: "step_4.handler.json", Functions: one(handler, JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
+		{Name: "step_4.keras.json", Functions: one(keras, JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
 		{Name: "ramp.lstm.binary", Functions: one("lstm-2365", Binary, 0.7), Shape: ramp, Length: time.Minute, Changes: start},
 		{Name: "bursts.dssm.json", Functions: one("dssm", JSON, 0.6), Shape: bursts, Length: 20 * time.Second, Changes: start},
 		{Name: "on_off.mnist.binary", Functions: one("mnist", Binary, 0.5), Shape: onOff, Length: 20 * time.Second, Changes: []time.Duration{0, 10 * time.Second}, KeepAlive: time.Second},
@@ -153,8 +158,11 @@ func Full() []Scenario {
 	}
 	peaks := map[string]float64{"steady_30": 0.3, "overload_2": 2, "deploying": 0.3, "taken": 0.3}
 	var all []Scenario
-	for _, model := range []string{"mnist", "dssm", "lstm-2365", "resnet-50", "textcnn-69"} {
-		for _, payload := range []Payload{Binary, JSON} {
+	for _, model := range []string{"mnist", "dssm", "lstm-2365", "resnet-50", "textcnn-69", "bert-small", handler, keras} {
+		for _, payload := range []Payload{Binary, JSON, Image} {
+			if payload == Image && model != "resnet-50" {
+				continue
+			}
 			for _, load := range slices.Sorted(maps.Keys(loads)) {
 				s, peak := loads[load], peaks[load]
 				if peak == 0 {
@@ -166,10 +174,4 @@ func Full() []Scenario {
 		}
 	}
 	return append(all, three)
-}
-
-// objectives are the models' in the paper's order of size.
-var objectives = map[string]time.Duration{
-	"mnist": 50 * time.Millisecond, "dssm": 50 * time.Millisecond, "lstm-2365": 50 * time.Millisecond,
-	"resnet-50": 400 * time.Millisecond, "textcnn-69": 400 * time.Millisecond, "bert-v1": 2 * time.Second,
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,8 +51,13 @@ func (o Options) ProviderAt(ctx context.Context, address, dir string, arguments 
 }
 
 // Bundle gives the provider a subject as an image.
-func (d *Deployed) Bundle(s *Subject, image string) error {
-	_, err := bundle.Write(filepath.Join(d.State, "bundles"), image, bundle.Manifest{}, s.Model)
+func (d *Deployed) Bundle(s *Subject, image string) (err error) {
+	root := filepath.Join(d.State, "bundles")
+	if s.Model == nil {
+		_, err = bundle.WriteDir(root, image, s.Dir, bundle.Manifest{})
+	} else {
+		_, err = bundle.Write(root, image, bundle.Manifest{}, s.Model)
+	}
 	return err
 }
 
@@ -70,46 +76,27 @@ func CPU(amount string) *types.FunctionResources { return &types.FunctionResourc
 
 // DeployFunction deploys a function as described.
 func (d *Deployed) DeployFunction(ctx context.Context, f types.FunctionDeployment) error {
-	body, err := json.Marshal(f)
-	if err != nil {
-		return err
-	}
-	return d.post(ctx, "/system/functions", body)
+	return d.call(ctx, http.MethodPost, "/system/functions", f)
 }
 
 // Remove removes a function, if it is there.
 func (d *Deployed) Remove(ctx context.Context, name string) error {
-	body, err := json.Marshal(types.DeleteFunctionRequest{FunctionName: name})
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, d.URL+"/system/functions", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body)
-	if response.StatusCode/100 != 2 && response.StatusCode != http.StatusNotFound {
-		return fmt.Errorf("remove %s: %s: %s", name, response.Status, text)
-	}
-	return nil
+	return d.call(ctx, http.MethodDelete, "/system/functions", types.DeleteFunctionRequest{FunctionName: name}, http.StatusNotFound)
 }
 
 // Scale asks for a number of instances.
 func (d *Deployed) Scale(ctx context.Context, name string, replicas uint64) error {
-	body, err := json.Marshal(types.ScaleServiceRequest{ServiceName: name, Replicas: replicas})
+	return d.call(ctx, http.MethodPost, "/system/scale-function/"+name, types.ScaleServiceRequest{ServiceName: name, Replicas: replicas})
+}
+
+// call sends a request with a JSON body. A status other than success is an error, but for
+// those that are named.
+func (d *Deployed) call(ctx context.Context, method, path string, body any, fine ...int) error {
+	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	return d.post(ctx, "/system/scale-function/"+name, body)
-}
-
-func (d *Deployed) post(ctx context.Context, path string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, d.URL+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
@@ -118,9 +105,9 @@ func (d *Deployed) post(ctx context.Context, path string, body []byte) error {
 		return err
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body)
-	if response.StatusCode != http.StatusAccepted && response.StatusCode != http.StatusOK {
-		return fmt.Errorf("POST %s: %s: %s", path, response.Status, text)
+	said, _ := io.ReadAll(response.Body)
+	if response.StatusCode/100 != 2 && !slices.Contains(fine, response.StatusCode) {
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, said)
 	}
 	return nil
 }
@@ -180,11 +167,7 @@ func (d *Deployed) Records() ([]InstanceRecord, error) {
 
 // DeployProgram deploys an ordinary function that runs process for each request.
 func (d *Deployed) DeployProgram(ctx context.Context, name, process string) error {
-	body, err := json.Marshal(types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: process})
-	if err != nil {
-		return err
-	}
-	return d.post(ctx, "/system/functions", body)
+	return d.DeployFunction(ctx, types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: process})
 }
 
 // Metric reads one series of the provider's; one that is not there is 0.

@@ -76,10 +76,15 @@ var architectures = []Architecture{
 		build: resnet50,
 	},
 	{
+		Name:        "bert-small",
+		Description: "Language processing: BERT of 4 layers, 512 wide, with a vocabulary of 30522 on 128 words",
+		build:       bertSmall.build,
+	},
+	{
 		Name: "bert-v1", Aliases: []string{"bert"},
 		Description: "Language processing: BERT-base with a vocabulary of 21128 on 128 words",
 		TableSize:   "391M", TableGFLOPs: 22.2,
 		Note:  "The table counts a multiply-add twice here.",
-		build: bert,
+		build: bertBase.build,
 	},
 }

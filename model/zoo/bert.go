@@ -6,32 +6,37 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// BERT-base (Devlin et al.).
-const (
-	bertLayers = 12
-	bertHeads  = 12
-	bertWidth  = 768
-	bertWords  = 128
+// encoder is the size of a BERT: Devlin et al.'s base, and of Turc et al.'s smaller ones
+// ("Well-Read Students Learn Better", Table 1) that of 4 layers.
+type encoder struct {
+	layers            int
+	heads, width      int64
+	vocabulary, words int64
+}
+
+var (
+	bertBase  = encoder{layers: 12, heads: 12, width: 768, vocabulary: 21128, words: 128}
+	bertSmall = encoder{layers: 4, heads: 8, width: 512, vocabulary: 30522, words: 128}
 )
 
-// bert is the encoder and the pooler, as exporters write them.
-func bert(n *network) {
-	const vocabulary, positions = 21128, 512
-	ids := n.input("input_ids", onnxpb.TensorProto_INT64, bertWords)
-	mask := n.input("attention_mask", onnxpb.TensorProto_INT64, bertWords)
-	table := n.around("positions", 0, 1, positions, bertWidth)
-	x := n.op("Add", []string{n.embedding(ids, vocabulary, bertWidth),
-		n.op("Slice", []string{table, n.integers(0), n.integers(bertWords), n.integers(0)})})
-	x = n.layerNorm(x, bertWidth)
+// build adds the encoder and the pooler, as exporters write them.
+func (e encoder) build(n *network) {
+	const positions = 512
+	ids := n.input("input_ids", onnxpb.TensorProto_INT64, e.words)
+	mask := n.input("attention_mask", onnxpb.TensorProto_INT64, e.words)
+	table := n.around("positions", 0, 1, positions, e.width)
+	x := n.op("Add", []string{n.embedding(ids, e.vocabulary, e.width),
+		n.op("Slice", []string{table, n.integers(0), n.integers(e.words), n.integers(0)})})
+	x = n.layerNorm(x, e.width)
 	hidden := n.hiddenBy(mask)
-	for range bertLayers {
-		x = n.layerNorm(n.op("Add", []string{x, n.attention(x, hidden)}), bertWidth)
-		y := n.linear(n.gelu(n.linear(x, bertWidth, 4*bertWidth)), 4*bertWidth, bertWidth)
-		x = n.layerNorm(n.op("Add", []string{x, y}), bertWidth)
+	for range e.layers {
+		x = n.layerNorm(n.op("Add", []string{x, e.attention(n, x, hidden)}), e.width)
+		y := n.linear(n.gelu(n.linear(x, e.width, 4*e.width)), 4*e.width, e.width)
+		x = n.layerNorm(n.op("Add", []string{x, y}), e.width)
 	}
 	first := n.op("Squeeze", []string{
 		n.op("Slice", []string{x, n.integers(0), n.integers(1), n.integers(1)}), n.integers(1)})
-	n.output("pooled", n.op("Tanh", []string{n.dense(first, bertWidth, bertWidth, 1)}), bertWidth)
+	n.output("pooled", n.op("Tanh", []string{n.dense(first, e.width, e.width, 1)}), e.width)
 }
 
 // hiddenBy makes of a mask what is added to attention scores: 0 where there is
@@ -42,17 +47,17 @@ func (n *network) hiddenBy(mask string) string {
 }
 
 // attention is self-attention with all heads and its output projection.
-func (n *network) attention(x, hidden string) string {
-	const size = bertWidth / bertHeads
+func (e encoder) attention(n *network, x, hidden string) string {
+	size := e.width / e.heads
 	heads := func(perm ...int64) string {
-		y := n.op("Reshape", []string{n.linear(x, bertWidth, bertWidth), n.integers(0, 0, bertHeads, size)})
+		y := n.op("Reshape", []string{n.linear(x, e.width, e.width), n.integers(0, 0, e.heads, size)})
 		return n.op("Transpose", []string{y}, attrInts("perm", perm...))
 	}
 	query, key, value := heads(0, 2, 1, 3), heads(0, 2, 3, 1), heads(0, 2, 1, 3)
-	scores := n.op("Div", []string{n.op("MatMul", []string{query, key}), n.scalar(float32(math.Sqrt(size)))})
+	scores := n.op("Div", []string{n.op("MatMul", []string{query, key}), n.scalar(float32(math.Sqrt(float64(size))))})
 	weights := n.softmax(n.op("Add", []string{scores, hidden}))
 	y := n.op("Transpose", []string{n.op("MatMul", []string{weights, value})}, attrInts("perm", 0, 2, 1, 3))
-	return n.linear(n.op("Reshape", []string{y, n.integers(0, 0, bertWidth)}), bertWidth, bertWidth)
+	return n.linear(n.op("Reshape", []string{y, n.integers(0, 0, e.width)}), e.width, e.width)
 }
 
 // linear is a dense layer on the last dimension, as MatMul and Add.
