@@ -143,7 +143,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer engine.Close()
 	startup.Began = began
 	server, err := instance.NewServer(engine, instance.Options{
-		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Images: images, Startup: startup, Logger: logger,
+		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Threads: f.threads, Images: images, Startup: startup, Logger: logger,
 	})
 	if err != nil {
 		return err

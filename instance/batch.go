@@ -238,12 +238,15 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 	}
 	start := time.Now()
 	if engine, ok := s.engine.(RequestEngine); ok {
-		outputs, failed, release, err = runRequests(ctx, engine, rows, inputs)
+		s.processor.running(s.options.Threads, func() {
+			outputs, failed, release, err = runRequests(ctx, engine, rows, inputs)
+		})
 		exec = time.Since(start)
 		s.metrics.run(total, exec)
 		return outputs, failed, release, exec, err
 	}
-	whole, err := s.engine.Run(ctx, total, inputs)
+	var whole []tensor.Tensor
+	s.processor.running(s.options.Threads, func() { whole, err = s.engine.Run(ctx, total, inputs) })
 	exec = time.Since(start)
 	s.metrics.run(total, exec)
 	if err == nil {

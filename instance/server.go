@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/gorilla/mux"
 	"github.com/rs/zerolog"
@@ -41,6 +42,8 @@ type Options struct {
 	// BodyLimit is the largest body of one request in bytes. A batch may have
 	// 64 MiB of bodies, or one that is larger. 0 is DefaultBodyLimit.
 	BodyLimit int64
+	// Threads is how many the engine computes on, 0 for any number.
+	Threads int
 	// Images is what the model wants of an image, nil if it takes none.
 	Images *picture.Form
 	// Startup is what the metrics tell of how the instance started.
@@ -57,8 +60,10 @@ type Server struct {
 	dynamic bool
 	turn    chan struct{} // holds one element while the engine runs
 	buffers buffers
-	metrics *metrics
-	router  *mux.Router
+	// processor tells what batches cost beside the engine.
+	processor processor
+	metrics   *metrics
+	router    *mux.Router
 	// frameLimit is the longest frame in bytes.
 	frameLimit int64
 }
@@ -121,6 +126,9 @@ func serveOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n")
 
 // serveBatch answers POST /v1/batch.
 func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
+	s.processor.begin()
+	beside := sync.OnceValue(s.processor.end)
+	defer beside()
 	if got := r.Header.Get("Content-Type"); got != frame.ContentType {
 		drain(r, s.frameLimit)
 		write(w, protocol.Failure(http.StatusUnsupportedMediaType,
@@ -144,6 +152,8 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	h["Content-Type"] = []string{frame.ContentType}
 	h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
 	spent.tell(h)
+	// Writing the answer counts for the next batch.
+	h[frame.BesideHeader] = []string{strconv.FormatInt(beside().Microseconds(), 10)}
 	if _, err := out.WriteTo(w); err != nil {
 		s.options.Logger.Debug().Err(err).Msg("the dispatcher went away before its batch was answered")
 	}

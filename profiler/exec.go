@@ -64,7 +64,8 @@ func (p *Profile) Usable(engine, machine string) bool {
 // instance with a quota of so many millicores: f(b, c) of INFless §3.4. It is
 // the 95th percentile and the point's margin ([Margin] if it has none of its
 // own) on top, between measured batch sizes on the
-// line through their neighbours, and it never decreases with the batch. It is
+// line through their neighbours, and it never decreases with the batch. What the instance
+// does beside the engine ([Beside]) is added. It is
 // false where the profile says nothing: for a batch above the largest
 // measured, and for fewer threads than were measured. More threads than were
 // measured count as the most that were.
@@ -88,7 +89,7 @@ func (p *Profile) ExecTime(batch, millicores int) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	wall, work, ok := p.at(batch, threads)
+	wall, work, ok := p.whole(batch, threads)
 	if !ok {
 		return 0, false
 	}
@@ -149,7 +150,7 @@ func (p *Profile) MeanTime(batch, millicores int) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	wall, work, ok := p.at(batch, threads)
+	wall, work, ok := p.whole(batch, threads)
 	if !ok {
 		return 0, false
 	}
@@ -167,6 +168,13 @@ func (p *Profile) threadsFor(millicores int) (int, bool) {
 		}
 	}
 	return best, best > 0
+}
+
+// whole is at, with what the instance does beside the engine: one thread of it works then.
+func (p *Profile) whole(batch, threads int) (wall, work float64, ok bool) {
+	wall, work, ok = p.at(batch, threads)
+	beside := p.Beside.of(batch)
+	return wall + beside, work + beside, ok
 }
 
 // at interpolates the conservative wall time and CPU time in µs, margin

@@ -31,6 +31,23 @@ type Measurement struct {
 	Margin float64 `json:"margin,omitempty"`
 }
 
+// Beside is the CPU time in µs that an instance uses beside the engine, on reading and
+// writing bodies and on the way: so much for a batch and so much for each request in it.
+type Beside struct {
+	Batch   float64 `json:"batch_us"`
+	Request float64 `json:"request_us"`
+}
+
+// of is that of a batch of so many requests.
+func (b Beside) of(requests int) float64 { return b.Batch + b.Request*float64(requests) }
+
+// Payloads is the CPU time in µs to read a request's body with one row of the model's
+// inputs and to write the answer, by format.
+type Payloads struct {
+	Binary float64 `json:"binary_us"`
+	JSON   float64 `json:"json_us"`
+}
+
 // Profile is all that is known of one model's times on one machine.
 type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.
@@ -45,6 +62,11 @@ type Profile struct {
 	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`
 	MeasuredAt   time.Time     `json:"measuredAt"`
+	// Payloads are nil if nobody has measured them.
+	Payloads *Payloads `json:"payloads,omitempty"`
+	// Beside is added to the engine's times. It is not the model's but of what its
+	// clients send, and is not kept with the profile.
+	Beside Beside `json:"-"`
 }
 
 // MaxBatch is the largest batch that the profile knows.

@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/faas-infer/faas-infer/bench/rig"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/load"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -68,7 +68,7 @@ func encodeV2Binary(_ string, inputs []tensor.Tensor) ([]byte, http.Header, erro
 }
 
 func encodeV2JSON(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
-	body, err := rig.EncodeJSON(inputs)
+	body, err := protocol.EncodeJSON(inputs)
 	return body, jsonHeader, err
 }
 

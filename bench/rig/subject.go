@@ -2,8 +2,6 @@ package rig
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -13,8 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/instance/python"
-	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/load"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -64,7 +62,7 @@ func (s *Subject) Close() { os.RemoveAll(s.Dir) }
 // JSONTarget is Target with tensors as JSON.
 func (s *Subject) JSONTarget(url string) (load.Target, error) {
 	return s.target(url, func(inputs []tensor.Tensor) ([]byte, http.Header, error) {
-		body, err := EncodeJSON(inputs)
+		body, err := protocol.EncodeJSON(inputs)
 		return body, http.Header{"Content-Type": {"application/json"}}, err
 	})
 }
@@ -123,24 +121,4 @@ func picture(width, height, seed int) image.Image {
 		}
 	}
 	return p
-}
-
-// EncodeJSON encodes an inference request of the Open Inference Protocol v2 as JSON.
-func EncodeJSON(inputs []tensor.Tensor) ([]byte, error) {
-	body := []byte(`{"inputs":[`)
-	for i, in := range inputs {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		shape, err := json.Marshal(in.Shape)
-		if err != nil {
-			return nil, err
-		}
-		body = fmt.Appendf(body, `{"name":%q,"shape":%s,"datatype":%q,"data":`, in.Name, shape, in.Type)
-		if body, err = tensorjson.AppendFlat(body, in); err != nil {
-			return nil, err
-		}
-		body = append(body, '}')
-	}
-	return append(body, "]}"...), nil
 }

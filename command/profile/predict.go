@@ -164,7 +164,9 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	if err != nil {
 		return p, err
 	}
-	p.Profile, err = o.profile(p.Subject, p.Prediction)
+	if p.Profile, err = o.profile(p.Subject, p.Prediction); err == nil {
+		p.Profile.Payloads = payloadsOf(ctx, p.Subject)
+	}
 	return p, err
 }
 
@@ -190,7 +192,12 @@ func (o *PredictOptions) sketch(ctx context.Context, s *subject.Model) (*profile
 	return &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
 		Memory: residentOf(s.Optimised, largest), Measurements: points, MeasuredAt: time.Now(),
+		Payloads: payloadsOf(ctx, s),
 	}, nil
+}
+
+func payloadsOf(ctx context.Context, s *subject.Model) *profiler.Payloads {
+	return measurePayloads(ctx, Signature{s.Model.Inputs(), s.Model.Outputs()})
 }
 
 // predict predicts, after measuring the operators of which too little is known.

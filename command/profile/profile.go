@@ -161,6 +161,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
 		Model: prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: residentPeak(), Measurements: points, MeasuredAt: time.Now(),
+		Payloads: measurePayloads(ctx, Signature{m.Inputs(), m.Outputs()}),
 	}}, nil
 }
 

@@ -60,6 +60,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 	return &Measured{Prepared: dir, Profile: &profiler.Profile{
 		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: residentPeak() + r.memory, Measurements: points, MeasuredAt: time.Now(),
+		Payloads: measurePayloads(ctx, r.signature),
 	}}, r.signature, nil
 }
 

@@ -39,6 +39,9 @@ const (
 	// ExecHeader is the response header with the engine's time for the batch
 	// in µs.
 	ExecHeader = "X-Faas-Infer-Exec-Us"
+	// BesideHeader is the response header with the CPU time that the instance has used
+	// beside the engine since the batch before, in whole microseconds.
+	BesideHeader = "X-Faas-Infer-Beside-Us"
 	// WaitHeader is the response header with how long the batch waited for
 	// others to have had the engine, in µs.
 	WaitHeader = "X-Faas-Infer-Wait-Us"

@@ -12,6 +12,10 @@
 // slower than predicted on one share is not taken to be as fast as predicted on
 // the next. What is left to say counts as executions that went as predicted.
 //
+// What the instance does beside the engine, reading JSON above all, grows with the requests
+// and not with the engine's time, so that no factor of small batches tells of large ones. It
+// is learned by itself and a part of the prediction (beside.go).
+//
 // The package is pure: it is told the time, and serves one caller at a time.
 package correction
 
@@ -31,8 +35,9 @@ type Observation struct {
 	// Millicores is the CPU share of the instance's config, Batch the requests
 	// in the batch.
 	Millicores, Batch int
-	// Exec is how long the engine ran.
-	Exec time.Duration
+	// Exec is how long the exchange with the instance took, Beside the CPU time that the
+	// instance used beside the engine; 0 if that is not known.
+	Exec, Beside time.Duration
 }
 
 // Correction holds the evidence of one function, and what follows from it.
@@ -42,6 +47,7 @@ type Correction struct {
 	id       string
 	quantile float64
 	shares   map[int]*share
+	beside   beside
 	// now is the latest time that it was told.
 	now time.Time
 	// pool is where evidence is put together.
@@ -73,7 +79,8 @@ func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
 // 95th percentile, take no longer than is said. It begins without evidence:
 // the times are p's own.
 func New(p *profiler.Profile, quantile float64) *Correction {
-	c := &Correction{profile: p, bare: bare(p), id: Fingerprint(p), shares: map[int]*share{}}
+	c := &Correction{profile: p, id: Fingerprint(p), shares: map[int]*share{}}
+	c.reckon(expected(p))
 	c.SetQuantile(quantile)
 	return c
 }
@@ -81,6 +88,10 @@ func New(p *profiler.Profile, quantile float64) *Correction {
 // SetQuantile changes which part of the executions is to take no longer than is
 // said; the evidence stays. Below one half and above 0.999 it is one of these.
 func (c *Correction) SetQuantile(quantile float64) { c.quantile = max(0.5, min(0.999, quantile)) }
+
+// Profile is the profile that is corrected, with what instances use beside the engine. It
+// is another one after [Correction.Update] has found that to have changed.
+func (c *Correction) Profile() *profiler.Profile { return c.profile }
 
 // Of tells the [Fingerprint] of the profile that is corrected.
 func (c *Correction) Of() string { return c.id }
@@ -147,6 +158,9 @@ func (c *Correction) Observe(now time.Time, seen []Observation) {
 		}
 		if k.arriving > 0 {
 			weights[k] = k.admit(c.now, c.window())
+		}
+		if o.Beside > 0 {
+			c.beside.observe(o.Batch, o.Beside)
 		}
 		ratio := float64(o.Exec) / float64(c.shares[o.Millicores].predicted[o.Batch-1])
 		k.counts[bucket(ratio)] += weights[k]

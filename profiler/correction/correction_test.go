@@ -47,7 +47,7 @@ func (s *series) run(n int, ratio func(i int) float64) {
 	held := s.Table(32, s.millicores)
 	for i := range n {
 		s.at = s.at.Add(100 * time.Millisecond)
-		s.Observe(s.at, []Observation{{s.millicores, s.batch, time.Duration(ratio(i) * float64(s.predicted()))}})
+		s.Observe(s.at, []Observation{{Millicores: s.millicores, Batch: s.batch, Exec: time.Duration(ratio(i) * float64(s.predicted()))}})
 		if i%10 == 9 {
 			s.Update(s.at)
 			if now := s.Table(32, s.millicores); Differ(held, now) {
@@ -230,7 +230,7 @@ func TestOneMomentDoesNotDecide(t *testing.T) {
 	s.run(600, always(1))
 	burst := make([]Observation, 5000)
 	for i := range burst {
-		burst[i] = Observation{1000, 1, 5 * s.predicted()}
+		burst[i] = Observation{Millicores: 1000, Batch: 1, Exec: 5 * s.predicted()}
 	}
 	s.at = s.at.Add(100 * time.Millisecond)
 	s.Observe(s.at, burst)
@@ -251,7 +251,7 @@ func TestOneMomentDoesNotDecide(t *testing.T) {
 func TestWhatIsNoObservation(t *testing.T) {
 	c := New(profile(0), 0.95)
 	for range 100 {
-		c.Observe(start, []Observation{{0, 1, time.Second}, {1000, 0, time.Second}, {1000, 33, time.Second}, {1000, 1, 0}, {1000, 1, -1}, {-5, 1, 1}})
+		c.Observe(start, []Observation{{0, 1, time.Second, 0}, {1000, 0, time.Second, 0}, {1000, 33, time.Second, 0}, {1000, 1, 0, 0}, {1000, 1, -1, 0}, {-5, 1, 1, 0}})
 	}
 	c.Update(start)
 	if got, want := c.Table(32, 1000), profile(0).Table(32, 1000); !slices.Equal(got, want) {

@@ -164,7 +164,7 @@ func FuzzCorrection(f *testing.F) {
 			}
 			seen := make([]Observation, r.IntN(200))
 			for i := range seen {
-				seen[i] = Observation{shares[r.IntN(len(shares))], r.IntN(40), time.Duration(math.Exp(30*r.Float64()) - 5)}
+				seen[i] = Observation{shares[r.IntN(len(shares))], r.IntN(40), time.Duration(math.Exp(30*r.Float64()) - 5), time.Duration(r.IntN(2)) * time.Duration(math.Exp(25*r.Float64()))}
 			}
 			c.Observe(now, seen)
 			c.Update(now)
@@ -209,7 +209,7 @@ func BenchmarkUpdate(b *testing.B) {
 		now = now.Add(time.Second)
 		for _, share := range []int{250, 500, 1000, 1500, 2000} {
 			for batch := 1; batch <= 32; batch *= 2 {
-				c.Observe(now, []Observation{{share, batch, c.share(share).predicted[batch-1]}})
+				c.Observe(now, []Observation{{Millicores: share, Batch: batch, Exec: c.share(share).predicted[batch-1]}})
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func BenchmarkObserve(b *testing.B) {
 	now := start
 	seen := make([]Observation, 100)
 	for i := range seen {
-		seen[i] = Observation{1000, 1 + i%32, time.Millisecond}
+		seen[i] = Observation{Millicores: 1000, Batch: 1 + i%32, Exec: time.Millisecond}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -14,9 +14,14 @@ import (
 // State is what is kept of a correction over a restart.
 type State struct {
 	// Profile is the [Fingerprint] of the profile that it corrects.
-	Profile string  `json:"profile"`
-	Classes []Class `json:"classes"`
+	Profile string `json:"profile"`
+	// Beside is what instances use beside the engine.
+	Beside  profiler.Beside `json:"beside,omitzero"`
+	Classes []Class         `json:"classes"`
 }
+
+// longestBeside bounds, in µs, what can be believed of [State.Beside].
+const longestBeside = 60e6
 
 // Class is the evidence of some batch sizes on one CPU share.
 type Class struct {
@@ -48,7 +53,7 @@ func Fingerprint(p *profiler.Profile) string {
 
 // State returns what is to be kept; it is a copy.
 func (c *Correction) State() State {
-	out := State{Profile: c.id, Classes: []Class{}}
+	out := State{Profile: c.id, Beside: c.bare.Beside, Classes: []Class{}}
 	for _, s := range c.sorted() {
 		for i := range s.classes {
 			if k := &s.classes[i]; k.counts != nil || k.factor != 0 {
@@ -92,6 +97,12 @@ func (c *Correction) Restore(s State, now time.Time) error {
 		if err := c.check(k); err != nil {
 			return err
 		}
+	}
+	if b := s.Beside; !(b.Batch >= 0 && b.Batch <= longestBeside && b.Request >= 0 && b.Request <= longestBeside) {
+		return fmt.Errorf("instances use %v beside the engine", b)
+	}
+	if s.Beside != (profiler.Beside{}) {
+		c.reckon(s.Beside)
 	}
 	if now.After(c.now) {
 		c.now = now

@@ -20,7 +20,7 @@ const (
 )
 
 // Update draws conclusions from what was observed, and tells whether any factor
-// has changed. It costs about a hundred microseconds; once a second is enough.
+// has changed, or what is used beside the engine. It costs about a hundred microseconds; once a second is enough.
 //
 // A factor goes up once the quantile is above it, but for a small risk, and down
 // once its upper bound is clearly below; in between it stays, so that a model
@@ -34,6 +34,9 @@ const (
 func (c *Correction) Update(now time.Time) (changed bool) {
 	if now.After(c.now) {
 		c.now = now
+	}
+	if c.relearn() {
+		return true
 	}
 	shares := c.sorted()
 	for _, s := range shares {

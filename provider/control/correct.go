@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider/control/mean"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -33,7 +34,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	fn.observed = fn.observed[:0]
 	for _, e := range fn.executed {
 		if in, ok := fn.instances[e.Instance]; ok && in.times == fn.times && in.alike(now) {
-			fn.observed = append(fn.observed, correction.Observation{Millicores: in.Config.CPU, Batch: e.Size, Exec: e.Exec})
+			fn.observed = append(fn.observed, correction.Observation{Millicores: in.Config.CPU, Batch: e.Size, Exec: e.Exec, Beside: e.Beside})
 			fn.means.Observe(in.Config.CPU, e.Size, e.Exec, in.promised)
 		}
 	}
@@ -52,10 +53,14 @@ func (c *Controller) learn(now time.Time, fn *function) {
 		return
 	}
 	fn.corrected, fn.fresh = now, false
+	before := fn.times.Profile()
 	if fn.times.Update(now) {
+		if fn.times.Profile() != before { // The means are parts of its times.
+			fn.means = mean.Means{}
+		}
 		c.replan(fn)
 	}
-	fn.candidates = fn.means.Candidates(fn.profile, fn.candidates)
+	fn.candidates = fn.means.Candidates(fn.times.Profile(), fn.candidates)
 	fn.recordRatios()
 }
 
@@ -106,7 +111,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 		if table := c.table(fn, in.Config.Batch, in.Config.CPU); correction.Differ(in.table, table) {
 			in.table, changed = table, true
 		}
-		in.promised = fn.profile.Table(len(in.table), in.Config.CPU)
+		in.promised = fn.times.Profile().Table(len(in.table), in.Config.CPU)
 	}
 	usable := c.rules.Limits(in.function.Function).Usable(in.table, c.rules.Planned(in.function.Function))
 	if in.useless = usable == 0; in.useless {

@@ -148,7 +148,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.fixed)}
 		r.Config.Batch = in.batch
 		if in.times == fn.times && fn.profile != nil {
-			r.Mean = fn.means.Of(fn.profile, in.Config.CPU, in.batch, in.exec)
+			r.Mean = fn.means.Of(fn.times.Profile(), in.Config.CPU, in.batch, in.exec)
 		}
 		if in.retiring {
 			r.State = cluster.Stopping

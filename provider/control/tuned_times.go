@@ -33,7 +33,7 @@ func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	if b < 1 || b > len(table) {
 		return 0, false
 	}
-	if mean := t.function.means.Of(t.function.profile, c.CPU, b, table[b-1]); mean > 0 {
+	if mean := t.function.means.Of(t.function.times.Profile(), c.CPU, b, table[b-1]); mean > 0 {
 		return mean, true
 	}
 	return time.Duration(float64(table[b-1]) / policy.Tail(objective.Quantile(t.function.Function), t.Spread())), true
@@ -43,7 +43,7 @@ func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 // so that all executions are taken to be as long as the percentile.
 func (t corrected) Spread() float64 {
 	f := t.function
-	return f.means.Spread(f.profile, objective.Quantile(f.Function), func(millicores int) []time.Duration {
+	return f.means.Spread(f.times.Profile(), objective.Quantile(f.Function), func(millicores int) []time.Duration {
 		return t.controller.table(f, f.Inference.MaxBatch, millicores)
 	})
 }

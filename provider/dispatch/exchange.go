@@ -65,11 +65,11 @@ const maxReply = 1 << 30
 // taken is how long an exchange took, from sending the batch to its answer, less
 // the time that it waited behind another batch in the instance: the way, reading
 // the bodies, the engine and writing the answers. That is what a request
-// experiences and what an instance can do nothing else in. reported says that the
-// engine ran for it.
+// experiences and what an instance can do nothing else in. beside is the CPU time that the
+// instance used beside its engine. reported says that the engine ran for it.
 type taken struct {
-	time     time.Duration
-	reported bool
+	time, beside time.Duration
+	reported     bool
 }
 
 // exchange sends calls and reads their answers, in order.
@@ -90,7 +90,7 @@ func (l *link) exchange(calls []*call) (responses []frame.Response, took taken, 
 		l.put(c)
 	}
 	total := time.Since(began)
-	return responses, taken{max(answer.exec, total-answer.waited), answer.exec > 0}, err
+	return responses, taken{max(answer.exec, total-answer.waited), answer.beside, answer.exec > 0}, err
 }
 
 func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]frame.Response, head, error) {
@@ -133,8 +133,9 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 type head struct {
 	length int64
 	exec   time.Duration
-	// waited is how long the batch waited for the one before.
-	waited time.Duration
+	// waited is how long the batch waited for the one before, beside what the instance
+	// used beside the engine.
+	waited, beside time.Duration
 	// last: the instance closes the connection after it.
 	last bool
 }
@@ -169,6 +170,10 @@ func (c *connection) readHead() (head, error) {
 			h.last = bytes.EqualFold(value, []byte("close"))
 		case bytes.EqualFold(name, []byte(frame.ExecHeader)):
 			if h.exec, err = micros(frame.ExecHeader, value); err != nil {
+				return h, err
+			}
+		case bytes.EqualFold(name, []byte(frame.BesideHeader)):
+			if h.beside, err = micros(frame.BesideHeader, value); err != nil {
 				return h, err
 			}
 		case bytes.EqualFold(name, []byte(frame.WaitHeader)):

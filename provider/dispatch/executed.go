@@ -15,6 +15,9 @@ type Executed struct {
 	Size int
 	// Exec is how long the exchange took, without its wait behind another batch.
 	Exec time.Duration
+	// Beside is the CPU time that the instance used beside the engine, 0 if it does not
+	// tell.
+	Beside time.Duration
 }
 
 // executed is what an exchange tells of how long batches take; its size is 0 if
@@ -31,7 +34,8 @@ func (b *batch) executed(responses []frame.Response, took taken) Executed {
 		}
 	}
 	size := min(n, b.limit)
-	return Executed{Instance: b.instance, Size: size, Exec: took.time * time.Duration(size) / time.Duration(n)}
+	part := func(d time.Duration) time.Duration { return d * time.Duration(size) / time.Duration(n) }
+	return Executed{Instance: b.instance, Size: size, Exec: part(took.time), Beside: part(took.beside)}
 }
 
 const (

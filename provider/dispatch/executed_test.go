@@ -82,7 +82,7 @@ func TestWhatAnExchangeTells(t *testing.T) {
 		}
 		return out
 	}
-	ms := func(n int) taken { return taken{time.Duration(n) * time.Millisecond, true} }
+	ms := func(n int) taken { return taken{time.Duration(n) * time.Millisecond, time.Duration(n) * time.Microsecond, true} }
 	for _, c := range []struct {
 		name    string
 		calls   int
@@ -90,12 +90,12 @@ func TestWhatAnExchangeTells(t *testing.T) {
 		took    taken
 		want    Executed
 	}{
-		{"one batch", 3, answers(3, 200), ms(6), Executed{"a", 3, 6 * time.Millisecond}},
-		{"three batches", 12, answers(12, 200), ms(6), Executed{"a", 4, 2 * time.Millisecond}},
+		{"one batch", 3, answers(3, 200), ms(6), Executed{"a", 3, 6 * time.Millisecond, 6 * time.Microsecond}},
+		{"three batches", 12, answers(12, 200), ms(6), Executed{"a", 4, 2 * time.Millisecond, 2 * time.Microsecond}},
 		{"three batches and a half", 14, answers(14, 200), ms(6), Executed{}},
 		{"a part of a batch", 4, answers(2, 200), ms(6), Executed{}},
 		{"an error", 3, answers(3, 500), ms(6), Executed{}},
-		{"no report", 3, answers(3, 200), taken{time.Millisecond, false}, Executed{}},
+		{"no report", 3, answers(3, 200), taken{time.Millisecond, 0, false}, Executed{}},
 	} {
 		b := &batch{instance: "a", limit: 4, calls: make([]*call, c.calls)}
 		if got := b.executed(c.answers, c.took); got != c.want {

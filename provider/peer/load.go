@@ -47,7 +47,9 @@ const Busy = -1
 type Executed struct {
 	Function string             `json:"f"`
 	Instance cluster.InstanceID `json:"i"`
-	// Size is the requests in it, Exec how long the engine ran.
-	Size int           `json:"n"`
-	Exec time.Duration `json:"t"`
+	// Size is the requests in it, Exec how long the exchange took, and Beside the CPU time
+	// that the instance used beside the engine.
+	Size   int           `json:"n"`
+	Exec   time.Duration `json:"t"`
+	Beside time.Duration `json:"b,omitempty"`
 }

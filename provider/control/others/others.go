@@ -22,7 +22,7 @@ type Chronicle struct {
 // Add adds what a function has executed.
 func (r *Chronicle) Add(function string, ran []dispatch.Executed) {
 	for _, e := range ran {
-		r.kept = append(r.kept, peer.Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec})
+		r.kept = append(r.kept, peer.Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
 	}
 	r.Total += uint64(len(ran))
 	if len(r.kept) > 2*mostRan {
@@ -102,7 +102,7 @@ func (o *Others) TakeExecuted(into []dispatch.Executed) []dispatch.Executed {
 // Note keeps a batch that others have executed until it is taken.
 func (o *Others) Note(e peer.Executed) {
 	if len(o.executed) < mostHeard {
-		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec})
+		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
 	}
 }
 

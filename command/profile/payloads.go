@@ -1,0 +1,82 @@
+package profile
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// payloadRuns are the requests that are read for one figure, payloadTime ends them.
+const (
+	payloadRuns = 20
+	payloadTime = 30 * time.Millisecond
+)
+
+// measurePayloads measures how long the server of an instance takes over requests with one
+// row each, without an engine. It is nil for a model whose inputs have no numbers.
+func measurePayloads(ctx context.Context, s Signature) *profiler.Payloads {
+	server, err := instance.NewServer(noEngine{s}, instance.Options{Name: "model", MaxBatch: 1, Threads: 1, Logger: zerolog.Nop()})
+	if err != nil {
+		return nil
+	}
+	inputs := python.Sample(s.Inputs, 1, 1)
+	binary, length, err := load.EncodeBinary(inputs)
+	if err != nil {
+		return nil
+	}
+	text, err := protocol.EncodeJSON(inputs)
+	if err != nil {
+		return nil
+	}
+	var p profiler.Payloads
+	for _, way := range []struct {
+		cost   *float64
+		header http.Header
+		body   []byte
+	}{
+		{&p.Binary, http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}, binary},
+		{&p.JSON, http.Header{"Content-Type": {"application/json"}}, text},
+	} {
+		least, began := math.Inf(1), time.Now()
+		for i := 0; i < payloadRuns && (i < 2 || time.Since(began) < payloadTime); i++ {
+			before := processorTime()
+			answers, _ := server.HandleBatch(ctx, []frame.Request{{
+				Method: http.MethodPost, Path: "/v2/models/model/infer", Header: way.header.Clone(), Body: way.body,
+			}})
+			if answers[0].Status != http.StatusOK {
+				return nil
+			}
+			least = min(least, float64(processorTime()-before)/float64(time.Microsecond))
+		}
+		*way.cost = least
+	}
+	return &p
+}
+
+// noEngine answers at once, with zeros.
+type noEngine struct{ Signature }
+
+func (e noEngine) Inputs() []tensor.Info  { return e.Signature.Inputs }
+func (e noEngine) Outputs() []tensor.Info { return e.Signature.Outputs }
+func (e noEngine) Close() error           { return nil }
+
+// Run implements instance.Engine.
+func (e noEngine) Run(_ context.Context, rows int, _ []tensor.Tensor) ([]tensor.Tensor, error) {
+	outputs := python.Sample(e.Signature.Outputs, rows, 1)
+	for i := range outputs {
+		clear(outputs[i].Data)
+	}
+	return outputs, nil
+}
