@@ -113,7 +113,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 		}
 		in.promised = fn.times.Profile().Table(len(in.table), in.Config.CPU)
 	}
-	usable := c.rules.Limits(in.function.Function).Usable(in.table, c.rules.Planned(in.function.Function))
+	usable := c.rules.Usable(in.function.Function, in.table)
 	if in.useless = usable == 0; in.useless {
 		in.makeshift = c.rules.Makeshift(in.function.Function, in.table)
 	}

@@ -176,6 +176,21 @@ func (r Rules) fitting(f *provider.Function, exec time.Duration) float64 {
 	return min(1, 0.95*(slo-batching.Travel(slo)).Seconds()/exec.Seconds())
 }
 
+// fits is the part of a time that has to fit for it to count as fitting; what was scaled to
+// fit does.
+const fits = 0.999
+
+// Usable is the largest batch that an instance may take of which a batch of b takes
+// exec[b-1]; 0 if not even one request can be in time. A request that is taken up a moment
+// after it came must be, or an instance would refuse all that come and never show that
+// its times are better again.
+func (r Rules) Usable(f *provider.Function, exec []time.Duration) int {
+	if f.Inference.SLO > 0 && len(exec) > 0 && r.fitting(f, exec[0]) < fits {
+		return 0
+	}
+	return r.Limits(f).Usable(exec, r.Planned(f))
+}
+
 func scaled(exec time.Duration, by float64) time.Duration {
 	return max(1, time.Duration(by*float64(exec)))
 }

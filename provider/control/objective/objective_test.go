@@ -267,3 +267,18 @@ func TestSettledFunctionHasLargestBatches(t *testing.T) {
 		t.Errorf("where load chooses: %v", all)
 	}
 }
+
+// An instance whose times leave a request no moment would refuse all of them: with 50 ms
+// and 2.5 ms for the way, 47 ms do. It is useless, and goes on by a makeshift that is not.
+func TestNoMomentLeft(t *testing.T) {
+	f := function(50 * time.Millisecond)
+	for exec, want := range map[time.Duration]bool{47 * time.Millisecond: false, 45 * time.Millisecond: true, 20 * time.Millisecond: true} {
+		table := []time.Duration{exec, 2 * exec}
+		if got := rules.Usable(f, table); got > 0 != want {
+			t.Errorf("one request takes %v: batches of %d can be used", exec, got)
+		}
+		if shift := rules.Makeshift(f, table); rules.Usable(f, shift) == 0 {
+			t.Errorf("one request takes %v: the makeshift %v does not fit", exec, shift)
+		}
+	}
+}
