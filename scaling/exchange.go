@@ -47,15 +47,28 @@ func (p *pass) exchange() {
 	}
 }
 
+// best is what the instance can run with on the share that it has: a new one of the same
+// share could do no more, and need not take its place.
+func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
+	best, most := in.with(), 0.0
+	for _, c := range choices {
+		if c.Config.Resources == in.Config.Resources && c.Config.Batch <= max(in.Largest, in.Config.Batch) && c.Range.Up > most {
+			best, most = c.Candidate, c.Range.Up
+		}
+	}
+	return best
+}
+
 // exchangeable are the views as their exchanges see them.
 func (p *pass) exchangeable(views []*view) []exchange.Function {
 	all := make([]exchange.Function, len(views))
 	for k, v := range views {
 		f := exchange.Function{Steady: v.steady, Least: v.least(), Count: v.count(), Max: v.Max, Floor: v.floor}
+		choices := v.choices(v.demand, false)
 		for i := range v.live {
 			in := &v.live[i]
 			f.Instances = append(f.Instances, exchange.Instance{
-				Candidate: in.with(), ID: in.ID, Node: in.Node, Starting: in.State == cluster.Starting,
+				Candidate: in.best(choices), ID: in.ID, Node: in.Node, Starting: in.State == cluster.Starting,
 			})
 		}
 		f.Serves = func(with capacity.Candidate, crowded bool) float64 {

@@ -13,6 +13,9 @@ type Running struct {
 	ID     cluster.InstanceID
 	Node   string
 	Config cluster.Config
+	// Largest is the largest batch that it can take if its CPU quota allows more than
+	// Config has; a smaller number than that is none.
+	Largest int
 	// Exec and Mean are the predicted times of a full batch under Config, as
 	// in [capacity.Candidate].
 	Exec, Mean time.Duration
@@ -132,8 +135,8 @@ type Start struct {
 }
 
 // Resize gives an instance another CPU quota while it runs: a burst is served
-// from the node's free CPU before a new instance could be there. Batch, GPU share
-// and memory stay.
+// from the node's free CPU before a new instance could be there. Its batches may become
+// larger or smaller with it, up to [Running.Largest]; GPU share and memory stay.
 type Resize struct {
 	Function string
 	ID       cluster.InstanceID

@@ -59,7 +59,9 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 func (p *pass) replace(v *view, fresh placing.Placement) {
 	missing := slices.Clone(fresh.Placed)
 	for _, in := range slices.Clone(v.live) {
-		same := slices.IndexFunc(missing, func(x placing.Placed) bool { return x.Node == in.Node && x.Config == in.Config })
+		same := slices.IndexFunc(missing, func(x placing.Placed) bool {
+			return x.Node == in.Node && x.Config.Resources == in.Config.Resources && x.Config.Batch <= max(in.Largest, in.Config.Batch)
+		})
 		if same >= 0 {
 			missing = slices.Delete(missing, same, same+1)
 			continue

@@ -27,6 +27,8 @@ type world struct {
 	functions []*Function
 	keepAlive map[string]time.Duration
 	parkAfter map[string]time.Duration
+	// largest is the largest batch that a function's instances can take.
+	largest map[string]int
 	active    map[string]time.Time
 	cold      map[cluster.InstanceID]time.Time
 	coldTime  time.Duration
@@ -37,7 +39,7 @@ var epoch = time.Unix(1_000_000, 0).UTC()
 
 func newWorld(s Settings) *world {
 	return &world{
-		engine: New(s), now: epoch, keepAlive: map[string]time.Duration{}, parkAfter: map[string]time.Duration{},
+		engine: New(s), now: epoch, keepAlive: map[string]time.Duration{}, parkAfter: map[string]time.Duration{}, largest: map[string]int{},
 		active: map[string]time.Time{}, cold: map[cluster.InstanceID]time.Time{}, coldTime: time.Second,
 	}
 }
@@ -112,7 +114,7 @@ func (w *world) scale() Plan {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
 		f := w.function(s.Function)
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting})
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan
@@ -155,7 +157,7 @@ func (w *world) print(plan Plan) string {
 // do carries out one command of a scenario:
 //
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
-//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 queue=late|instance zero=yes|no nodes=a,b
+//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
@@ -178,6 +180,7 @@ func (w *world) do(t *testing.T, line string) string {
 		f.SLO = keys.duration("slo", f.SLO)
 		f.Min, f.Max = keys.int("min", f.Min), keys.int("max", f.Max)
 		f.Revision = uint64(keys.int("revision", int(f.Revision)))
+		w.largest[f.Name] = keys.int("largest", w.largest[f.Name])
 		w.keepAlive[f.Name] = keys.duration("keepalive", w.keepAlive[f.Name])
 		w.parkAfter[f.Name] = keys.duration("park", w.parkAfter[f.Name])
 		f.ScaleToZero = keys.values["zero"] != "no"

@@ -15,13 +15,17 @@ func (p *pass) stretch(v *view) {
 		return
 	}
 	choices := v.choices(v.demand, false)
-	known := map[cluster.Config][]capacity.Choice{}
+	type able struct {
+		config  cluster.Config
+		largest int
+	}
+	known := map[able][]capacity.Choice{}
 	for i := range v.live {
 		in := &v.live[i]
-		larger, ok := known[in.Config]
+		larger, ok := known[able{in.Config, in.Largest}]
 		if !ok {
-			larger = capacity.InPlace(choices, in.Config, true)
-			known[in.Config] = larger
+			larger = capacity.InPlace(choices, in.Config, in.Largest, true)
+			known[able{in.Config, in.Largest}] = larger
 		}
 		if len(larger) == 0 || in.State != cluster.Ready || in.Fixed {
 			continue
@@ -67,13 +71,9 @@ func (p *pass) relax(v *view) {
 		return
 	}
 	best, to, saved := -1, capacity.Choice{}, 0
-	var config cluster.Config
-	var below []capacity.Choice
 	for i := range v.live {
 		in := &v.live[i]
-		if in.Config != config {
-			config, below = in.Config, v.memory.Below(in.Config, v.peak)
-		}
+		below := v.memory.Below(in.Config, in.Largest, v.peak)
 		for _, c := range below {
 			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak {
 				best, to, saved = i, c, less

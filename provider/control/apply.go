@@ -18,6 +18,12 @@ const (
 // start begins one instance. The lock is held; the backend is asked outside of
 // it, once the instances whose room it needs are gone.
 func (c *Controller) start(fn *function, s scaling.Start) {
+	if c.rules.Limits(fn.Function).Joint {
+		// With a larger quota it can then take larger batches, too.
+		for _, x := range fn.candidates {
+			s.Config.Batch = max(s.Config.Batch, x.Config.Batch)
+		}
+	}
 	spec := cluster.InstanceSpec{
 		ID: instances.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
 		Bundle: fn.bundle, Model: fn.prepared, Images: fn.Inference.Image, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
@@ -26,6 +32,7 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 	if !ok {
 		return // Candidates come from the profile, so they are all in it.
 	}
+	c.options.Logger.Debug().Str("function", fn.Name).Str("instance", string(spec.ID)).Stringer("config", s.Config).Msg("starting an instance")
 	before := c.those(s.After)
 	ctx, abandon := context.WithCancel(c.keeper.Context())
 	in.abandon = abandon

@@ -146,7 +146,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	f.Instances = slices.Grow(fn.running[:0], len(instances))
 	for _, in := range instances {
 		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.fixed)}
-		r.Config.Batch = in.batch
+		r.Config.Batch, r.Largest = in.batch, in.Config.Batch
 		if in.times == fn.times && fn.profile != nil {
 			r.Mean = fn.means.Of(fn.times.Profile(), in.Config.CPU, in.batch, in.exec)
 		}

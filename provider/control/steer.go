@@ -23,11 +23,16 @@ func (c *Controller) steer(now time.Time, fn *function, f *scaling.Function, sta
 			seen.Changing = true
 		}
 	}
-	if fn.steering.Look(now, seen) {
+	before := fn.steering.Level()
+	if !fn.steering.Look(now, seen) {
+		f.Level = before
+		return
+	}
+	if level := fn.steering.Level(); level > before || level == 1 { // It settles in many small steps.
 		c.options.Logger.Info().Str("function", fn.Name).Float64("level", fn.steering.Level()).
 			Bool("missed", fn.steering.Troubled()).Msg("capacity follows what requests experience")
-		fn.metrics.SetLevel(fn.steering.Level())
 	}
+	fn.metrics.SetLevel(fn.steering.Level())
 	f.Level = fn.steering.Level()
 }
 

@@ -82,7 +82,9 @@ func TestWhatAnExchangeTells(t *testing.T) {
 		}
 		return out
 	}
-	ms := func(n int) taken { return taken{time.Duration(n) * time.Millisecond, time.Duration(n) * time.Microsecond, true} }
+	ms := func(n int) taken {
+		return taken{time.Duration(n) * time.Millisecond, time.Duration(n) * time.Microsecond, true}
+	}
 	for _, c := range []struct {
 		name    string
 		calls   int

@@ -36,8 +36,9 @@ type (
 		load       float64
 	}
 	smallerAt struct {
-		config cluster.Config
-		load   float64
+		config  cluster.Config
+		largest int
+		load    float64
 	}
 )
 
@@ -108,11 +109,12 @@ func (r *Recall) Range(c Candidate, load float64) Range {
 	return remember(r.ranges, q, a)
 }
 
-// Below are the choices at a load to which an instance's quota may be lowered.
-func (r *Recall) Below(config cluster.Config, load float64) []Choice {
-	q := smallerAt{config: config, load: r.at(load)}
+// Below are the choices at a load to which the quota of an instance may be lowered that can
+// take so large batches.
+func (r *Recall) Below(config cluster.Config, largest int, load float64) []Choice {
+	q := smallerAt{config: config, largest: largest, load: r.at(load)}
 	if a, known := r.smaller[q]; known {
 		return a
 	}
-	return remember(r.smaller, q, InPlace(r.Choices(load, false), config, false))
+	return remember(r.smaller, q, InPlace(r.Choices(load, false), config, largest, false))
 }
