@@ -175,11 +175,14 @@ func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, unt
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
 	}
-	command := "predict"
 	if python.IsManifest(file) {
-		command = "model"
+		return m.profile(ctx, foreground, "model", file, maxBatch, until, "--sketch")
 	}
-	return m.profile(ctx, foreground, command, file, maxBatch, until, "--sketch")
+	hash, err := m.Hash(file)
+	if err != nil {
+		return "", nil, err
+	}
+	return m.profile(ctx, foreground, "predict", file, maxBatch, until, "--sketch", "--content", hash)
 }
 
 // Predict is times.Models'.

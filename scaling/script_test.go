@@ -28,11 +28,11 @@ type world struct {
 	keepAlive map[string]time.Duration
 	parkAfter map[string]time.Duration
 	// largest is the largest batch that a function's instances can take.
-	largest map[string]int
-	active    map[string]time.Time
-	cold      map[cluster.InstanceID]time.Time
-	coldTime  time.Duration
-	next      int
+	largest  map[string]int
+	active   map[string]time.Time
+	cold     map[cluster.InstanceID]time.Time
+	coldTime time.Duration
+	next     int
 }
 
 var epoch = time.Unix(1_000_000, 0).UTC()

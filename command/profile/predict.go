@@ -75,6 +75,9 @@ type PredictOptions struct {
 	// Sketch measures the model for about a second where the database knows too little
 	// of its operators, instead of these; the profile is then provisional.
 	Sketch bool
+	// Content is the hash of the model, "" if it is not known. A large model is then
+	// sketched before it is prepared.
+	Content string
 }
 
 func newProfilePredictCommand() *cobra.Command {
@@ -102,6 +105,7 @@ from the others, with a wider margin.`,
 	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
+	f.StringVar(&o.Content, "content", "", "hash of the model's content, if it is known: with --sketch, a large model is then not prepared first")
 	f.BoolVar(&o.Sketch, "sketch", false, "where too little is known of the operators, measure the model for about a second instead of them")
 	return c
 }
@@ -153,6 +157,13 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 		return p, err
 	}
 	defer models.Close()
+	if o.Sketch && o.Content != "" {
+		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Format == onnxruntime.FormatPlain {
+			p.Subject = s
+			p.Profile, err = o.sketch(ctx, s)
+			return p, err
+		}
+	}
 	if p.Subject, err = models.Get(argument); err != nil {
 		return p, err
 	}

@@ -113,6 +113,26 @@ func (p *Models) Get(argument string) (*Model, error) {
 	return s, nil
 }
 
+// Begin makes the model in a file ready in a moment, as far as that goes ([onnxruntime.Link]):
+// what is said of its operators is said of the graph as it stands. content is the hash of
+// the model.
+func (p *Models) Begin(file, content string) (*Model, error) {
+	s := &Model{Name: Name(file), File: file}
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		s.Model, err = model.ReadFile(file)
+		read <- err
+	}()
+	var err error
+	s.Prepared, err = onnxruntime.Link(file, p.prepared, content)
+	if err := cmp.Or(<-read, err); err != nil {
+		return nil, err
+	}
+	s.Optimised, err = s.Original()
+	return s, err
+}
+
 // readOperators takes the model in a file apart, without reading its weights.
 func readOperators(file string) (*operator.Graph, error) {
 	m, err := model.ReadGraph(file)

@@ -23,6 +23,8 @@ const (
 	// many small operators loads sooner in it, but every instance packs the
 	// weights of matrix products again, into memory of its own.
 	FormatORT Format = "ort"
+	// FormatPlain is the model as it stands: see [Link].
+	FormatPlain Format = "plain"
 )
 
 // Prepared is a model made ready for this host: a directory with the model,
@@ -97,7 +99,11 @@ func prepare(modelPath, cacheDir string) (Prepared, error) {
 	if err := build(modelPath, content, work); err != nil {
 		return Prepared{}, err
 	}
-	return publish(work, dir)
+	p, err := publish(work, dir)
+	if err != nil {
+		return Prepared{}, err
+	}
+	return p, os.RemoveAll(dir + linked) // What runs has loaded it.
 }
 
 // publish moves a finished directory to its place, or leaves that of another
@@ -129,7 +135,7 @@ func ReadPrepared(dir string) (Prepared, error) {
 	if err := json.Unmarshal(data, &p); err != nil {
 		return Prepared{}, fmt.Errorf("%w: %s: %w", ErrNotPrepared, filepath.Join(dir, manifestFile), err)
 	}
-	if p.Format != FormatORT && p.Format != FormatPacked {
+	if _, ok := formats[p.Format]; !ok {
 		return Prepared{}, fmt.Errorf("%w: %s has the unknown format %q", ErrNotPrepared, dir, p.Format)
 	}
 	if version := Version(); p.Engine != version {
@@ -143,9 +149,13 @@ func ReadPrepared(dir string) (Prepared, error) {
 
 func (p Prepared) form() form {
 	f := formats[p.Format]
+	level := ort.GraphOptimizationLevel(ort.GraphOptimizationLevelDisableAll)
+	if p.Format == FormatPlain {
+		level = ort.GraphOptimizationLevelEnableAll
+	}
 	return form{
 		path:      filepath.Join(p.Dir, f.file),
-		level:     ort.GraphOptimizationLevelDisableAll,
+		level:     level,
 		settings:  f.load,
 		signature: p.signature,
 		run:       time.Duration(p.RunSeconds[p.Format] * float64(time.Second)),
@@ -165,6 +175,7 @@ var formats = map[Format]struct {
 			{"session.use_ort_model_bytes_for_initializers", "1"},
 		},
 	},
+	FormatPlain: {file: "model.onnx"},
 	FormatPacked: {
 		file: "model.onnx",
 		save: []setting{

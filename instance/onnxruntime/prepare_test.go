@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/model"
 )
 
 func TestPrepareKeepsTheOutputs(t *testing.T) {
@@ -189,5 +192,44 @@ func TestFormChosen(t *testing.T) {
 		if got := c.m.better(c.kept); got != c.want {
 			t.Errorf("%v/%v in place of %v/%v: %v", c.m.load, c.m.run, c.kept.load, c.kept.run, got)
 		}
+	}
+}
+
+// A small model is prepared soon enough; a large one begins as it stands, gives the same
+// answers, and makes way for the prepared one.
+func TestLink(t *testing.T) {
+	cache := t.TempDir()
+	small, large := zooFile(t, "mnist"), zooFile(t, "vggnet")
+	if _, err := Link(small, cache, "small"); !errors.Is(err, ErrSmall) {
+		t.Errorf("a small model: %v", err)
+	}
+	content, err := model.ContentHash(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked, err := Link(large, cache, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if linked.Format != FormatPlain || linked.GraphFile() != "" {
+		t.Errorf("%+v", linked)
+	}
+	engine, err := Open(Options{Prepared: linked.Dir, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	if _, err := engine.Run(t.Context(), 1, sample(engine.Inputs(), 1)); err != nil {
+		t.Error(err)
+	}
+	whole, err := Prepare(large, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(linked.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the link is left: %v", err)
+	}
+	if again, err := Link(large, cache, content); err != nil || again.Dir != whole.Dir {
+		t.Errorf("a prepared model is linked: %+v, %v", again, err)
 	}
 }

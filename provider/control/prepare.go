@@ -126,6 +126,9 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values {
 		fn.renew(r.Revision)
 	}
+	if fn.Revision == r.Revision && fn.prepared != "" && fn.prepared != prepared {
+		fn.outdate()
+	}
 	fn.Function, fn.bundle, fn.secrets, fn.values = r.Function, r.bundle, r.secrets, r.values
 	fn.prepared, fn.profile, fn.promised, fn.fingerprint = prepared, profile, promised, fingerprint
 	fn.times, fn.plan, fn.candidates = times, next, next.Candidates
@@ -155,6 +158,16 @@ func (c *Controller) refined(fn *function, r revision, next *profiler.Profile) *
 	same := *next
 	same.Memory = fn.profile.Memory
 	return &same
+}
+
+// outdate makes the current revision's instances older ones: they have loaded the model as
+// it stands, and others will have it prepared.
+func (fn *function) outdate() {
+	for _, in := range fn.instances {
+		if in.Revision == fn.Revision {
+			in.Revision = 0
+		}
+	}
 }
 
 // renew makes the current revision's instances those of the next one, which
