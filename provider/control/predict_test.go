@@ -71,6 +71,25 @@ func TestNewModelServesAtOnce(t *testing.T) {
 	})
 }
 
+// A large model is served as it stands until it is prepared; then an instance that has it
+// prepared takes over, and nothing is lost.
+func TestLargeModelIsServedAsItStands(t *testing.T) {
+	predicting(t, func(r *rig) {
+		r.models.predictFails = errors.New("it is to be measured")
+		r.deploy("f", "large provisional")
+		r.answered("f", "large provisional"+plain)
+		first := r.only()
+		r.until("the whole model is known", func() bool { return !r.provisional("f") })
+		if failed := r.load("f", 10*time.Millisecond, 10*time.Second); failed > 0 {
+			t.Errorf("%d requests were lost", failed)
+		}
+		r.answered("f", "large provisional")
+		if r.only().ID == first.ID {
+			t.Error("the instance that has not prepared the model has stayed")
+		}
+	})
+}
+
 // provisional reports whether a function is served by a provisional profile.
 func (r *rig) provisional(name string) bool {
 	r.mu.Lock()
