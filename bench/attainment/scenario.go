@@ -124,7 +124,6 @@ func Covering() []Scenario {
 	start := []time.Duration{0}
 	twice := []time.Duration{0, late}
 	return []Scenario{
-		{Name: "steady_30.dssm.json", Functions: one("dssm", JSON, 0.3), Shape: steady, Length: usual, Changes: start},
 		{Name: "steady_70.mnist.binary", Functions: one("mnist", Binary, 0.7), Shape: steady, Length: usual, Changes: start},
 		{Name: "steady_70.lstm.binary", Functions: one("lstm-2365", Binary, 0.7), Shape: steady, Length: usual, Changes: start},
 		{Name: "steady_30.bert_small.binary", Functions: one("bert-small", Binary, 0.3), Shape: steady, Length: usual, Changes: start},
