@@ -72,6 +72,8 @@ type memory struct {
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
+	// merged is when one of its instances last made room for another.
+	merged time.Time
 }
 
 // New makes an engine that remembers nothing.
@@ -119,6 +121,9 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	for _, v := range p.views {
 		p.fill(v)
 		p.supersede(v)
+	}
+	for _, v := range p.views {
+		p.merge(v)
 	}
 	p.exchange()
 	for _, v := range p.views {

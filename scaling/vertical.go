@@ -2,9 +2,11 @@ package scaling
 
 import (
 	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // stretch raises CPU quotas of instances that run, one after the other, for what
@@ -56,6 +58,56 @@ func (p *pass) resize(v *view, i int, to capacity.Choice) {
 		return
 	}
 	p.plan.Resize = append(p.plan.Resize, r)
+}
+
+const (
+	// mergePause is the least time between two merges of a function, in which the quota
+	// of the instance that stays is raised.
+	mergePause = 500 * time.Millisecond
+	// mergeGain is how much more than both an instance must serve that has the share of
+	// both, as a part of it.
+	mergeGain = 0.05
+)
+
+// merge has an instance make room for another one of its function on the same node, where
+// a function is short of something and nothing is free: with the share of both that one
+// serves more, as its batches are larger. Its quota is raised by a later plan, when the
+// room is free. That takes no start, so it is done for a burst, too.
+//
+// For example two of 250m, on each of which one request takes 29 ms and only one at a time
+// meets 50 ms, serve 34 requests/s each. One of 500m takes four at a time in 33 ms: 121/s.
+func (p *pass) merge(v *view) {
+	if !p.engine.settings.Vertical || !v.joint || v.short != placing.NoRoom || v.residual() == 0 || len(v.live) <= max(1, v.floor) ||
+		!v.calm() || p.now.Sub(v.memory.merged) < mergePause {
+		return
+	}
+	choices, leaves, most := v.choices(v.demand, false), -1, 0.0
+	for i := range v.live {
+		for j := range v.live {
+			stays, goes := &v.live[i], &v.live[j]
+			place, ok := p.space().Find(stays.Node)
+			if i == j || stays.Node != goes.Node || !ok {
+				continue
+			}
+			both := v.bounds(stays).Up + v.bounds(goes).Up
+			room := stays.Config.CPU + goes.Config.CPU + p.space().Places[place].Free.CPU
+			for _, c := range capacity.InPlace(choices, stays.Config, stays.Largest, true) {
+				if gain := c.Range.Up - both; c.Config.CPU <= room && gain > max(most, mergeGain*both) {
+					leaves, most = j, gain
+				}
+			}
+		}
+	}
+	if leaves >= 0 {
+		v.memory.merged, v.robbed = p.now, true
+		p.stop(v, v.live[leaves], Rearranged)
+	}
+}
+
+// calm reports whether nothing about the function's instances is changing.
+func (v *view) calm() bool {
+	return v.started == 0 && !v.woken && !v.robbed && len(v.old) == 0 &&
+		!slices.ContainsFunc(v.live, func(in Running) bool { return in.State != cluster.Ready || in.Fixed })
 }
 
 // relax lowers the quota of one instance, if the load has been in need of less

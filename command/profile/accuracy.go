@@ -26,6 +26,7 @@ type accuracyOptions struct {
 	maxBatch, threads  int
 	database, prepared string
 	ablation, json     bool
+	repeat             bool
 	inTurn             bool
 	patience           time.Duration
 }
@@ -48,7 +49,9 @@ operators"). Operators that are not in it are regressed, and the row says what p
 of its time that is.
 
 On half a core the time is the mean of batches one after another under a CPU quota,
-which takes the right to make cgroups. Both sides are brought to the pace of the
+which takes the right to make cgroups. Each model is measured twice: error_pct.MODEL is to
+be at most bar_pct.MODEL, which is 5 % or, where that is more, how far the two are apart,
+repeat_pct.MODEL; and the bias at most 5 %. Both sides are brought to the pace of the
 quiet machine by the same yardstick; --json has the times as taken, too.
 
 The ablation says what each step is worth: the graph before the engine's optimiser
@@ -68,6 +71,7 @@ and no correction for weights that come from memory.`,
 	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
 	f.BoolVar(&o.inTurn, "in-turn", true, "measure each model's operators anew right before the model")
 	f.BoolVar(&o.ablation, "ablation", true, "also say what each step of the prediction is worth")
+	f.BoolVar(&o.repeat, "repeat", true, "measure each model a second time: no prediction comes closer than that")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long to go on in all with models that a noisy machine has disturbed")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
@@ -102,6 +106,8 @@ type accuracyRow struct {
 	regressed float64
 	// other are the ablations' predictions in µs.
 	other []float64
+	// repeated is what was measured a second time, in the same way; 0 if nothing was.
+	repeated float64
 }
 
 func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer) error {
@@ -243,6 +249,33 @@ func (r *accuracyRun) model(ctx context.Context, s *subject.Model) error {
 		if err := r.again(ctx, s, mine, share); err != nil {
 			return err
 		}
+	}
+	if !r.repeat {
+		return nil
+	}
+	for i, share := range r.shares {
+		if err := r.measureAgain(ctx, s, rows[i*len(r.batches):(i+1)*len(r.batches)], share); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureAgain takes the times of rows a second time, after all others of the model: how
+// far they are from the first is what this machine allows.
+func (r *accuracyRun) measureAgain(ctx context.Context, s *subject.Model, rows []accuracyRow, share int) error {
+	second := slices.Clone(rows)
+	for i := range second {
+		second[i].Measured = 0
+	}
+	if err := r.measure(ctx, s, second, r.batches, share, len(r.rows)-len(rows)); err != nil {
+		return err
+	}
+	if err := r.again(ctx, s, second, share); err != nil {
+		return err
+	}
+	for i := range rows {
+		rows[i].repeated = second[i].Measured
 	}
 	return nil
 }

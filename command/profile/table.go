@@ -3,6 +3,7 @@ package profile
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,6 +22,11 @@ func (r *accuracyRun) print(out io.Writer) error {
 	}
 	if err := r.sum(rep, "error_pct", func(row accuracyRow) accuracy.Row { return row.Row }, true); err != nil {
 		return err
+	}
+	if r.repeat {
+		if err := r.bars(rep); err != nil {
+			return err
+		}
 	}
 	for i, w := range r.ways[1:] {
 		err := r.sum(rep, "error_pct."+w.name, func(row accuracyRow) accuracy.Row {
@@ -42,6 +48,42 @@ func (r *accuracyRun) print(out io.Writer) error {
 		rep.Add(name+"error_pct", row.ErrorPercent(), "%", "")
 	}
 	return rep.JSON(out)
+}
+
+// aim is the mean error in % that is to be reached where the machine repeats itself as
+// closely, and the bias that is to be reached anywhere.
+const aim = 5
+
+// bars adds how closely the machine repeats itself, and what is to be reached by that.
+func (r *accuracyRun) bars(rep *report.Report) error {
+	again := func(row accuracyRow) accuracy.Row {
+		row.Row.Predicted = row.repeated
+		return row.Row
+	}
+	if err := r.sum(rep, "repeat_pct", again, true); err != nil {
+		return err
+	}
+	var first, second []accuracy.Row
+	for _, row := range r.rows {
+		first, second = append(first, row.Row), append(second, again(row))
+	}
+	errors, err := accuracy.Summarise(first)
+	if err != nil {
+		return err
+	}
+	repeats, err := accuracy.Summarise(second)
+	if err != nil {
+		return err
+	}
+	for i, m := range append(errors.Models, errors.All) {
+		bar := max(aim, append(repeats.Models, repeats.All)[i].ErrorPercent)
+		met := "met"
+		if m.ErrorPercent > bar || math.Abs(m.BiasPercent) > aim {
+			met = "missed"
+		}
+		rep.Add("bar_pct."+m.Model, bar, "%", fmt.Sprintf("%s: error %.1f %%, bias %+.1f %%", met, m.ErrorPercent, m.BiasPercent))
+	}
+	return nil
 }
 
 // sum adds the means of the rows as one way predicts them.
