@@ -86,8 +86,8 @@ func (p *pass) merge(v *view) {
 		for j := range v.live {
 			stays, goes := &v.live[i], &v.live[j]
 			place, ok := p.space().Find(stays.Node)
-			if i == j || stays.Node != goes.Node || !ok {
-				continue
+			if i == j || stays.Node != goes.Node || !ok || v.bounds(stays).Up < v.bounds(goes).Up {
+				continue // The one that serves more stays.
 			}
 			both := v.bounds(stays).Up + v.bounds(goes).Up
 			room := stays.Config.CPU + goes.Config.CPU + p.space().Places[place].Free.CPU
