@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,9 +19,9 @@ func TestMerge(t *testing.T) {
 		largest, min int
 		want         string
 	}{
-		{"they can take 16", 16, 0, "2 of ⟨4,750m,0%⟩, 0 starts"},
-		{"they can take 1", 1, 0, "2 of ⟨1,500m,0%⟩, 0 starts"},
-		{"there must be three", 16, 3, "3 of ⟨1,250m,0%⟩, 0 starts"},
+		{"they can take 16", 16, 0, "2 of up to ⟨4,500m,0%⟩, 0 starts"},
+		{"they can take 1", 1, 0, "2 of up to ⟨1,500m,0%⟩, 0 starts"},
+		{"there must be three", 16, 3, "3 of up to ⟨4,500m,0%⟩, 0 starts"},
 	} {
 		w := newWorld(DefaultSettings())
 		w.nodes = []cluster.Node{node("a", 1000, 0, 8000<<20)}
@@ -36,7 +37,7 @@ func TestMerge(t *testing.T) {
 			w.now = w.now.Add(100 * time.Millisecond)
 			starts += len(w.scale().Start)
 		}
-		if got := fmt.Sprintf("%d of %v, %d starts", len(f.Instances), f.Instances[0].Config, starts); got != c.want {
+		if got := fmt.Sprintf("%d of up to %v, %d starts", len(f.Instances), slices.MaxFunc(f.Instances, func(a, b Running) int { return a.Config.CPU - b.Config.CPU }).Config, starts); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
