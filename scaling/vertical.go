@@ -9,9 +9,12 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// stretch raises CPU quotas of instances that run, one after the other, for what
-// a function is short of: that takes effect at once, where a new instance would
-// have to start. Each gets the least that suffices, or else what helps most.
+// stretch raises CPU quotas of instances one after the other for what a function is short
+// of: that takes effect at once, where a new instance would have to start. Each gets the
+// least that suffices, or else what helps most. One that still starts begins with the
+// larger quota: of a load that sets in, the first instance sees one request and takes the
+// smallest share, and a few looks later a second small one would serve less than the first
+// with the share of both.
 func (p *pass) stretch(v *view) {
 	if !p.engine.settings.Vertical || len(v.live) == 0 || v.residual() == 0 {
 		return
@@ -29,7 +32,7 @@ func (p *pass) stretch(v *view) {
 			larger = capacity.InPlace(choices, in.Config, in.Largest, true)
 			known[able{in.Config, in.Largest}] = larger
 		}
-		if len(larger) == 0 || in.State != cluster.Ready || in.Fixed {
+		if len(larger) == 0 || in.Fixed {
 			continue
 		}
 		residual := v.residual()

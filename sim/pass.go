@@ -84,10 +84,17 @@ func (r *run) look(fn *function) scaling.Function {
 	fn.carrier.Advance(r.now)
 	now, waiting := event.Time(r.now), fn.carrier.Waiting()
 	busy := waiting > 0
+	// As the provider does, which starts instances with the largest batch that there is.
+	largest := 0
+	if r.System.Settings().Joint {
+		for _, c := range fn.list {
+			largest = max(largest, c.Config.Batch)
+		}
+	}
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
 		x := scaling.Running{
-			ID: in.id, Node: r.nodes[in.node].Name, Config: in.config, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
+			ID: in.id, Node: r.nodes[in.node].Name, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
 		}
 		if in.loaded {
 			since, idle := in.serving.IdleSince()
@@ -177,10 +184,10 @@ func (r *run) deal(fn *function, rate float64) {
 	}
 }
 
-// resize gives a ready instance another CPU quota at once.
+// resize gives an instance another CPU quota at once.
 func (r *run) resize(s scaling.Resize) {
 	in, ok := r.instances[s.ID]
-	if !ok || !in.serves() || s.Config == in.config {
+	if !ok || !in.serves() && in.state != cluster.Starting || s.Config == in.config {
 		return
 	}
 	tables := r.times(in.fn, s.Config)
@@ -189,10 +196,14 @@ func (r *run) resize(s scaling.Resize) {
 	}
 	r.settle(in)
 	r.claim(in, s.Config.Resources)
-	r.hold(in, s.Config.Resources)
+	if in.begun {
+		r.hold(in, s.Config.Resources)
+	}
 	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
 	if r.window.Has(r.now) {
 		r.result.Resizes++
 	}
-	r.up(in)
+	if in.serves() {
+		r.up(in)
+	}
 }

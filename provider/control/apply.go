@@ -143,6 +143,7 @@ func (c *Controller) observe(seen cluster.Instance) {
 			break
 		}
 		in.ReadyAt = seen.ReadyAt
+		in.loaded()
 		in.function.failures.Why = ""
 		if c.leading() {
 			in.function.metrics.ObserveCold(in.ReadyAt.Sub(in.StartedAt))

@@ -128,10 +128,11 @@ type instance struct {
 	// rate is what the batching policy was told of r_i.
 	rate float64
 	// config is the string of the Config that the instance really has; before is
-	// that Config while it gets another, else nil; until mixed, what it executes
-	// may have begun with an earlier one.
+	// that Config while it gets another, else nil, and still its table; until mixed,
+	// what it executes may have begun with an earlier one.
 	config string
 	before *cluster.Config
+	still  []time.Duration
 	mixed  time.Time
 	// refused is how often in a row its Config could not be changed, fixed until when
 	// that is not tried again.
@@ -161,6 +162,8 @@ type instance struct {
 	// not be; abandon makes sure of the latter, if it is not too late.
 	begun   chan struct{}
 	abandon context.CancelFunc
+	// ready is closed once it has loaded.
+	ready chan struct{}
 	// gone is closed when nothing of it is left.
 	gone chan struct{}
 }
@@ -204,7 +207,10 @@ func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) 
 		return nil, false
 	}
 	kept := &instance{Instance: in, function: fn, table: table, times: fn.times, config: in.Config.String(), origin: in.Revision,
-		begun: make(chan struct{}), abandon: func() {}, gone: make(chan struct{})}
+		begun: make(chan struct{}), abandon: func() {}, ready: make(chan struct{}), gone: make(chan struct{})}
+	if in.State == cluster.Ready {
+		kept.loaded()
+	}
 	c.fit(kept)
 	fn.instances[in.ID], fn.order = kept, nil
 	c.instances[in.ID] = kept
@@ -216,11 +222,14 @@ func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) 
 // allows; a late-bound one takes what the deadlines of its requests allow.
 func (in *instance) describe(queue capacity.Queue) batching.Instance {
 	config, table := in.Config, in.table
+	if in.before != nil {
+		table = in.still
+	}
 	if in.useless && in.function.makesDo && in.makeshift != nil {
 		table = in.makeshift
 	}
 	if queue == capacity.PerInstance {
-		table = table[:in.batch]
+		table = table[:min(in.batch, len(table))]
 	}
 	config.Batch = len(table)
 	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate}

@@ -65,6 +65,41 @@ func TestResize(t *testing.T) {
 	})
 }
 
+// An instance whose quota is raised while it starts gets it as soon as it is ready, and
+// holds its room from the beginning.
+func TestResizeOfOneThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.options.Scaling.Options = capacity.Greedy()
+		r.open()
+		engine := &resizer{Scaler: r.engine}
+		r.engine = engine
+		r.run()
+		defer r.close()
+		r.measured("f", "model", within(50*time.Millisecond))
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.invoke("f", "x")
+			answered <- err
+		}()
+		r.until("starting", func() bool { return len(r.describe("f").Instances) == 1 })
+		r.ask(engine, 1000)
+		seen := func() cluster.Instance { return r.describe("f").Instances[0] }
+		r.until("planned with", func() bool { return seen().Config.CPU == 1000 })
+		if n := len(r.resized()); n > 0 || r.only().State != cluster.Starting {
+			t.Errorf("the backend was asked %d times while the instance is %s", n, r.only().State)
+		}
+		r.until("resized", func() bool { return len(r.resized()) == 1 })
+		if in := r.only(); in.State != cluster.Ready {
+			t.Errorf("the quota was changed while the instance is %s", in.State)
+		}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		r.answered("f", "model")
+	})
+}
+
 func (r *rig) ask(engine *resizer, millicores int) {
 	r.mu.Lock()
 	engine.millicores = millicores
