@@ -79,6 +79,14 @@ func (m *childModels) look(file string) (seenModel, error) {
 	return seen, nil
 }
 
+// looked reports whether the file was looked at before.
+func (m *childModels) looked(file string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.seen[file]
+	return ok
+}
+
 // keep remembers where the model as it was looked at is prepared.
 func (m *childModels) keep(file string, seen seenModel, prepared string) {
 	m.mu.Lock()
@@ -114,9 +122,30 @@ func contentHash(file string) (string, error) {
 	return model.ContentHash(file)
 }
 
-// Check is times.Models': it reads the file and infers its graph. What a
-// process beside the instance runs is looked at and not run.
-func (m *childModels) Check(ctx context.Context, file string) error {
+// largeModel is the size in bytes of a file that is hashed and checked at the same time:
+// somebody waits for both, and for 400 MB each takes half a second.
+const largeModel = 64 << 20
+
+// Check is times.Models'.
+func (m *childModels) Check(ctx context.Context, file string, known func(hash string) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	checked := sync.OnceValue(func() error { return m.check(ctx, file) })
+	var early sync.WaitGroup
+	defer early.Wait()
+	defer cancel()
+	if info, err := os.Stat(file); err == nil && info.Size() >= largeModel && !m.looked(file) {
+		early.Go(func() { _ = checked() })
+	}
+	hash, err := m.Hash(file)
+	if err != nil || known(hash) {
+		return err
+	}
+	return checked()
+}
+
+// check reads the file and infers its graph. What a process beside the instance runs is
+// looked at and not run.
+func (m *childModels) check(ctx context.Context, file string) error {
 	if python.IsManifest(file) {
 		return beside.Check(ctx, file)
 	}

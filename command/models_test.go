@@ -86,7 +86,7 @@ func TestPreparedModelIsRemembered(t *testing.T) {
 func TestChildrenEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&childModels{}).Check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
+	if err := (&childModels{}).check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -205,5 +205,19 @@ func TestProviderFlags(t *testing.T) {
 		if _, err := f.start(t.Context(), machine{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
+	}
+}
+
+// A model that is known is not looked at again.
+func TestKnownModelsAreNotChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(file, []byte("no model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := &childModels{}
+	asked := ""
+	err := m.Check(t.Context(), file, func(hash string) bool { asked = hash; return true })
+	if hash, _ := m.Hash(file); err != nil || asked == "" || asked != hash {
+		t.Errorf("asked for %q, %v; the hash is %q", asked, err, hash)
 	}
 }

@@ -228,7 +228,7 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().Check, Publish: publish}
+	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().check, Publish: publish}
 	if publish == nil { // Otherwise it runs elsewhere.
 		o.Install = func(ctx context.Context, manifest string) error {
 			_, err := f.childModels().Prepare(ctx, manifest)

@@ -135,7 +135,9 @@ func (m *imageModels) inside(file string) (string, error) {
 }
 
 // Check implements [times.Models].
-func (m *imageModels) Check(ctx context.Context, file string) error { return m.local.Check(ctx, file) }
+func (m *imageModels) Check(ctx context.Context, file string, known func(string) bool) error {
+	return m.local.Check(ctx, file, known)
+}
 
 // Hash implements [times.Models].
 func (m *imageModels) Hash(file string) (string, error) { return m.local.Hash(file) }

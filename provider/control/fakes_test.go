@@ -24,7 +24,10 @@ type fakeModels struct {
 	checkFails, measureFails, predictFails   error
 }
 
-func (m *fakeModels) Check(context.Context, string) error {
+func (m *fakeModels) Check(_ context.Context, file string, known func(string) bool) error {
+	if hash, err := m.Hash(file); err != nil || known(hash) {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.checks++

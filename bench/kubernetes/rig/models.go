@@ -31,7 +31,7 @@ func Times(exec time.Duration, batch int) time.Duration {
 type models struct{}
 
 // Check accepts what has a time.
-func (models) Check(_ context.Context, file string) error {
+func (models) Check(_ context.Context, file string, _ func(string) bool) error {
 	_, err := given(file)
 	return err
 }

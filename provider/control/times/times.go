@@ -18,9 +18,9 @@ import (
 
 // Models looks at model files, outside the provider's own process.
 type Models interface {
-	// Check returns an error that names what is wrong with a model file, or
-	// nil.
-	Check(ctx context.Context, file string) error
+	// Check returns an error that names what is wrong with a model file, or nil. It asks
+	// whether the model is known by its Hash; one that is can be read, and is not looked at.
+	Check(ctx context.Context, file string, known func(hash string) bool) error
 	// Hash identifies a model file's content. It is asked often, so it should
 	// not read a file again that has not changed.
 	Hash(file string) (string, error)
@@ -79,15 +79,15 @@ func New(f Finder) *Finder {
 // Check refuses a model that cannot be read, or one with an [annotation.Error] if it
 // cannot meet the objective. A model that has been measured can be read.
 func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) error {
-	hash, err := t.Models.Hash(file)
+	var p *profiler.Profile
+	err := t.Models.Check(ctx, file, func(hash string) bool {
+		p = t.stored(t.Key(hash, f))
+		return p != nil
+	})
 	if err != nil {
 		return err
 	}
-	p := t.stored(t.Key(hash, f))
-	if p == nil {
-		return t.Models.Check(ctx, file)
-	}
-	if predicted(p) {
+	if p == nil || predicted(p) {
 		return nil // Before it is refused, it is measured.
 	}
 	if why := t.Rules.Hopeless(f, t.Rules.Promised(f, p)); why != nil {
