@@ -79,10 +79,10 @@ func judge(s Scenario, slo []time.Duration, seen []load.Observed) outcome {
 	return o
 }
 
-// lastChange is the latest change until a time.
+// lastChange is the latest change until a time, or the latest burst.
 func lastChange(s Scenario, at time.Duration) time.Duration {
 	var last time.Duration
-	for _, c := range s.Changes {
+	for _, c := range slices.Concat(s.Changes, s.Bursts) {
 		if c <= at {
 			last = max(last, c)
 		}

@@ -49,7 +49,10 @@ type Scenario struct {
 	// Changes are when the load or the machine changes: what is due within grace of
 	// one counts for how long it takes to settle only.
 	Changes []time.Duration
-	Beside  Beside
+	// Bursts are when the load leaps for a second. It takes time to settle from then on,
+	// too, but all requests count.
+	Bursts []time.Duration
+	Beside Beside
 	// KeepAlive is how long an instance without requests stays, 0 for the default.
 	KeepAlive time.Duration
 }
@@ -106,6 +109,9 @@ func bursts(at time.Duration) float64 {
 	return 0.2
 }
 
+// leaps are when these begin in 20 s.
+var leaps = []time.Duration{late, late + 10*time.Second}
+
 // onOff is four seconds of load and six without.
 func onOff(at time.Duration) float64 {
 	if at%(10*time.Second) < late {
@@ -135,7 +141,7 @@ func Covering() []Scenario {
 		{Name: "step_4.handler.json", Functions: one(handler, JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
 		{Name: "step_4.keras.json", Functions: one(keras, JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
 		{Name: "ramp.lstm.binary", Functions: one("lstm-2365", Binary, 0.7), Shape: ramp, Length: time.Minute, Changes: start},
-		{Name: "bursts.dssm.json", Functions: one("dssm", JSON, 0.6), Shape: bursts, Length: 20 * time.Second, Changes: start},
+		{Name: "bursts.dssm.json", Functions: one("dssm", JSON, 0.6), Shape: bursts, Length: 20 * time.Second, Changes: start, Bursts: leaps},
 		{Name: "on_off.mnist.binary", Functions: one("mnist", Binary, 0.5), Shape: onOff, Length: 20 * time.Second, Changes: []time.Duration{0, 10 * time.Second}, KeepAlive: time.Second},
 		{Name: "overload_2.resnet.binary", Functions: one("resnet-50", Binary, 2), Shape: steady, Length: usual, Changes: start},
 		{Name: "overload_2.dssm.json", Functions: one("dssm", JSON, 2), Shape: steady, Length: usual, Changes: start},
@@ -150,7 +156,7 @@ func Full() []Scenario {
 	loads := map[string]Scenario{
 		"steady_30": {Shape: steady, Length: usual, Changes: []time.Duration{0}}, "steady_70": {Shape: steady, Length: usual, Changes: []time.Duration{0}},
 		"from_0": {Shape: fromZero, Length: late + usual, Changes: []time.Duration{0, late}}, "step_4": {Shape: stepped, Length: late + usual, Changes: []time.Duration{0, late}},
-		"ramp": {Shape: ramp, Length: time.Minute, Changes: []time.Duration{0}}, "bursts": {Shape: bursts, Length: 20 * time.Second, Changes: []time.Duration{0}},
+		"ramp": {Shape: ramp, Length: time.Minute, Changes: []time.Duration{0}}, "bursts": {Shape: bursts, Length: 20 * time.Second, Changes: []time.Duration{0}, Bursts: leaps},
 		"on_off":     {Shape: onOff, Length: 20 * time.Second, Changes: []time.Duration{0, 10 * time.Second}, KeepAlive: time.Second},
 		"overload_2": {Shape: steady, Length: usual, Changes: []time.Duration{0}},
 		"deploying":  {Shape: steady, Length: 14 * time.Second, Changes: []time.Duration{0}, Beside: deploying}, "taken": {Shape: steady, Length: 14 * time.Second, Changes: []time.Duration{0}, Beside: taken},
