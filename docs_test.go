@@ -20,7 +20,11 @@ func documents(t *testing.T) []string {
 	if err != nil || len(guide) == 0 {
 		t.Fatalf("the guide has no pages: %v", err)
 	}
-	return append([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md"}, guide...)
+	design, err := filepath.Glob("docs/design/*.md")
+	if err != nil || len(design) == 0 {
+		t.Fatalf("there are no pages on the design: %v", err)
+	}
+	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md"}, guide, design)
 }
 
 func document(t *testing.T, name string) string {
@@ -63,54 +67,6 @@ func spans(text string) (all []string) {
 		all = append(all, m[1])
 	}
 	return all
-}
-
-// The folder table of ARCHITECTURE.md has a row for every package and no other,
-// and what it says a folder may import is what the folder imports.
-func TestFolderTable(t *testing.T) {
-	imports := map[string][]string{}
-	for _, s := range sources(t) {
-		imports[s.folder] = append(imports[s.folder], nil...)
-		if s.test() {
-			continue
-		}
-		for _, p := range s.imports() {
-			if to, ours := strings.CutPrefix(p, module+"/"); ours {
-				imports[s.folder] = append(imports[s.folder], to)
-			}
-		}
-	}
-	allowed := map[string][]string{}
-	for _, cells := range tableRows(t, document(t, "ARCHITECTURE.md"), "folder") {
-		folder := strings.TrimSuffix(spans(cells[0])[0], "/")
-		last := cells[len(cells)-1]
-		allowed[folder] = spans(last)
-		if of, same := strings.CutPrefix(last, "as "); same {
-			allowed[folder] = allowed[spans(of)[0]]
-		} else if last == "all" {
-			allowed[folder] = []string{"*"}
-		}
-		if info, err := os.Stat(folder); err != nil {
-			t.Errorf("the table has %s, which does not exist", folder)
-		} else if _, ok := imports[folder]; !ok && info.IsDir() && folder != "scripts" && folder != "model/onnxpb" {
-			t.Errorf("the table has %s, which is no package", folder)
-		}
-	}
-	for folder, all := range imports {
-		if folder == "." {
-			continue
-		}
-		may, ok := allowed[folder]
-		if !ok {
-			t.Errorf("the table has no row for %s", folder)
-		}
-		for _, to := range all {
-			fits := func(a string) bool { return a == "*" || within(to, a) }
-			if top(to) != top(folder) && !slices.ContainsFunc(may, fits) {
-				t.Errorf("%s imports %s, which its row does not name", folder, to)
-			}
-		}
-	}
 }
 
 // subcommand finds what the words after faas-infer name.
@@ -191,7 +147,7 @@ func TestMetricsTable(t *testing.T) {
 		}
 	}
 	shown := map[string]bool{}
-	for _, cells := range tableRows(t, document(t, "ARCHITECTURE.md"), "name `faas_infer_…`") {
+	for _, cells := range tableRows(t, document(t, "docs/design/metrics.md"), "name `faas_infer_…`") {
 		for _, name := range spans(cells[0]) {
 			shown[name] = true
 			if !made[name] {

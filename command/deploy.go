@@ -101,26 +101,47 @@ func makeBundles(functions []stackFunction, root string, log io.Writer) error {
 }
 
 // deploy deploys the functions at a gateway or provider as faas-cli does: an
-// update first, and where there is nothing to update, a deployment.
-func deploy(ctx context.Context, at string, functions []stackFunction, user, password string) error {
-	address, err := url.Parse(at)
-	if err != nil {
-		return err
-	}
-	client := sdk.NewClient(address, &sdk.BasicAuth{Username: user, Password: password}, http.DefaultClient)
+// update first, and if there is nothing to update, a deployment. It returns the functions that
+// were not there before, also if it fails.
+func deploy(ctx context.Context, client *sdk.Client, functions []stackFunction) (added []stackFunction, err error) {
 	for _, f := range functions {
 		status, err := client.Update(ctx, f.FunctionDeployment)
 		if status == http.StatusNotFound {
-			_, err = client.Deploy(ctx, f.FunctionDeployment)
+			if _, err = client.Deploy(ctx, f.FunctionDeployment); err == nil {
+				added = append(added, f)
+			}
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return added, ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("%s was not deployed: %w", f.Service, refusal(err))
+			return added, fmt.Errorf("%s was not deployed: %w", f.Service, refusal(err))
 		}
 	}
-	return nil
+	return added, nil
+}
+
+// demoRemoval is how long removing the demo's functions may take.
+const demoRemoval = 10 * time.Second
+
+// remove removes functions.
+func remove(ctx context.Context, client *sdk.Client, functions []stackFunction) error {
+	var errs []error
+	for _, f := range functions {
+		if err := client.DeleteFunction(ctx, f.Service, f.Namespace); err != nil {
+			errs = append(errs, fmt.Errorf("%s was not removed: %w", f.Service, refusal(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openFaaS is a client of a gateway or provider.
+func openFaaS(at, user, password string) (*sdk.Client, error) {
+	address, err := url.Parse(at)
+	if err != nil {
+		return nil, err
+	}
+	return sdk.NewClient(address, &sdk.BasicAuth{Username: user, Password: password}, http.DefaultClient), nil
 }
 
 // refusal is the provider's sentence, which OpenFaaS's client quotes behind

@@ -20,10 +20,10 @@ func NewRootCommand() *cobra.Command {
 		Use:   "faas-infer",
 		Short: "Serve machine-learning models as OpenFaaS functions within a latency objective",
 		Long: `faas-infer is an OpenFaaS provider that serves machine-learning models as
-functions. Each function states a latency objective (SLO); faas-infer measures how
+functions. Each function states a latency objective (SLO). faas-infer predicts how
 fast its model runs at every batch size and CPU share, starts the cheapest mix of
-instances, and batches requests so that each is answered in time. Functions without
-an objective are ordinary ones: any program, called one to one.`,
+instances, and batches requests so that each is answered in time. A function without
+an objective is an ordinary one: any program, called one to one.`,
 		Example: `  faas-infer up
   faas-infer bundle ./greet --image greet:v1 --process ./handler --mode http
   faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --slo 50ms`,

@@ -124,7 +124,19 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 		url, gone = gatewayURL, g.Exited()
 		f.own.Add(g.Process.Pid)
 	}
-	if err := deploy(ctx, url, functions, user, password); err != nil {
+	client, err := openFaaS(url, user, password)
+	if err != nil {
+		return err
+	}
+	added, err := deploy(ctx, client, functions)
+	if f.demo { // It leaves the state as it was, also if it is interrupted.
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), demoRemoval)
+			defer cancel()
+			err = errors.Join(err, remove(ctx, client, added))
+		}()
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.awaitMeasured(ctx, functions); err != nil {

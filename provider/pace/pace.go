@@ -14,7 +14,7 @@ const (
 	// leastPause is the least time between two looks, however many requests ask for
 	// one.
 	leastPause = 5 * time.Millisecond
-	// share bounds what the looks take of one core: 1/share.
+	// share is the part of one core that short looks may take: 1/share.
 	share = 5
 )
 
@@ -80,9 +80,10 @@ func (l Loop) Run(ctx context.Context) {
 	}
 }
 
-// Rest is the pause after a look that took so long, with looks a tick apart where nothing
-// happens: four times as long, so that looks take at most a fifth of a core (a look of
-// 10 ms is followed by 40 ms), at least 5 ms and at most a tick.
+// Rest is the pause after a look that took so long: four times as long, at least 5 ms and at
+// most a tick. So looks take a fifth of a core at most as long as one takes a quarter of a tick
+// (a look of 10 ms is followed by 40 ms). A longer one takes more, as the load must be seen all
+// the same: with ticks of 100 ms a look of 60 ms takes 60 of 160 ms.
 func Rest(took, tick time.Duration) time.Duration {
 	return max(leastPause, min((share-1)*took, tick))
 }

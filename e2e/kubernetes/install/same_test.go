@@ -127,7 +127,7 @@ func TestDashboard(t *testing.T) {
 	if err := json.Unmarshal(text, &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	document, err := os.ReadFile(filepath.Join(root, "docs", "design", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
