@@ -54,6 +54,6 @@ needs two cores that nothing else uses, and takes about half an hour for everyth
 	f.StringSliceVar(&b.Peers, "peers", nil, "peers to measure: "+strings.Join(peers.Names(), ", ")+" (default: all)")
 	f.StringSliceVar(&b.Payloads, "only", nil, "payloads to send: binary, json (default: both)")
 	f.DurationVar(&b.Trial, "trial", 1500*time.Millisecond, "how long one rate is offered, at least 12 times the SLO")
-	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take")
+	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take, at least seven trials")
 	return c
 }

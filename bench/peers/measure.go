@@ -22,6 +22,8 @@ const (
 	// objectives is how many objectives a trial lasts at least: a queue that grows
 	// has to show.
 	objectives = 12
+	// fewestTrials is how many trials a search has time for at least.
+	fewestTrials = 7
 	// patience is how many objectives' worth of requests may be unanswered at once;
 	// more are not sent, and missed. Servers then have no long queue to get rid of, and
 	// no connection is cut while a request is under way.
@@ -155,7 +157,8 @@ func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.D
 // rate searches the highest rate of a target. With a rate to beat that is not beaten, it
 // is 0 after one trial.
 func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
-	search := Search{Start: first / s.slo.Seconds(), Budget: s.budget}
+	// Under a long objective a trial is long, and so is the search.
+	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, fewestTrials*(s.counted()+s.trial/3))}
 	if beat > 0 {
 		search.Start = beat * challenge
 	}
@@ -176,6 +179,9 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 	}
 }
 
+// counted is how long a rate is offered for its figure.
+func (s *subject) counted() time.Duration { return max(s.trial, objectives*s.slo) }
+
 // met offers a rate, after a while of it that does not count. One that is missed is
 // offered once more: on a shared machine a pause may be of another tenant's making.
 func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uint64) (bool, error) {
@@ -186,7 +192,7 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uin
 		if _, err := load.Run(ctx, o); err != nil {
 			return false, err
 		}
-		o.Duration = max(s.trial, objectives*s.slo)
+		o.Duration = s.counted()
 		ran, err := load.Run(ctx, o)
 		if err != nil {
 			return false, err
