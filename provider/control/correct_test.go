@@ -275,6 +275,7 @@ func TestDeploymentKeepsWhatWasSeen(t *testing.T) {
 		r.backend.take(always(2))
 		r.measured("f", "m")
 		r.load("f", 10*time.Millisecond, 10*time.Second)
+		time.Sleep(3 * time.Second) // the last answers are learned from
 		started, before := r.backend.asked(), r.known("f")
 		r.deploy("f", "m", within(250*time.Millisecond))
 		time.Sleep(3 * time.Second)
