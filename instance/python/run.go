@@ -110,13 +110,16 @@ func (e *Engine) lost(p *process, err error) error {
 		case <-time.After(time.Second):
 		}
 	}
+	late := errors.Is(err, errHangs)
 	err = errors.Join(fmt.Errorf("the handler's process %w", err), p.end())
-	switch {
-	case !gone:
-		return err
-	case p.killed && outOfMemory() > e.kills:
-		e.kills = outOfMemory()
+	// Under a quota, a killed process may take seconds to be gone: the kernel's report
+	// of it is on its account.
+	if kills := outOfMemory(); (gone || late) && p.killed && kills > e.kills {
+		e.kills = kills
 		return errors.New("the handler's process ran out of memory and was killed by the kernel")
+	}
+	if !gone {
+		return err
 	}
 	return fmt.Errorf("the handler's process %s", p.how)
 }
