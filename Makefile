@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
-LDFLAGS := -X github.com/faas-infer/faas-infer/report.Commit=$(COMMIT)
+LDFLAGS := -X github.com/faas-infer/faas-infer/command/report.Commit=$(COMMIT)
 
 # The commit is linked in by LDFLAGS; asking git for it again fails where the
 # checkout belongs to another user, as on many CI machines.
@@ -17,15 +17,15 @@ export CGO_ENABLED := 1
 E2E := $(if $(wildcard e2e/*.go),./e2e)
 # A client of Kubernetes takes minutes to build with the race detector, so the packages
 # that have one are tested without, as on the cluster.
-CLUSTER := /(kubernetes|objects|deployments|bundle/image)(/|$$)
+CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
 # What starts no goroutine, nor imports what does, has nothing to race, and its searches take
 # five times as long with the race detector; a test holds these packages to that. Those that
 # use them at the same time, the provider's above all, are tested with it.
-SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|policy|profiler|scaling)(/|$$)|(sim|model|model/zoo|instance/pixels)$$)
+SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|scaling)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/zoo|instance/pixels)$$)
 # These tests start a Kubernetes, which takes minutes to build: they belong to
 # test-kubernetes. A test holds this list to what the packages import.
-ON_KUBERNETES := ./bench/kubernetes ./bench/kubernetes/rig ./command/kubernetes/nodeagent
-NOT_HERE := /e2e|/bench/kubernetes$$|/bench/kubernetes/rig$$|/command/kubernetes/nodeagent$$
+ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent
+NOT_HERE := /e2e|/lab/kubernetes$$|/command/kubernetes/nodeagent$$
 UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
 # Says how long a part took, if it was long, and for .ci/run's table.
@@ -72,19 +72,19 @@ test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and
 	@echo "All tests on Kubernetes passed."
 
 .PHONY: bench
-bench: ready ## Run every bench command on the binary
-	@for model in dssm lstm mnist; do bin/faas-infer bench throughput --model $$model --slo 50ms; done
-	@for model in mnist resnet-50; do bin/faas-infer bench coldstart --model $$model; done
-	@for model in resnet-50 bert-v1; do bin/faas-infer bench sharing --model $$model; done
-	@bin/faas-infer bench memory
-	@bin/faas-infer bench functions
-	@bin/faas-infer bench async
-	@bin/faas-infer bench dataplane
+bench: ready build-lab ## Run every bench command on the binary
+	@for model in dssm lstm mnist; do bin/faas-infer-lab bench throughput --model $$model --slo 50ms; done
+	@for model in mnist resnet-50; do bin/faas-infer-lab bench coldstart --model $$model; done
+	@for model in resnet-50 bert-v1; do bin/faas-infer-lab bench sharing --model $$model; done
+	@bin/faas-infer-lab bench memory
+	@bin/faas-infer-lab bench functions
+	@bin/faas-infer-lab bench async
+	@bin/faas-infer-lab bench dataplane
 	@scripts/python.sh tensorflow >/dev/null
-	@bin/faas-infer bench python
-	@bin/faas-infer bench batch-model
-	@bin/faas-infer bench attainment
-	@bin/faas-infer bench peers
+	@bin/faas-infer-lab bench python
+	@bin/faas-infer-lab bench batch-model
+	@bin/faas-infer-lab bench attainment
+	@bin/faas-infer-lab bench peers
 
 .PHONY: build
 build: ## Build bin/faas-infer
@@ -92,10 +92,15 @@ build: ## Build bin/faas-infer
 	@echo "Building bin/faas-infer"
 	@$(TIMED) "bin/faas-infer" go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer .
 
+.PHONY: build-lab
+build-lab: ## Build bin/faas-infer-lab: the simulator and the benchmarks
+	@echo "Building bin/faas-infer-lab"
+	@$(TIMED) "bin/faas-infer-lab" go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer-lab ./lab
+
 .PHONY: build-kubernetes
 build-kubernetes: ## Build bin/faas-infer-kubernetes
 	@echo "Building bin/faas-infer-kubernetes"
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer-kubernetes ./kubernetes
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer-kubernetes ./command/kubernetes/program
 
 .PHONY: onnxruntime
 onnxruntime: ## Fetch the ONNX Runtime library into the user's cache

@@ -28,37 +28,40 @@ const module = "github.com/faas-infer/faas-infer"
 // folder has its parent's row unless it has its own. Folders under the same
 // top folder may import each other unless one of them is listed in alone.
 var layers = map[string][]string{
-	".":               {"*"},
-	"command":         {"*"},
-	"bench":           {"*"},
-	"e2e":             {"*"},
-	"provider":        {"scaling", "batching", "coldstart", "policy", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "report"},
-	"sim":             {"scaling", "batching", "coldstart", "policy", "profiler", "cluster", "model", "report"},
-	"policy":          {"scaling", "batching", "coldstart", "profiler", "cluster"},
-	"scaling":         {"profiler", "cluster"},
-	"batching":        {"cluster"},
-	"coldstart":       {},
-	"profiler":        {"model", "gpu"},
-	"measuring":       {"profiler", "model", "instance", "report", "cluster/local/cgroup"},
-	"cluster":         {"gpu"},
-	"instance":        {"model"},
-	"model":           {},
-	"gpu":             {},
-	"load":            {"report", "model/tensor"},
-	"report":          {},
-	"scripts":         {"*"},
-	"kubernetes":      {"*"},
-	"instance/frame":  {},
-	"model/tensor":    {},
-	"instance/duplex": {},
+	".":                  {"*"},
+	"lab":                {"*"},
+	"e2e":                {"*"},
+	"command":            {"provider", "scaling", "batching", "coldstart", "profiler", "cluster", "instance", "model", "gpu"},
+	"command/report":     {},
+	"command/load":       {"command/report", "model"},
+	"provider":           {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
+	"scaling":            {"profiler", "cluster"},
+	"scaling/systems":    {"scaling", "batching", "coldstart", "profiler", "cluster"},
+	"scaling/otp":        {"batching", "cluster"},
+	"batching":           {"cluster"},
+	"coldstart":          {},
+	"profiler":           {"model", "gpu"},
+	"profiler/measuring": {"profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
+	"cluster":            {"gpu"},
+	"instance":           {"model"},
+	"model":              {},
+	"gpu":                {},
+	"templates":          {},
+	"scripts":            {"*"},
+	"instance/frame":     {},
+	"model/tensor":       {},
+	"instance/duplex":    {},
 }
 
 // alone are packages that import nothing from their own top folder.
-var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tensor"}
+var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tensor", "command/report"}
 
 // pure are the packages that decide and do not act; those below them are pure
-// too, but for cluster's, which are the backends.
-var pure = []string{"batching", "scaling", "coldstart", "policy", "profiler", "cluster"}
+// too, but for drivers: the backends, and what measures.
+var (
+	pure    = []string{"batching", "scaling", "coldstart", "profiler", "cluster"}
+	drivers = []string{"cluster/local", "cluster/kubernetes", "profiler/measuring"}
+)
 
 // impure are imports that no decision needs; one that ends in a slash stands
 // for all below it.
@@ -72,7 +75,7 @@ var impure = []string{
 // that the first program is not made of.
 var (
 	heavy       = []string{"k8s.io/", "github.com/google/go-containerregistry/"}
-	clusterOnly = []string{"kubernetes", "command/kubernetes", "cluster/kubernetes", "bench/kubernetes", "e2e/kubernetes",
+	clusterOnly = []string{"command/kubernetes", "cluster/kubernetes", "lab", "e2e/kubernetes",
 		"provider/objects", "provider/deployments", "model/bundle/image"}
 )
 
@@ -210,8 +213,8 @@ func TestLayers(t *testing.T) {
 }
 
 func isPure(folder string) bool {
-	if top(folder) == "cluster" {
-		return folder == "cluster"
+	if slices.ContainsFunc(drivers, func(d string) bool { return within(folder, d) }) {
+		return false
 	}
 	return slices.ContainsFunc(pure, func(p string) bool { return within(folder, p) })
 }
@@ -344,6 +347,66 @@ func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (string, bool) {
 	return "", false
 }
 
+// The lab, which simulates and measures, is no part of what people run.
+func TestTheLabStaysOutOfTheProduct(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
+			continue
+		}
+		for _, p := range s.imports() {
+			if to, ours := strings.CutPrefix(p, module+"/"); ours && within(to, "lab") {
+				t.Errorf("%s: %s must not import %s", s.name, s.folder, to)
+			}
+		}
+	}
+}
+
+const (
+	// maxMethods is how many methods a type may have, maxFunction how many lines a
+	// function; minPackage is how many lines a package of one file and one importer
+	// must have, if it is no policy.
+	maxMethods  = 40
+	maxFunction = 80
+	minPackage  = 150
+)
+
+// larger are types that have more methods than they may, and how many at most: it must
+// not grow.
+var larger = map[string]int{
+	"provider/control.Controller": 91, "provider.Server": 76, "cluster/kubernetes.Backend": 72, "cluster/local.Backend": 70,
+	"provider/deployments.Controller": 49, "provider/peer.Group": 44, "e2e/kubernetes/testcluster.Cluster": 42,
+}
+
+func TestTypesAndFunctionsCanBeHeld(t *testing.T) {
+	_, methods := functions(t)
+	for name, n := range methods {
+		if n > max(maxMethods, larger[name]) {
+			t.Errorf("%s has %d methods, more than %d", name, n, max(maxMethods, larger[name]))
+		}
+		if most, ok := larger[name]; ok && n < most {
+			t.Errorf("%s has %d methods now: write that into this test in place of %d", name, n, most)
+		}
+	}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && length(s, f) > maxFunction {
+				t.Errorf("%s: %s has %d lines, more than %d", s.at(f), f.Name.Name, length(s, f), maxFunction)
+			}
+		}
+	}
+}
+
+func TestPackagesAreConcepts(t *testing.T) {
+	for folder, r := range surveyed(t) {
+		if r.files == 1 && r.lines < minPackage && len(r.importers) == 1 && !isPure(folder) && !strings.HasSuffix(folder, "pb") { // Protobufs are generated.
+			t.Errorf("%s has one file of %d lines and one importer: it belongs there", folder, r.lines)
+		}
+	}
+}
+
 func TestFilesAreShort(t *testing.T) {
 	for _, s := range sources(t) {
 		if !s.test() && s.lines > maxLines {
@@ -380,10 +443,10 @@ const ( A = 1 // A is beside.
 		from, to string
 		want     bool
 	}{
-		{"scaling", "profiler", true}, {"scaling", "batching", false}, {"coldstart", "report", false},
+		{"scaling", "profiler", true}, {"scaling", "batching", false}, {"coldstart", "command/report", false}, {"command", "lab", false},
 		{"provider/dispatch", "instance/frame", true}, {"provider/dispatch", "provider/annotation", true},
 		{"provider", "command", false}, {"cluster", "cluster/local", false}, {"cluster/local", "cluster", true},
-		{"model/zoo", "model", true}, {"load", "model/tensor", true}, {"model", "instance", false},
+		{"model/zoo", "model", true}, {"command/load", "model/tensor", true}, {"model", "instance", false},
 		{"instance/onnxruntime", "instance", true}, {"instance/frame", "instance", false}, {".", "command", true}, {"provider", "instance", false},
 	} {
 		if got := mayImport(c.from, c.to); got != c.want {

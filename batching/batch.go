@@ -3,7 +3,6 @@ package batching
 import (
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/index"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -22,14 +21,14 @@ import (
 type Buffer struct {
 	options   Options
 	clock     clock
-	slots     index.Slots
+	slots     Slots
 	instances []Instance
 	// idle are the slots of instances that execute nothing.
-	idle index.Set
+	idle Set
 	// batch and timeout are B and T; batch is 0 until an instance came.
 	batch   int
 	timeout time.Duration
-	fastest index.Fastest
+	fastest Fastest
 	// buffer gathers; its first request came at since.
 	buffer queue
 	since  time.Duration

@@ -3,8 +3,6 @@ package batching
 import (
 	"slices"
 	"time"
-
-	"github.com/faas-infer/faas-infer/batching/index"
 )
 
 // batches are formed batches, first formed first. Each is a run of requests,
@@ -14,7 +12,7 @@ type batches struct {
 	// runs are by slot; slot 0 is where their order begins and ends.
 	runs []formed
 	// earliest has the slots by the deadline of their first request.
-	earliest index.Ranking[time.Duration]
+	earliest Ranking[time.Duration]
 	// free are slots whose runs are empty, to be filled again.
 	free []int
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/index"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -24,7 +23,7 @@ type kind struct {
 	// count is the number of instances, free holds the slots of those that
 	// execute nothing.
 	count int
-	free  index.Set
+	free  Set
 	// patience is what the kind's next batch waits for.
 	patience patience
 }
@@ -42,12 +41,12 @@ type member struct {
 // fleet is a function's instances, for [Shared]: which are free, by kind, and
 // when the others will be.
 type fleet struct {
-	slots   index.Slots
+	slots   Slots
 	members []member
 	kinds   []*kind
 	free    int
 	// busy has the instances that execute, by when they will be free.
-	busy index.Agenda
+	busy Agenda
 	// capacity is the sum of all rates, in requests/s; fastest is the least time
 	// of any instance for one request.
 	capacity float64
@@ -109,7 +108,7 @@ func (f *fleet) remove(id cluster.InstanceID, within time.Duration) {
 	if m.inFlight == 0 {
 		f.free--
 	} else {
-		f.busy.Remove(index.Busy{Until: m.freeAt, Slot: slot})
+		f.busy.Remove(Busy{Until: m.freeAt, Slot: slot})
 	}
 	f.slots.Drop(id)
 	f.leave(m.kind, slot)
@@ -143,13 +142,13 @@ func (f *fleet) engage(slot int, now time.Duration, n int) {
 		m.kind.free.Remove(slot)
 		f.free--
 	} else {
-		f.busy.Remove(index.Busy{Until: m.freeAt, Slot: slot})
+		f.busy.Remove(Busy{Until: m.freeAt, Slot: slot})
 		start = max(now, m.freeAt)
 	}
 	m.inFlight++
 	m.behind = m.kind.time(n)
 	m.freeAt = start + m.behind
-	f.busy.Add(index.Busy{Until: m.freeAt, Slot: slot})
+	f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 }
 
 // done tells that an instance finished a batch.
@@ -159,10 +158,10 @@ func (f *fleet) done(id cluster.InstanceID, now time.Duration) {
 		return
 	}
 	m := &f.members[slot]
-	f.busy.Remove(index.Busy{Until: m.freeAt, Slot: slot})
+	f.busy.Remove(Busy{Until: m.freeAt, Slot: slot})
 	if m.inFlight--; m.inFlight > 0 {
 		m.freeAt = now + m.behind // The batch behind begins now.
-		f.busy.Add(index.Busy{Until: m.freeAt, Slot: slot})
+		f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 		return
 	}
 	m.kind.free.Add(slot)

@@ -3,7 +3,6 @@ package batching
 import (
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/index"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -19,16 +18,16 @@ import (
 type InFless struct {
 	options   Options
 	clock     clock
-	slots     index.Slots
+	slots     Slots
 	instances []inflessInstance
 	// turns has the instances whose batches have room, by whose turn it is; turn
 	// is that of the last request dealt.
-	turns index.Ranking[float64]
+	turns Ranking[float64]
 	turn  float64
 	// events has the instances with requests, by when something must be done.
-	events   index.Ranking[time.Duration]
+	events   Ranking[time.Duration]
 	overflow queue
-	fastest  index.Fastest
+	fastest  Fastest
 	waiting  int
 	actions  []Action
 	ids      []RequestID

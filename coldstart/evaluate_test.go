@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/sim/trace"
+	"github.com/faas-infer/faas-infer/lab/arrivals"
 )
 
 // replayed is what a policy did to a load.
@@ -83,7 +83,7 @@ func (o replayed) against(base replayed) (cold, idle float64) {
 // minute, spread at random in the minute.
 func recorded(t testing.TB) map[string][]time.Duration {
 	t.Helper()
-	azure, err := trace.Open("azure-7d")
+	azure, err := arrivals.OpenTrace("azure-7d")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,6 @@ package coldstart
 
 import (
 	"time"
-
-	"github.com/faas-infer/faas-infer/coldstart/histogram"
-	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // HHP is the hybrid histogram policy of Shahrad et al., Serverless in the Wild
@@ -23,8 +20,8 @@ type HHP struct {
 
 // hybrid is what HHP knows of one function.
 type hybrid struct {
-	histogram.Histogram
-	recent histogram.Recent
+	Histogram
+	recent Recent
 	chosen Windows
 }
 
@@ -51,7 +48,7 @@ func (p *HHP) Windows(_ time.Time, function string) Windows {
 	if h := p.functions[function]; h != nil {
 		return h.chosen
 	}
-	return Windows{KeepAlive: histogram.Range}
+	return Windows{KeepAlive: Range}
 }
 
 // Forget drops the histogram.
@@ -63,14 +60,14 @@ func (p *HHP) Marshal(function string) []byte {
 	if h == nil {
 		return nil
 	}
-	w := wire.NewWriter(wireHHP, 1)
+	w := newWireWriter(wireHHP, 1)
 	h.marshal(w)
 	return *w
 }
 
 // Restore takes up the histogram.
 func (p *HHP) Restore(function string, state []byte) error {
-	r, h := wire.NewReader(wireHHP, 1, state), &hybrid{}
+	r, h := newWireReader(wireHHP, 1, state), &hybrid{}
 	h.restore(r)
 	if err := r.Done(); err != nil {
 		return err
@@ -85,14 +82,14 @@ func (h *hybrid) observe(idle time.Duration) {
 	h.chosen = h.choose()
 }
 
-func (h *hybrid) marshal(w *wire.Writer) {
+func (h *hybrid) marshal(w *wireWriter) {
 	h.Histogram.Marshal(w)
 	w.Spans(h.recent)
 }
 
-func (h *hybrid) restore(r *wire.Reader) {
+func (h *hybrid) restore(r *wireReader) {
 	h.Histogram.Restore(r)
-	h.recent = r.Spans(histogram.MaxRecent)
+	h.recent = r.Spans(MaxRecent)
 	if len(h.recent) == 0 {
 		r.Fail()
 	}
@@ -108,7 +105,7 @@ func (h *hybrid) choose() Windows {
 	case h.Representative():
 		return between(h.Head(), h.Tail())
 	default:
-		return Windows{KeepAlive: histogram.Range}
+		return Windows{KeepAlive: Range}
 	}
 }
 
@@ -119,5 +116,5 @@ func between(head, tail time.Duration) Windows {
 
 // around keeps a function while its next request is due.
 func around(due time.Duration) Windows {
-	return between(histogram.Scale(due, 1-forecastMargin), histogram.Scale(due, 1+forecastMargin))
+	return between(Scale(due, 1-forecastMargin), Scale(due, 1+forecastMargin))
 }

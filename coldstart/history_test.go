@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/coldstart/histogram"
 )
 
 const minute = time.Minute
@@ -55,7 +53,7 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 		flat = append(flat, time.Duration(i%240)*minute)
 	}
 	for name, idle := range map[string][]time.Duration{
-		"nothing is known": nil, "too few": times(histogram.MinSamples-1, 10*minute), "no length stands out": flat,
+		"nothing is known": nil, "too few": times(MinSamples-1, 10*minute), "no length stands out": flat,
 	} {
 		p := NewHHP()
 		observe(p, "f", idle...)
@@ -64,7 +62,7 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 		}
 	}
 	p := NewHHP()
-	observe(p, "f", times(histogram.MinSamples, 10*minute)...)
+	observe(p, "f", times(MinSamples, 10*minute)...)
 	if got := p.Windows(start, "f"); reflect.DeepEqual(got, standard) {
 		t.Error("enough idle times are too few")
 	}

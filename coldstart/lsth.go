@@ -2,9 +2,6 @@ package coldstart
 
 import (
 	"time"
-
-	"github.com/faas-infer/faas-infer/coldstart/histogram"
-	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // DefaultGamma is INFless' γ.
@@ -27,8 +24,8 @@ type LSTH struct {
 
 // terms is what LSTH knows of one function.
 type terms struct {
-	histogram.Trail
-	recent histogram.Recent
+	Trail
+	recent Recent
 	last   time.Time
 	chosen Windows
 	stale  bool
@@ -57,7 +54,7 @@ func (p *LSTH) Observe(now time.Time, function string, idle time.Duration) {
 func (p *LSTH) Windows(last time.Time, function string) Windows {
 	t := p.functions[function]
 	if t == nil {
-		return Windows{KeepAlive: histogram.Range}
+		return Windows{KeepAlive: Range}
 	}
 	if t.stale || !last.Equal(t.last) {
 		t.Expire(last)
@@ -75,7 +72,7 @@ func (p *LSTH) Marshal(function string) []byte {
 	if t == nil {
 		return nil
 	}
-	w := wire.NewWriter(wireLSTH, 1)
+	w := newWireWriter(wireLSTH, 1)
 	t.Trail.Marshal(w)
 	w.Spans(t.recent)
 	return *w
@@ -83,10 +80,10 @@ func (p *LSTH) Marshal(function string) []byte {
 
 // Restore takes up both histograms.
 func (p *LSTH) Restore(function string, state []byte) error {
-	r := wire.NewReader(wireLSTH, 1, state)
+	r := newWireReader(wireLSTH, 1, state)
 	t := &terms{stale: true}
 	t.Trail.Restore(r)
-	t.recent = r.Spans(histogram.MaxRecent)
+	t.recent = r.Spans(MaxRecent)
 	if len(t.recent) == 0 {
 		r.Fail()
 	}
@@ -102,7 +99,7 @@ func (t *terms) choose(gamma float64) Windows {
 	case t.Long.Outside > t.Long.Inside:
 		return around(t.recent.Forecast())
 	case t.Long.Inside == 0:
-		return Windows{KeepAlive: histogram.Range}
+		return Windows{KeepAlive: Range}
 	case t.Short.Inside == 0:
 		gamma = 1
 		fallthrough
@@ -119,7 +116,7 @@ func (t *terms) weighted(gamma float64) Windows {
 		short = between(t.Short.Head(), t.Short.Tail())
 	}
 	return Windows{
-		PreWarm:   histogram.Scale(long.PreWarm, gamma) + histogram.Scale(short.PreWarm, 1-gamma),
-		KeepAlive: histogram.Scale(long.KeepAlive, gamma) + histogram.Scale(short.KeepAlive, 1-gamma),
+		PreWarm:   Scale(long.PreWarm, gamma) + Scale(short.PreWarm, 1-gamma),
+		KeepAlive: Scale(long.KeepAlive, gamma) + Scale(short.KeepAlive, 1-gamma),
 	}
 }

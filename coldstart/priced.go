@@ -3,10 +3,6 @@ package coldstart
 import (
 	"slices"
 	"time"
-
-	"github.com/faas-infer/faas-infer/coldstart/forecast"
-	"github.com/faas-infer/faas-infer/coldstart/histogram"
-	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // Priced is this project's own policy. A function is loaded at those moments of
@@ -32,7 +28,7 @@ type Priced struct {
 
 // learner is what Priced knows of one function.
 type learner struct {
-	model *forecast.Model
+	model *Model
 	tally
 	chosen Windows
 	last   time.Time
@@ -57,7 +53,7 @@ func NewPriced(price, start time.Duration) *Priced {
 	return &Priced{price: price, start: start, park: parkAfter, functions: map[string]*learner{}}
 }
 
-func newLearner() *learner { return &learner{model: forecast.New()} }
+func newLearner() *learner { return &learner{model: NewModel()} }
 
 // Observe tallies what each price would have done in this idle time, and learns
 // from it.
@@ -78,7 +74,7 @@ func (p *Priced) Observe(now time.Time, function string, idle time.Duration) {
 func (p *Priced) Windows(last time.Time, function string) Windows {
 	l := p.functions[function]
 	if l == nil {
-		return Windows{KeepAlive: histogram.Range, Park: p.park}
+		return Windows{KeepAlive: Range, Park: p.park}
 	}
 	if l.stale || !last.Equal(l.last) {
 		l.expect(l.model.Predict(last))
@@ -101,7 +97,7 @@ func (l *learner) windows(price int, start time.Duration) Windows {
 		if int(level) > price {
 			continue
 		}
-		from, to := max(0, forecast.Edge(step)-start), forecast.Edge(step+1)
+		from, to := max(0, Edge(step)-start), Edge(step+1)
 		if from-max(0, end) < worthwhile {
 			from = max(0, end)
 		}
@@ -128,7 +124,7 @@ func (p *Priced) Marshal(function string) []byte {
 	if l == nil {
 		return nil
 	}
-	w := wire.NewWriter(wirePriced, 1)
+	w := newWireWriter(wirePriced, 1)
 	l.model.Marshal(w)
 	l.tally.marshal(w)
 	return *w
@@ -136,7 +132,7 @@ func (p *Priced) Marshal(function string) []byte {
 
 // Restore takes them up.
 func (p *Priced) Restore(function string, state []byte) error {
-	r, l := wire.NewReader(wirePriced, 1, state), newLearner()
+	r, l := newWireReader(wirePriced, 1, state), newLearner()
 	l.model.Restore(r)
 	l.tally.restore(r)
 	if err := r.Done(); err != nil {

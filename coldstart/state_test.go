@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/coldstart/histogram"
 )
 
 // learned is a policy that knows a function with idle times of all kinds.
@@ -70,8 +68,8 @@ func agree(t *testing.T, name string, a, b Windows) {
 	}
 	var loaded, both time.Duration
 	each(a, func(from, to time.Duration) {
-		loaded += min(to, histogram.Range) - min(from, histogram.Range)
-		each(b, func(from2, to2 time.Duration) { both += max(0, min(to, to2, histogram.Range)-max(from, from2)) })
+		loaded += min(to, Range) - min(from, Range)
+		each(b, func(from2, to2 time.Duration) { both += max(0, min(to, to2, Range)-max(from, from2)) })
 	})
 	if both < loaded*4/5 {
 		t.Errorf("%s: restored %v, was %v", name, b, a)

@@ -3,10 +3,6 @@ package coldstart
 import (
 	"math"
 	"time"
-
-	"github.com/faas-infer/faas-infer/coldstart/forecast"
-	"github.com/faas-infer/faas-infer/coldstart/histogram"
-	"github.com/faas-infer/faas-infer/coldstart/wire"
 )
 
 // The prices of a cold start, in idle time, that are tried: from 5 s in steps of a
@@ -59,13 +55,13 @@ type tally struct {
 }
 
 // expect takes up a forecast.
-func (t *tally) expect(f forecast.Forecast) {
+func (t *tally) expect(f Forecast) {
 	if t.version == f.Version && t.levels != nil {
 		return
 	}
 	t.version, t.mass, t.missed = f.Version, f.Mass, -1
 	if t.levels == nil {
-		t.levels = make([]uint8, forecast.Steps)
+		t.levels = make([]uint8, Steps)
 	}
 	var paying [prices + 1]float64
 	alive, level := 1.0, 0
@@ -86,11 +82,11 @@ func (t *tally) expect(f forecast.Forecast) {
 // count adds what each price, and HHP, would have done in an idle time.
 func (t *tally) count(idle time.Duration) {
 	var loaded [prices + 1]float64
-	end, step := prices, forecast.StepOf(idle)
-	for i := range min(step+1, forecast.Steps) {
-		loaded[t.levels[i]] += (min(idle, forecast.Edge(i+1)) - forecast.Edge(i)).Seconds()
+	end, step := prices, StepOf(idle)
+	for i := range min(step+1, Steps) {
+		loaded[t.levels[i]] += (min(idle, Edge(i+1)) - Edge(i)).Seconds()
 	}
-	if step < forecast.Steps {
+	if step < Steps {
 		end = int(t.levels[step])
 	}
 	// The n-th outcome counts n times as much as the first: what a price did
@@ -106,7 +102,7 @@ func (t *tally) count(idle time.Duration) {
 }
 
 func (t *tally) countHybrid(keep float64, idle time.Duration) {
-	w := Windows{KeepAlive: histogram.Range}
+	w := Windows{KeepAlive: Range}
 	if t.told > 0 {
 		w = t.shadow.chosen
 	}
@@ -122,7 +118,7 @@ func (t *tally) countHybrid(keep float64, idle time.Duration) {
 func (t *tally) within(from, to time.Duration) float64 {
 	sum := 0.0
 	for step := range t.levels {
-		begin, end := forecast.Edge(step), forecast.Edge(step+1)
+		begin, end := Edge(step), Edge(step+1)
 		if common := min(to, end) - max(from, begin); common > 0 {
 			sum += float64(t.mass[step]) * float64(common) / float64(end-begin)
 		}
@@ -153,7 +149,7 @@ func (t *tally) best() int {
 	return prices - 1
 }
 
-func (t *tally) marshal(w *wire.Writer) {
+func (t *tally) marshal(w *wireWriter) {
 	w.Count(uint64(t.told))
 	t.hybrid.marshal(w)
 	for _, o := range t.byPrice {
@@ -164,7 +160,7 @@ func (t *tally) marshal(w *wire.Writer) {
 	}
 }
 
-func (t *tally) restore(r *wire.Reader) {
+func (t *tally) restore(r *wireReader) {
 	t.told = int(r.Count(math.MaxInt32))
 	t.hybrid.restore(r)
 	for price := range t.byPrice {
@@ -175,21 +171,21 @@ func (t *tally) restore(r *wire.Reader) {
 	}
 }
 
-func (o outcome) marshal(w *wire.Writer) {
+func (o outcome) marshal(w *wireWriter) {
 	w.Real(o.cold)
 	w.Real(o.expected)
 	w.Real(o.idle)
 }
 
-func (o *outcome) restore(r *wire.Reader) {
+func (o *outcome) restore(r *wireReader) {
 	o.cold, o.expected, o.idle = r.Real(math.MaxFloat32), r.Real(math.MaxFloat32), r.Real(math.MaxFloat32)
 }
 
 // widths are the steps' in seconds, rates the least rates, per second, at which
 // idle times must end for a step to pay at each price.
 var widths, rates = func() (w []float64, r [prices]float64) {
-	for step := range forecast.Steps {
-		w = append(w, (forecast.Edge(step+1) - forecast.Edge(step)).Seconds())
+	for step := range Steps {
+		w = append(w, (Edge(step+1) - Edge(step)).Seconds())
 	}
 	for price := range r {
 		r[price] = 1 / (leastPrice.Seconds() * math.Pow(priceRatio, float64(price)))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
-	"github.com/faas-infer/faas-infer/provider/port"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // TestRealClients has Triton's Python client, requests and NumPy ask an instance,
@@ -89,7 +89,7 @@ func writeSame(t *testing.T, file string) {
 // freeAddress is one of this machine at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := port.Unused()
+	address, err := web.UnusedAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // drive loads the inference functions at url and prints how they answered.

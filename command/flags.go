@@ -17,10 +17,10 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
-	"github.com/faas-infer/faas-infer/command/subject"
-	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // The schedulers; the cold-start policy where nothing is said, and that of a
@@ -28,12 +28,12 @@ import (
 const (
 	joint   = "joint"
 	greedy  = "greedy"
-	learned = policy.Default
+	learned = systems.Default
 	fixed   = "fixed"
 )
 
-// oneOf lists names for a sentence.
-func oneOf(names []string) string {
+// OneOf lists names for a sentence.
+func OneOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
@@ -78,8 +78,8 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs what faas-cli's --remote-builder sends; without it nothing can be built")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, as https://console.example.com, whose pages may use the system routes from a browser")
-	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: "+oneOf(batching.Names()))
-	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+oneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")
+	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: "+OneOf(batching.Names()))
+	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+OneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")
 	flags.Lookup("cold-start").DefValue = ""
 	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances with --cold-start fixed")
 	flags.BoolVar(&f.park, "park", true, "have a function's instances give back their CPU and GPU share after two seconds without a request, and keep its model in memory; with --cold-start "+learned)
@@ -121,7 +121,7 @@ func (f *ProviderFlags) complete() error {
 	if err := os.MkdirAll(f.bundles, 0o755); err != nil {
 		return fmt.Errorf("--bundles: %w", err)
 	}
-	if f.prepared, err = subject.PreparedDir(f.prepared); err != nil {
+	if f.prepared, err = profile.PreparedDir(f.prepared); err != nil {
 		return err
 	}
 	// Instances have another working directory.
@@ -158,7 +158,7 @@ func (f *ProviderFlags) checkNames() error {
 		return fmt.Errorf("--scheduler %q: it is %s or %s", f.scheduler, joint, greedy)
 	}
 	if _, err := coldstart.New(f.coldStart, coldstart.Options{KeepAlive: f.keepAlive}); err != nil {
-		return fmt.Errorf("--cold-start %q: it is %s", f.coldStart, oneOf(coldstart.Names()))
+		return fmt.Errorf("--cold-start %q: it is %s", f.coldStart, OneOf(coldstart.Names()))
 	}
 	if f.coldStart != fixed && kept {
 		return fmt.Errorf("--keep-alive is for --cold-start fixed; %s chooses the time itself", f.coldStart)

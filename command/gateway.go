@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/dependent"
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/port"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // The stock gateway's ports; it has no setting for them.
@@ -30,7 +30,7 @@ const (
 )
 
 // gateway is the stock OpenFaaS gateway as a child process.
-type gateway struct{ *dependent.Child }
+type gateway struct{ *process.Child }
 
 // gatewayDir is where scripts/gateway.sh puts the gateway.
 func gatewayDir() (string, error) {
@@ -133,7 +133,7 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 		return nil, err
 	}
 	for _, address := range []string{gatewayAddress, gatewayMetricsAddress} {
-		if err := port.Free(address); err != nil {
+		if err := web.CheckFree(address); err != nil {
 			return nil, fmt.Errorf("the gateway needs port %s, which it cannot change: %w; stop what listens there", address, err)
 		}
 	}
@@ -148,7 +148,7 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 	defer log.Close()
 	c := exec.Command(filepath.Join(dir, "gateway"))
 	c.Dir, c.Stdout, c.Stderr, c.Env = dir, log, log, env
-	child, err := dependent.Start(c, syscall.SIGKILL)
+	child, err := process.Start(c, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
@@ -197,4 +197,18 @@ func (g *gateway) stop() {
 	}
 	_ = g.Process.Kill()
 	<-g.Exited()
+}
+
+// StartGateway starts the stock gateway before a provider and a NATS server, with what it
+// keeps in dir. It returns the gateway's URL and what stops it.
+func StartGateway(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error) {
+	secrets := filepath.Join(dir, "gateway-secrets")
+	if _, _, err := basicAuth(secrets); err != nil {
+		return "", nil, err
+	}
+	g, err := startGateway(ctx, gatewayPlan{provider: provider, nats: nats, secrets: secrets, logFile: filepath.Join(dir, "gateway.log")})
+	if err != nil {
+		return "", nil, err
+	}
+	return gatewayURL, g.stop, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -114,7 +114,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return fmt.Errorf("--device %q: it is %s, %s or %s", f.device, automatic, onnxruntime.CPU, onnxruntime.CUDA)
 	}
 	if f.name == "" {
-		f.name = subject.Name(f.model)
+		f.name = profile.SubjectName(f.model)
 	}
 	images, err := f.images()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/beside"
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/processing"
@@ -34,7 +34,7 @@ func (f *instanceFlags) loadBeside(ctx context.Context, logger zerolog.Logger) (
 	}
 	dir := f.prepared
 	if dir == "" {
-		cache, err := subject.PreparedDir("")
+		cache, err := profile.PreparedDir("")
 		if err != nil {
 			return nil, instance.Startup{}, err
 		}

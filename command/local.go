@@ -10,7 +10,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/provider/build"
-	"github.com/faas-infer/faas-infer/provider/secret"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -33,7 +32,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	close = append(close, kept.Close)
-	secrets, err := secret.Open(f.functionSecrets)
+	secrets, err := store.OpenSecrets(f.functionSecrets)
 	if err != nil {
 		return p, err
 	}

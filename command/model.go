@@ -15,7 +15,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/savedmodel"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -110,16 +109,25 @@ func newModelShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show FILE|DIR",
 		Short: "Print a model's operators, shapes, parameters and GFLOPs",
-		Long: `Prints the operators of an ONNX model or of a TensorFlow SavedModel, which is a
-directory, in the order in which they run, with the shapes that they compute at a
-batch size, their parameters and their GFLOPs. A multiply-add counts once, as in
-INFless Table 1 for ResNet-50. Of a SavedModel it is what one signature reaches.`,
+		Long: `Prints the operators of an ONNX model in the order in which they run, with the
+shapes that they compute at a batch size, their parameters and their GFLOPs. A
+multiply-add counts once, as in INFless Table 1 for ResNet-50.
+
+Of a TensorFlow SavedModel, which is a directory, it prints the inputs, outputs and
+weights of one signature, and counts its operators by kind. Shapes and GFLOPs are
+printed of the ONNX model that "faas-infer model convert" makes of it.`,
 		Example: `  faas-infer model show mnist.onnx
   faas-infer model show mnist.onnx --batch 32 --json
   faas-infer model show exported/1 --signature serving_default`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := readGraph(args[0], signature)
+			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+				return showSaved(c.OutOrStdout(), args[0], signature, asJSON)
+			}
+			if signature != "" {
+				return fmt.Errorf("--signature is for a SavedModel, which is a directory; %s is none", args[0])
+			}
+			m, err := readModel(args[0])
 			if err != nil {
 				return err
 			}
@@ -137,29 +145,8 @@ INFless Table 1 for ResNet-50. Of a SavedModel it is what one signature reaches.
 	}
 	c.Flags().IntVarP(&batch, "batch", "b", 1, "batch size to infer the shapes for")
 	c.Flags().StringVar(&signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the graph as one JSON object")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
-}
-
-// graphed is a model of any kind.
-type graphed interface {
-	Name() string
-	Graph(batch int) (*model.Graph, error)
-}
-
-// readGraph reads an ONNX file, or the SavedModel in a directory.
-func readGraph(path, signature string) (graphed, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		m, err := savedmodel.Read(path, signature)
-		if errors.Is(err, savedmodel.ErrSignature) {
-			return nil, fmt.Errorf("%w (--signature)", err)
-		}
-		return m, err
-	}
-	if signature != "" {
-		return nil, fmt.Errorf("--signature is for a SavedModel, which is a directory; %s is none", path)
-	}
-	return readModel(path)
 }
 
 func readModel(path string) (*model.Model, error) {
@@ -170,7 +157,7 @@ func readModel(path string) (*model.Model, error) {
 	return m, err
 }
 
-func showGraph(w io.Writer, m graphed, g *model.Graph) error {
+func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "OPERATOR\tTYPE\tOUTPUT\tPARAMETERS\tMFLOPS")
 	for _, op := range g.Operators {
@@ -192,8 +179,7 @@ func showGraph(w io.Writer, m graphed, g *model.Graph) error {
 	}
 	fmt.Fprintf(w, "parameters  %d, %s\n", g.Parameters, mebibytes(g.ParameterBytes))
 	fmt.Fprintf(w, "GFLOPs      %s, %s an item (a multiply-add counted once)\n", giga(g.FLOPs), giga(g.FLOPs/int64(g.Batch)))
-	_, onnx := m.(*model.Model)
-	if a, ok := zoo.Find(m.Name()); ok && onnx && a.TableSize != "" {
+	if a, ok := zoo.Find(m.Name()); ok && a.TableSize != "" {
 		fmt.Fprintf(w, "Table 1     %s, %s GFLOPs (INFless). %s\n", a.TableSize, tableGFLOPs(a), a.Note)
 	}
 	if len(g.Unknown) > 0 {

@@ -16,12 +16,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/beside"
 	"github.com/faas-infer/faas-infer/command/profile"
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/report"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -105,7 +104,7 @@ func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Wr
 	if err != nil {
 		return err
 	}
-	return o.tell(out, subject.Name(manifest), found.Profile, infos.Inputs, infos.Outputs)
+	return o.tell(out, profile.SubjectName(manifest), found.Profile, infos.Inputs, infos.Outputs)
 }
 
 // modelFile is the ONNX file that an argument stands for: itself, that of a bundle,

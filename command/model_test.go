@@ -113,11 +113,11 @@ func saved(t *testing.T, dir string, signatures ...string) {
 func TestModelShowSavedModel(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "lstm", "3")
 	saved(t, dir, "serving_default", "other")
-	out, err := runModel("show", dir, "-b", "8")
+	out, err := runModel("show", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"rectify", "tensorflow.Relu", "lstm: 1 operators", "input       x FP32 8×3", "output      y FP32 8×3"} {
+	for _, words := range []string{"lstm: signature serving_default of other, serving_default", "input       x FP32 ?×3", "output      y FP32 ?×3", "0 variables", "Placeholder 1, Relu 1", "model convert " + dir} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is not in\n%s", words, out)
 		}
@@ -125,7 +125,7 @@ func TestModelShowSavedModel(t *testing.T) {
 	if strings.Contains(out, "Table 1") {
 		t.Errorf("a model of somebody's own is taken for the zoo's:\n%s", out)
 	}
-	if out, err := runModel("show", dir, "--signature", "other", "--json"); err != nil || !strings.Contains(out, `"type": "tensorflow.Relu"`) {
+	if out, err := runModel("show", dir, "--signature", "other", "--json"); err != nil || !strings.Contains(out, `"Relu": 1`) {
 		t.Errorf("%s, %v", out, err)
 	}
 }

@@ -19,13 +19,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/beside"
-	"github.com/faas-infer/faas-infer/command/dependent"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // childModels looks at models in child processes of this program: a file that
@@ -45,6 +45,10 @@ type childModels struct {
 	// seen are the model files that were looked at, by path.
 	seen map[string]seenModel
 }
+
+// ModelsIn looks at models in child processes of this program and keeps them prepared in a
+// directory.
+func ModelsIn(prepared string) latency.Models { return &childModels{prepared: prepared} }
 
 // seenModel is what is known of a model file for as long as its stamp holds.
 type seenModel struct {
@@ -217,7 +221,7 @@ func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, unt
 // Predict is times.Models'.
 func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if python.IsManifest(file) {
-		return "", nil, fmt.Errorf("%w: what Python, a model server or a handler runs has no operators to be looked at", times.ErrUnpredictable)
+		return "", nil, fmt.Errorf("%w: what Python, a model server or a handler runs has no operators to be looked at", latency.ErrUnpredictable)
 	}
 	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until)
 	switch {
@@ -232,8 +236,8 @@ func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, un
 // asUnpredictable makes an error by whose text a model's times do not follow from
 // its operators one that wraps times.ErrUnpredictable.
 func asUnpredictable(err error) error {
-	if why, ok := strings.CutPrefix(err.Error(), times.ErrUnpredictable.Error()+":"); ok {
-		return fmt.Errorf("%w: %s", times.ErrUnpredictable, strings.TrimSpace(why))
+	if why, ok := strings.CutPrefix(err.Error(), latency.ErrUnpredictable.Error()+":"); ok {
+		return fmt.Errorf("%w: %s", latency.ErrUnpredictable, strings.TrimSpace(why))
 	}
 	return err
 }
@@ -321,9 +325,9 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 
 // child runs a command to its end.
 func (m *childModels) child(c *exec.Cmd, weight weight) error {
-	start := dependent.Start
+	start := process.Start
 	if weight == background {
-		start = dependent.StartIdle
+		start = process.StartIdle
 	}
 	p, err := start(c, syscall.SIGKILL)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 func write(t *testing.T, file, text string) {
@@ -93,10 +93,10 @@ func TestChildrenEndWithTheirContext(t *testing.T) {
 
 func TestUnpredictableModels(t *testing.T) {
 	err := asUnpredictable(errors.New("cannot be predicted: node \"loop\" is a Loop"))
-	if !errors.Is(err, times.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
+	if !errors.Is(err, latency.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
 		t.Errorf("error %v", err)
 	}
-	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, times.ErrUnpredictable) {
+	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, latency.ErrUnpredictable) {
 		t.Errorf("%v counts as subject.Unpredictable", err)
 	}
 }

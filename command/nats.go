@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/provider/async"
-	"github.com/faas-infer/faas-infer/provider/async/broker"
-	"github.com/faas-infer/faas-infer/provider/async/callback"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
 // asyncFlags are the flags of asynchronous requests.
@@ -24,9 +23,9 @@ type asyncFlags struct {
 func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the embedded NATS server takes the gateway's asynchronous requests, or "off" to take them at /async-function/ only`)
 	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, as nats://127.0.0.1:4222, in the place of the embedded one")
-	flags.DurationVar(&f.sync, "nats-sync", broker.DefaultSync, "how often accepted requests are synced to the disk, for a machine that loses power; a killed process loses none in any case")
+	flags.DurationVar(&f.sync, "nats-sync", queue.DefaultSync, "how often accepted requests are synced to the disk, for a machine that loses power; a killed process loses none in any case")
 	flags.IntVar(&f.concurrency, "async-concurrency", 0, "asynchronous requests of one function that are executed at once (default 256)")
-	flags.DurationVar(&f.callbackTimeout, "callback-timeout", callback.DefaultTimeout, "how long posting a result to a callback URL may take")
+	flags.DurationVar(&f.callbackTimeout, "callback-timeout", async.DefaultCallbackTimeout, "how long posting a result to a callback URL may take")
 	flags.BoolVar(&f.privateRedirects, "callback-private-redirects", false, "let a callback be redirected to a private address")
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
 }
@@ -40,7 +39,7 @@ func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*asy
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Sync: f.nats.sync,
 		Invoker: s.provider, Functions: s.provider, Several: s.parts.Several,
-		Callback: callback.Options{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
+		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
 		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Concurrency: f.nats.concurrency,
 		Registerer: s.registry, Logger: s.log,
 	})

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // parsed is what the flags say, names checked.
@@ -27,7 +27,7 @@ func TestColdStartFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, policy.Default},
+		{nil, systems.Default},
 		{[]string{"--keep-alive", "1m"}, "fixed"},
 		{[]string{"--cold-start", "fixed"}, "fixed"},
 		{[]string{"--cold-start", "fixed", "--keep-alive", "1m"}, "fixed"},
@@ -72,7 +72,7 @@ func TestSchedulerFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := policy.ByName(policy.Default)
+	ours, err := systems.ByName(systems.Default)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/async"
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/profile"
-	"github.com/faas-infer/faas-infer/command/simulate"
-	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/command/report"
 )
 
 // NewRootCommand returns the faas-infer command with all its subcommands.
@@ -49,9 +48,6 @@ an objective is an ordinary one: any program, called one to one.`,
 		load.NewCommand(),
 		async.NewCommand(),
 		NewRedirectCommand(),
-		NewBenchCommand(),
-		simulate.NewCommand(),
-		NewTuneCommand(),
 	)
 	return root
 }

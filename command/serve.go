@@ -17,11 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/provider/port"
-	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // runningProvider is a provider that serves.
@@ -48,7 +48,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	if err := f.complete(); err != nil {
 		return nil, err
 	}
-	tuneCollector(2*f.maxHeld + queueMemory + ownMemory)
+	TuneCollector(2*f.maxHeld + queueMemory + ownMemory)
 	s := &runningProvider{flags: f}
 	s.insists, s.release = insistence()
 	defer func() {
@@ -66,7 +66,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	if credentials == nil {
 		s.log.Warn().Msg("whoever reaches the provider can deploy, functions that share this machine's network too: give --secret-mount-path a directory with basic-auth-user and basic-auth-password")
 	}
-	if s.listener, err = port.Listen(f.listen); err != nil {
+	if s.listener, err = web.Listen(f.listen); err != nil {
 		return nil, fmt.Errorf("--listen: %w; is a provider running already? Stop it, or give --listen another address", err)
 	}
 	s.registry = prometheus.NewRegistry()
@@ -101,11 +101,11 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	})
 }
 
-// tuneCollector makes Go's garbage collector run a fifth as often: the provider
+// TuneCollector makes Go's garbage collector run a fifth as often: the provider
 // keeps a few MiB, so that at thousands of requests per second it would collect
 // tens of times a second. Bodies that wait are no such few MiB: above limit bytes
 // it runs as often as it must, 0 for no limit.
-func tuneCollector(limit int64) {
+func TuneCollector(limit int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(500)
 	}

@@ -71,34 +71,39 @@ func (f *upFlags) functions() ([]stackFunction, error) {
 	return readStack(f.stackFile)
 }
 
-func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
-	if f.demo && f.logLevel == "info" {
-		f.logLevel = "warn"
-	}
+// ready makes the bundles and the credentials that the provider starts with.
+func (f *upFlags) ready() (functions []stackFunction, user, password string, err error) {
 	if err := f.complete(); err != nil {
-		return err
+		return nil, "", "", err
 	}
-	functions, err := f.functions()
-	if err != nil {
-		return err
+	if functions, err = f.functions(); err != nil {
+		return nil, "", "", err
 	}
 	if _, err := f.rate(0, len(functions)); f.demo && err != nil {
-		return err
+		return nil, "", "", err
 	}
 	if err := makeBundles(functions, f.bundles, os.Stderr); err != nil {
-		return err
+		return nil, "", "", err
 	}
 	if f.secrets == "" {
 		f.secrets = filepath.Join(f.state, "secrets")
 	}
-	user, password, err := basicAuth(f.secrets)
-	if err != nil {
-		return err
+	if user, password, err = basicAuth(f.secrets); err != nil {
+		return nil, "", "", err
 	}
 	if f.payloadSecret == "" {
-		if f.payloadSecret, err = payloadSecret(f.secrets); err != nil {
-			return err
-		}
+		f.payloadSecret, err = payloadSecret(f.secrets)
+	}
+	return functions, user, password, err
+}
+
+func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
+	if f.demo && f.logLevel == "info" {
+		f.logLevel = "warn"
+	}
+	functions, user, password, err := f.ready()
+	if err != nil {
+		return err
 	}
 	s, err := f.start(ctx, machine{})
 	if err != nil {

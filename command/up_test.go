@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 const stackText = `version: 1.0

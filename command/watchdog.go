@@ -18,9 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
-	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
-	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // watchdogFlags are what the watchdog command is told.
@@ -71,7 +69,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		return err
 	}
 	defer ready.Close()
-	log := lines.New(c.ErrOrStderr())
+	log := watchdog.NewLineLog(c.ErrOrStderr())
 	config, err := watchdog.ReadConfig(watchdog.Variables(sandbox.FunctionEnvironment()))
 	if err != nil {
 		return err
@@ -82,7 +80,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		return err
 	}
 	// A bundle that is replaced stays until those who run from it have ended.
-	if held, err := place.Hold(f.bundle); err != nil {
+	if held, err := bundle.Hold(f.bundle); err != nil {
 		log.Printf("If the bundle is replaced, this instance's files are removed: %v", err)
 	} else {
 		defer held.Close()
@@ -131,8 +129,8 @@ func tuneWatchdog() {
 }
 
 // silent logs how the function's program ended, so that main need not.
-func silent(log *lines.Log, err error) error {
-	if exit := new(upstream.ExitError); errors.As(err, &exit) {
+func silent(log *watchdog.LineLog, err error) error {
+	if exit := new(watchdog.ExitError); errors.As(err, &exit) {
 		log.Printf("%v", exit)
 	}
 	return err

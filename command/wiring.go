@@ -15,24 +15,23 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/coldstart"
-	"github.com/faas-infer/faas-infer/command/dependent"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
-	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/policy"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/provider/control/times"
-	"github.com/faas-infer/faas-infer/provider/kinds"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/replicas"
-	"github.com/faas-infer/faas-infer/provider/secret"
+	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
-	"github.com/faas-infer/faas-infer/report"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // builtinBundles writes the built-in bundles. A directory of bundles that cannot
@@ -53,7 +52,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
 	}
-	argv = append([]string{dependent.Self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
+	argv = append([]string{process.Self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
 	argv = append(argv, "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
@@ -78,7 +77,7 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 
 // watchdogCommand is the same for an ordinary function's instance.
 func watchdogCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-	return []string{dependent.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
+	return []string{process.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
 }
 
 // How often the controllers look at the load, and how long a retired instance
@@ -100,8 +99,8 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 }
 
 // control makes the controllers of both kinds of functions.
-func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *secret.Store, looked *childModels) (*kinds.Controller, error) {
-	models, processes := kinds.Split(backend)
+func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *store.Secrets, looked *childModels) (*router.Controller, error) {
+	models, processes := router.Split(backend)
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Bac
 	if err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
-	return kinds.New(m, p, b.Log), nil
+	return router.New(m, p, b.Log), nil
 }
 
 // ControlOptions are the options of the controller of models as the flags have
@@ -150,7 +149,7 @@ func (f *ProviderFlags) childModels() *childModels {
 
 // scaling are the settings of the engine that --scheduler names.
 func (f *ProviderFlags) scaling() (scaling.Settings, error) {
-	system, err := policy.ByName(policy.Default)
+	system, err := systems.ByName(systems.Default)
 	settings := system.Settings()
 	if f.scheduler == greedy {
 		settings.Options = capacity.Greedy()
@@ -239,7 +238,7 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 }
 
 // Models looks at models in child processes of this program.
-func (f *ProviderFlags) Models() times.Models { return f.childModels() }
+func (f *ProviderFlags) Models() latency.Models { return f.childModels() }
 
 // Builds tells whether faas-cli's remote builder is to be answered.
 func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }

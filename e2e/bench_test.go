@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/command/report"
 )
 
 // The bench commands print one JSON object on standard output, with the result

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/provider/port"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // patience is how long tests wait for what is sure to come. It costs nothing where
@@ -311,7 +311,7 @@ func (d *daemon) tail() string {
 // come back to it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := port.Unused()
+	address, err := web.UnusedAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // running lists the processes that were started with exactly these arguments,

@@ -9,7 +9,7 @@ import (
 
 	sdk "github.com/openfaas/go-sdk"
 
-	"github.com/faas-infer/faas-infer/provider/port"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // gatewayURL is the only place at which the stock gateway listens; tests that
@@ -62,7 +62,7 @@ func awaitGatewayPorts(t *testing.T) {
 	t.Helper()
 	await(t, patience, "ports 8080, 8082 and 4222 to be free", func() bool {
 		for _, address := range []string{":8080", ":8082", "127.0.0.1:4222"} {
-			if port.Free(address) != nil {
+			if web.CheckFree(address) != nil {
 				return false
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // race returns the binary with the race detector; on a cluster that is without, as

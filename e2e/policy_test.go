@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // Under every policy, requests that are all different, from many clients at

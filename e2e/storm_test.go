@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // stormSize is how many requests come at once.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // A provider that is killed under load and started again finds its functions

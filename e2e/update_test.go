@@ -10,7 +10,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // An update under load: every request is answered by the old deployment or the

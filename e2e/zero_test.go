@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/load"
 )
 
 // A function whose instances go as soon as they have nothing to do loses no

@@ -2,8 +2,8 @@
 // [Inventory] is what a node has to give, [Share] what one instance gets of one
 // GPU, by CUDA MPS (INFless §4). Which GPU a new share goes on is [Inventory.Place].
 //
-// The package itself is pure. gpu/inventory reads the driver, gpu/mps keeps the
-// MPS control daemon.
+// The package itself is pure. Package gpu/device reads the driver and keeps the MPS
+// control daemon.
 package gpu
 
 import (

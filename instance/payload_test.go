@@ -12,8 +12,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/instance/coding"
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model/picture"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -49,7 +49,7 @@ func TestSmallBodiesWithLargeInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ := coding.Encode(coding.Gzip, make([]byte, size))
+	body, _ := protocol.Compress(protocol.Gzip, make([]byte, size))
 	r := frame.Request{Method: http.MethodPost, Path: "/", Body: body,
 		Header: http.Header{"Content-Type": {"application/octet-stream"}, "Content-Encoding": {"gzip"}}}
 	responses, _ := s.HandleBatch(t.Context(), []frame.Request{r, r, r, r, r})

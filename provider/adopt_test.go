@@ -9,8 +9,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // elsewhere is a function as another replica would keep it.
@@ -150,7 +150,7 @@ func TestRoutesKnowWhatTheStoreHas(t *testing.T) {
 		"queue": func(r *rig) int {
 			resp, err := r.Invoke(context.Background(), "mnist", &frame.Request{Method: "POST", Path: "/"})
 			if err != nil {
-				return answer.StatusOf(err)
+				return web.StatusOf(err)
 			}
 			return resp.Status
 		},

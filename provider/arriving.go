@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // arrivals are the functions that are being adopted: deployed somewhere else, and
@@ -65,7 +65,7 @@ func (a *arrivals) wait(ctx context.Context, name string) bool {
 // lookUp does not find takes its lock.
 func (s *Server) lookUpSoon(ctx context.Context, name string) (*deployed, error) {
 	d, err := s.lookUp(name)
-	if err == nil || answer.StatusOf(err) != http.StatusNotFound {
+	if err == nil || web.StatusOf(err) != http.StatusNotFound {
 		return d, err
 	}
 	if a, wrong := resolve(name); wrong == nil && s.arriving.wait(ctx, a.full()) {

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
-	"github.com/faas-infer/faas-infer/provider/callid"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // asyncPrefix is where functions are invoked for later.
@@ -38,15 +37,15 @@ func (s *Server) UseAsync(a Async) {
 // request's path.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
 	if s.async == nil {
-		answer.Error(w, answer.Refuse(http.StatusNotImplemented, "this provider takes no asynchronous requests"))
+		web.WriteError(w, web.Refuse(http.StatusNotImplemented, "this provider takes no asynchronous requests"))
 		return
 	}
 	if !s.inFlight.Enter() {
-		answer.Error(w, errDraining)
+		web.WriteError(w, errDraining)
 		return
 	}
 	defer s.inFlight.Leave()
-	callid.Identify(w.Header(), r.Header, time.Now())
+	web.IdentifyCall(w.Header(), r.Header, time.Now())
 	name, path := splitPath(escaped, asyncPrefix)
 	if a, err := resolve(name); err == nil {
 		s.arriving.wait(r.Context(), a.full())
@@ -61,7 +60,7 @@ const asyncPatience = time.Minute
 
 // Invoke answers a request that did not come over HTTP but from the queue: name
 // is the function's name or full name. It counts as any other request. The
-// error is an [answer.HTTPError] where the provider has a status for it.
+// error is an [web.HTTPError] where the provider has a status for it.
 func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*frame.Response, error) {
 	a, err := resolve(name)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
 	resp, err := d.invokeQueued(ctx, req)
 	if err != nil {
-		code = answer.StatusOf(err)
+		code = web.StatusOf(err)
 		return nil, err
 	}
 	code = resp.Status

@@ -3,8 +3,7 @@ package provider
 import (
 	"net/http"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
-	"github.com/faas-infer/faas-infer/provider/body"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // readChange reads the body of a route that changes something; what is the
@@ -14,7 +13,7 @@ func (s *Server) readChange(w http.ResponseWriter, r *http.Request, what string,
 	if err != nil {
 		return err
 	}
-	return answer.Parse(text, what, value)
+	return web.ParseJSON(text, what, value)
 }
 
 // changeText reads a body of at most limit bytes. No change is taken while the
@@ -24,12 +23,12 @@ func (s *Server) changeText(w http.ResponseWriter, r *http.Request, limit int64)
 		return nil, errDraining
 	}
 	s.bodies.Limit(w)
-	text, err := body.Text(w, r, limit)
+	text, err := web.ReadText(w, r, limit)
 	if err != nil {
 		// What is left of the body is not waited for.
 		w.Header().Set("Connection", "close")
 		return nil, err
 	}
-	body.Unlimit(w)
+	web.Unlimit(w)
 	return text, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // What an image brings along fills in what a deployment leaves out, and no more.
@@ -44,7 +44,7 @@ func TestDefaultsFillIn(t *testing.T) {
 func TestDefaultsThatCannotBeRead(t *testing.T) {
 	soon := map[string]string{"com.openfaas.slo.latency": "soon"}
 	_, _, err := Complete(&types.FunctionDeployment{Service: "spam", Image: "spam:latest"}, soon)
-	if err == nil || !strings.Contains(err.Error(), "the image spam:latest brings along") || answer.StatusOf(err) != 400 {
+	if err == nil || !strings.Contains(err.Error(), "the image spam:latest brings along") || web.StatusOf(err) != 400 {
 		t.Errorf("%v", err)
 	}
 	_, _, err = Complete(&types.FunctionDeployment{Service: "spam", Image: "spam:latest", Annotations: &map[string]string{"com.openfaas.slo.latency": "now"}}, soon)

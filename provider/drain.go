@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // errDraining answers what comes while the provider shuts down.
-var errDraining = answer.Refuse(http.StatusServiceUnavailable, "the provider is shutting down; try again in a moment")
+var errDraining = web.Refuse(http.StatusServiceUnavailable, "the provider is shutting down; try again in a moment")
 
 // Shutdown ends service: from now on /healthz answers 503 and so do invocations
 // and changes, logs are not followed any more, and what is in flight is finished.
@@ -32,7 +32,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) unlessDraining(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.inFlight.Enter() {
-			answer.Error(w, errDraining)
+			web.WriteError(w, errDraining)
 			return
 		}
 		defer s.inFlight.Leave()

@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Restore brings the functions in the store back, as after a restart. One that
@@ -75,7 +75,7 @@ type broken struct {
 
 // Invoke tells what is wrong.
 func (b broken) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
-	return nil, answer.Refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; mend that, or deploy it again", b.name, b.err)
+	return nil, web.Refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; mend that, or deploy it again", b.name, b.err)
 }
 
 // isBroken reports whether the function stands there only to say what is wrong.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // providerName is what the provider tells of itself.
@@ -26,10 +26,10 @@ type gatewayInfo struct {
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	own := types.ProviderInfo{Name: providerName, Orchestration: providerName, Version: &s.version}
 	if takesForGateway(r) {
-		answer.JSON(w, gatewayInfo{Arch: runtime.GOARCH, Provider: own, Version: s.version})
+		web.WriteJSON(w, gatewayInfo{Arch: runtime.GOARCH, Provider: own, Version: s.version})
 		return nil
 	}
-	answer.JSON(w, own)
+	web.WriteJSON(w, own)
 	return nil
 }
 

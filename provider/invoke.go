@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
-	"github.com/faas-infer/faas-infer/provider/body"
-	"github.com/faas-infer/faas-infer/provider/callid"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // functionPrefix is where functions are invoked.
@@ -37,10 +35,10 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	}
 	if err != nil {
 		s.bodies.LimitRest(w, r)
-		answer.Error(w, err)
+		web.WriteError(w, err)
 		return
 	}
-	callid.Identify(w.Header(), r.Header, started)
+	web.IdentifyCall(w.Header(), r.Header, started)
 	if d.forwarder != nil {
 		s.pass(w, r, d, path, started)
 		return
@@ -61,7 +59,7 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	// Deferred, so that a panic below is counted as well.
 	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
 	if err != nil {
-		code = answer.Error(w, err)
+		code = web.WriteError(w, err)
 		return
 	}
 	code = s.forward(w, r, d, req, held)
@@ -83,7 +81,7 @@ func (s *Server) lookUp(name string) (*deployed, error) {
 		return d, nil
 	}
 	if name == "" {
-		return nil, answer.Refuse(http.StatusBadRequest, "the path names no function; it must be /function/NAME or /function/NAME.NAMESPACE")
+		return nil, web.Refuse(http.StatusBadRequest, "the path names no function; it must be /function/NAME or /function/NAME.NAMESPACE")
 	}
 	a, err := resolve(name)
 	if err != nil {
@@ -93,26 +91,26 @@ func (s *Server) lookUp(name string) (*deployed, error) {
 }
 
 func absent(a address) error {
-	return answer.Refuse(http.StatusNotFound, "there is no function %q in namespace %q", answer.Clip(a.name), answer.Clip(a.namespace))
+	return web.Refuse(http.StatusNotFound, "there is no function %q in namespace %q", web.Clip(a.name), web.Clip(a.namespace))
 }
 
 // receive makes a member of a batch of the client's request, with its whole
 // body.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, body.Body, error) {
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, web.Body, error) {
 	if !methods[r.Method] {
-		return nil, body.Body{}, answer.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", answer.Clip(r.Method))
+		return nil, web.Body{}, web.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", web.Clip(r.Method))
 	}
 	req := &frame.Request{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header}
 	if err := prepareHeader(req, r); err != nil {
-		return nil, body.Body{}, err
+		return nil, web.Body{}, err
 	}
 	held, err := s.bodies.Read(w, r)
 	if err != nil {
 		// What is left of the body would be taken for the next request.
 		w.Header()["Connection"] = []string{"close"}
-		return nil, body.Body{}, err
+		return nil, web.Body{}, err
 	}
-	if held.Buffer != nil {
+	if held.BodyBuffer != nil {
 		req.Body = held.Bytes
 	}
 	return req, held, nil
@@ -120,10 +118,10 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*
 
 // forward hands one request to the function's dispatcher and returns the
 // status code that was answered.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held body.Body) int {
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
-		code := answer.Error(w, err)
+		code := web.WriteError(w, err)
 		if code == http.StatusInternalServerError {
 			s.unexpected.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
@@ -138,7 +136,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, re
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
-		answer.Error(w, errDraining)
+		web.WriteError(w, errDraining)
 		return
 	}
 	defer s.inFlight.Leave()
@@ -162,7 +160,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path 
 // the client's fault if its connection has ended, else the instance's.
 func statusBrokenOff(r *http.Request) int {
 	if r.Context().Err() != nil {
-		return answer.StatusHungUp
+		return web.StatusHungUp
 	}
 	return http.StatusBadGateway
 }
@@ -188,7 +186,7 @@ func prepareHeader(req *frame.Request, r *http.Request) error {
 		}
 	}
 	if size > mostHead {
-		return answer.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, mostHead)
+		return web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, mostHead)
 	}
 	return nil
 }
@@ -208,7 +206,7 @@ func dropHopByHop(h http.Header) {
 // writeResponse sends a member's answer and returns its status code.
 func writeResponse(w http.ResponseWriter, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
-		return answer.Error(w, answer.Refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
+		return web.WriteError(w, web.Refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
 	}
 	dropHopByHop(resp.Header)
 	h := w.Header()

@@ -16,7 +16,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // invoker is a rig with mnist deployed in front of a dispatcher.
@@ -134,9 +134,9 @@ func TestInvokeErrors(t *testing.T) {
 		{retryError{503, 1500 * time.Millisecond}, 503, "2"},
 		{fmt.Errorf("mnist: %w", retryError{429, 0}), 429, "1"},
 		{retryError{502, 0}, 502, ""},
-		{answer.Refuse(502, "the instance was lost"), 502, ""},
-		{answer.Refuse(503, "no instance can be had"), 503, "1"},
-		{answer.Refuse(200, "an error that calls itself a success"), 500, ""},
+		{web.Refuse(502, "the instance was lost"), 502, ""},
+		{web.Refuse(503, "no instance can be had"), 503, "1"},
+		{web.Refuse(200, "an error that calls itself a success"), 500, ""},
 		{errors.New("something unexpected"), 500, ""},
 		{context.DeadlineExceeded, 504, ""},
 		{context.Canceled, 499, ""},

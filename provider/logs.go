@@ -12,7 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/logs"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // LogSource finds what a function's instances printed, as faas-provider's
@@ -30,7 +30,7 @@ type LogSource interface {
 // as there is anything of it.
 func (s *Server) showLogs(w http.ResponseWriter, r *http.Request) error {
 	if s.logs == nil {
-		return answer.Refuse(http.StatusNotImplemented, "this provider keeps no logs")
+		return web.Refuse(http.StatusNotImplemented, "this provider keeps no logs")
 	}
 	q, err := s.logQuery(r.URL.Query())
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 func (s *Server) logQuery(query url.Values) (logs.Request, error) {
 	q := logs.Request{Instance: query.Get("instance")}
 	if query.Get("name") == "" {
-		return q, answer.Refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
+		return q, web.Refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
 	}
 	a, err := resolve(query.Get("name"), query.Get("namespace"))
 	if err != nil {
@@ -161,5 +161,5 @@ func (s *Server) since(text string) (*time.Time, error) {
 }
 
 func badField(name, value, allowed, example string) error {
-	return answer.Refuse(http.StatusBadRequest, "%s is %q: it must be %s, for example %q", name, answer.Clip(value), allowed, example)
+	return web.Refuse(http.StatusBadRequest, "%s is %q: it must be %s, for example %q", name, web.Clip(value), allowed, example)
 }

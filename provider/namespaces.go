@@ -11,8 +11,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // listNamespaces is GET /system/namespaces: their names, sorted.
@@ -21,7 +21,7 @@ func (s *Server) listNamespaces(w http.ResponseWriter, _ *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer.JSON(w, names)
+	web.WriteJSON(w, names)
 	return nil
 }
 
@@ -53,15 +53,15 @@ func (s *Server) namespace(name string) (store.Namespace, error) {
 	case name == DefaultNamespace:
 		return store.Namespace{Name: name}, nil
 	}
-	return n, answer.Refuse(http.StatusNotFound, "there is no namespace %q", answer.Clip(name))
+	return n, web.Refuse(http.StatusNotFound, "there is no namespace %q", web.Clip(name))
 }
 
 // requireNamespace refuses what is put into a namespace that does not exist.
 // The caller holds the namespace.
 func (s *Server) requireNamespace(name string) error {
 	_, err := s.namespace(name)
-	if answer.StatusOf(err) == http.StatusNotFound {
-		return answer.Refuse(http.StatusBadRequest, "there is no namespace %q; make it with: faas-cli namespace create %s", answer.Clip(name), answer.Clip(name))
+	if web.StatusOf(err) == http.StatusNotFound {
+		return web.Refuse(http.StatusBadRequest, "there is no namespace %q; make it with: faas-cli namespace create %s", web.Clip(name), web.Clip(name))
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (s *Server) describeNamespace(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	answer.JSON(w, types.FunctionNamespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+	web.WriteJSON(w, types.FunctionNamespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 	return nil
 }
 
@@ -88,8 +88,8 @@ func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.spaces.Lock(given.Name)()
 	if _, err := s.namespace(given.Name); err == nil {
-		return answer.Refuse(http.StatusConflict, "namespace %q exists already", given.Name)
-	} else if answer.StatusOf(err) != http.StatusNotFound {
+		return web.Refuse(http.StatusConflict, "namespace %q exists already", given.Name)
+	} else if web.StatusOf(err) != http.StatusNotFound {
 		return err
 	}
 	n := store.Namespace{Name: given.Name, Labels: given.Labels, Annotations: given.Annotations, CreatedAt: s.now().UTC()}
@@ -133,7 +133,7 @@ func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if given.Name == DefaultNamespace {
-		return answer.Refuse(http.StatusBadRequest, "namespace %q is the one of functions that name none and cannot be deleted", DefaultNamespace)
+		return web.Refuse(http.StatusBadRequest, "namespace %q is the one of functions that name none and cannot be deleted", DefaultNamespace)
 	}
 	defer s.spaces.Lock(given.Name)()
 	if _, err := s.namespace(given.Name); err != nil {
@@ -158,7 +158,7 @@ func (s *Server) emptyNamespace(ctx context.Context, name string) error {
 	for _, d := range s.sorted().byNamespace[name] {
 		err := s.removeFunction(ctx, address{name: d.Deployment.Service, namespace: name})
 		// Somebody else may have been faster.
-		if err != nil && answer.StatusOf(err) != http.StatusNotFound {
+		if err != nil && web.StatusOf(err) != http.StatusNotFound {
 			first = cmp.Or(first, err)
 			failed++
 		}
@@ -181,7 +181,7 @@ func (s *Server) readNamespace(w http.ResponseWriter, r *http.Request) (types.Fu
 		return n, err
 	}
 	if len(text) > 0 || r.Method != http.MethodDelete {
-		if err := answer.Parse(text, `a namespace with "name"`, &n); err != nil {
+		if err := web.ParseJSON(text, `a namespace with "name"`, &n); err != nil {
 			return n, err
 		}
 	}
@@ -196,10 +196,10 @@ func namespaceName(r *http.Request, inBody string) (string, error) {
 	case name == "":
 		name = inBody
 	case inBody != "" && inBody != name:
-		return "", answer.Refuse(http.StatusBadRequest, "the path names namespace %q and the body's name is %q; they must agree", answer.Clip(name), answer.Clip(inBody))
+		return "", web.Refuse(http.StatusBadRequest, "the path names namespace %q and the body's name is %q; they must agree", web.Clip(name), web.Clip(inBody))
 	}
 	if !annotation.IsName(name) {
-		return "", answer.Refuse(http.StatusBadRequest, "name is %q: a namespace's name must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", answer.Clip(name), "team-a")
+		return "", web.Refuse(http.StatusBadRequest, "name is %q: a namespace's name must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", web.Clip(name), "team-a")
 	}
 	return name, nil
 }
@@ -210,7 +210,7 @@ func (s *Server) restoreNamespaces(functions []store.Function) error {
 	for _, f := range functions {
 		name := f.Deployment.Namespace
 		_, err := s.namespace(name)
-		if answer.StatusOf(err) == http.StatusNotFound {
+		if web.StatusOf(err) == http.StatusNotFound {
 			err = s.store.PutNamespace(store.Namespace{Name: name, CreatedAt: f.CreatedAt})
 		}
 		if err != nil {

@@ -16,14 +16,13 @@ import (
 	sdk "github.com/openfaas/go-sdk"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/secret"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 // withSecrets gives a rig's server a real directory of secrets.
 func withSecrets(t testing.TB) func(o *Options) {
 	t.Helper()
-	s, err := secret.Open(t.TempDir())
+	s, err := store.OpenSecrets(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

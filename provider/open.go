@@ -10,8 +10,8 @@ import (
 
 	"github.com/openfaas/faas-provider/auth"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Credentials reads the user and password for the system routes from the files
@@ -41,7 +41,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="faas-infer"`)
-	return answer.Refuse(http.StatusUnauthorized, "this route needs the user and password of the gateway (basic auth), and those given are not right")
+	return web.Refuse(http.StatusUnauthorized, "this route needs the user and password of the gateway (basic auth), and those given are not right")
 }
 
 // equal is 1 for equal strings. Hashing hides their lengths.
@@ -100,6 +100,6 @@ func (s *Server) query(w http.ResponseWriter, r *http.Request) error {
 		result = append(result, vectorSample{Metric: sample.Metric,
 			Value: [2]any{at, strconv.FormatFloat(sample.Value, 'f', -1, 64)}})
 	}
-	answer.JSON(w, queryAnswer{Status: "success", Data: &queryData{ResultType: "vector", Result: result}})
+	web.WriteJSON(w, queryAnswer{Status: "success", Data: &queryData{ResultType: "vector", Result: result}})
 	return nil
 }

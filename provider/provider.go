@@ -46,8 +46,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // DefaultNamespace is the namespace of a function that names none.
@@ -190,7 +190,7 @@ func resolve(name string, namespaces ...string) (address, error) {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		a.name, a.namespace = name[:i], name[i+1:]
 		if a.namespace == "" {
-			return a, answer.Refuse(400, "the function name %q ends in a dot; write the name, or name.namespace", answer.Clip(name))
+			return a, web.Refuse(400, "the function name %q ends in a dot; write the name, or name.namespace", web.Clip(name))
 		}
 	}
 	for _, n := range namespaces {
@@ -199,7 +199,7 @@ func resolve(name string, namespaces ...string) (address, error) {
 		case a.namespace == "":
 			a.namespace = n
 		default:
-			return a, answer.Refuse(400, "the request names two namespaces, %q and %q; name one", answer.Clip(a.namespace), answer.Clip(n))
+			return a, web.Refuse(400, "the request names two namespaces, %q and %q; name one", web.Clip(a.namespace), web.Clip(n))
 		}
 	}
 	if a.namespace == "" {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Secrets is where functions' secrets are kept; *secret.Store is one. Its
@@ -46,7 +46,7 @@ func (s *Server) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	for i, name := range names {
 		out[i] = types.Secret{Name: name, Namespace: namespace}
 	}
-	answer.JSON(w, out)
+	web.WriteJSON(w, out)
 	return nil
 }
 
@@ -68,7 +68,7 @@ func (s *Server) deleteSecret(w http.ResponseWriter, r *http.Request) error {
 	return s.changeSecret(w, r, false, func(of types.Secret) error { return s.secrets.Delete(of.Namespace, of.Name) })
 }
 
-var errNoSecrets = answer.Refuse(http.StatusNotImplemented, "this provider keeps no secrets")
+var errNoSecrets = web.Refuse(http.StatusNotImplemented, "this provider keeps no secrets")
 
 // changeSecret reads the secret that a request is about and changes it; the
 // value, where one is needed, is in RawValue.
@@ -90,7 +90,7 @@ func (s *Server) changeSecret(w http.ResponseWriter, r *http.Request, valued boo
 	}
 	of.Namespace = a.namespace
 	if valued && len(of.RawValue) == 0 {
-		return answer.Refuse(http.StatusBadRequest, `the secret has no value; give it as text in "value", or in base64 in "rawValue"`)
+		return web.Refuse(http.StatusBadRequest, `the secret has no value; give it as text in "value", or in base64 in "rawValue"`)
 	}
 	defer s.spaces.Share(of.Namespace)()
 	if err := s.requireNamespace(of.Namespace); err != nil {
@@ -116,15 +116,15 @@ func parseSecret(text []byte) (types.Secret, error) {
 	var encoding base64.CorruptInputError
 	switch {
 	case len(text) == 0:
-		return of, answer.Refuse(http.StatusBadRequest, "the request body is empty; it must be an object with \"name\" and \"value\" as JSON")
+		return of, web.Refuse(http.StatusBadRequest, "the request body is empty; it must be an object with \"name\" and \"value\" as JSON")
 	case errors.As(err, &syntax):
-		return of, answer.Refuse(http.StatusBadRequest, wanted+"; it is no JSON at byte %d", syntax.Offset)
+		return of, web.Refuse(http.StatusBadRequest, wanted+"; it is no JSON at byte %d", syntax.Offset)
 	case errors.As(err, &mistyped):
-		return of, answer.Refuse(http.StatusBadRequest, wanted+"; %q is no string", mistyped.Field)
+		return of, web.Refuse(http.StatusBadRequest, wanted+"; %q is no string", mistyped.Field)
 	case errors.As(err, &encoding):
-		return of, answer.Refuse(http.StatusBadRequest, "rawValue must be base64, and is not from its byte %d on", int64(encoding))
+		return of, web.Refuse(http.StatusBadRequest, "rawValue must be base64, and is not from its byte %d on", int64(encoding))
 	case err != nil:
-		return of, answer.Refuse(http.StatusBadRequest, wanted)
+		return of, web.Refuse(http.StatusBadRequest, wanted)
 	}
 	if len(of.RawValue) == 0 {
 		of.RawValue = []byte(of.Value)

@@ -11,7 +11,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/provider/secret"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 func TestSecrets(t *testing.T) {
@@ -47,8 +47,8 @@ func TestSecrets(t *testing.T) {
 		{"POST", "/system/secrets", `["` + value + `"]`, 400, "object"},
 		{"POST", "/system/secrets", ``, 400, "empty"},
 		{"POST", "/system/secrets", strings.Repeat(" ", maxSecretBody+1), 413, "8388608"},
-		{"POST", "/system/secrets", `{"name":"big","value":"` + strings.Repeat("x", secret.MaxValue+1) + `"}`, 413, "1048576"},
-		{"POST", "/system/secrets", `{"name":"big","value":"` + strings.Repeat(`\u0001`, secret.MaxValue) + `"}`, 202, ""},
+		{"POST", "/system/secrets", `{"name":"big","value":"` + strings.Repeat("x", store.MaxSecret+1) + `"}`, 413, "1048576"},
+		{"POST", "/system/secrets", `{"name":"big","value":"` + strings.Repeat(`\u0001`, store.MaxSecret) + `"}`, 202, ""},
 		{"DELETE", "/system/secrets", `{"name":"big"}`, 202, ""},
 		{"GET", "/system/secrets", "", 200, `[{"name":"key","namespace":"openfaas-fn"}]`},
 		{"GET", "/system/secrets?namespace=team-a", "", 200, `[{"name":"b.key","namespace":"team-a"},{"name":"key","namespace":"team-a"}]`},
@@ -70,7 +70,7 @@ func TestSecrets(t *testing.T) {
 	if text := log.String(); strings.Contains(text, "hunter") || strings.Contains(text, in64) {
 		t.Errorf("the log tells a value: %s", text)
 	}
-	file, err := r.secrets.(*secret.Store).File("openfaas-fn", "key")
+	file, err := r.secrets.(*store.Secrets).File("openfaas-fn", "key")
 	if err != nil {
 		t.Fatal(err)
 	}

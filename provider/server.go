@@ -19,12 +19,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/answer"
-	"github.com/faas-infer/faas-infer/provider/body"
-	"github.com/faas-infer/faas-infer/provider/cors"
-	"github.com/faas-infer/faas-infer/provider/gate"
-	"github.com/faas-infer/faas-infer/provider/keyed"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // DefaultMaxBody is the largest request body of an invocation, in bytes, where
@@ -92,7 +88,7 @@ type Server struct {
 	controller  Controller
 	metrics     *metrics.Metrics
 	credentials *auth.BasicAuthCredentials
-	bodies      *body.Reader
+	bodies      *web.BodyReader
 	version     types.VersionInfo
 	now         func() time.Time
 	started     time.Time
@@ -100,14 +96,14 @@ type Server struct {
 	logs        LogSource
 	nodes       func(context.Context) ([]cluster.Node, error)
 	defaults    Defaults
-	cors        cors.Rules
+	cors        web.CORS
 	log         zerolog.Logger
 	// unexpected logs what can happen on every request, a few lines a second.
 	unexpected zerolog.Logger
 
 	system, open *mux.Router
 	async        Async
-	inFlight     *gate.Gate
+	inFlight     *web.Gate
 
 	// functions is what is deployed, by full name and, in the default
 	// namespace, by bare name. The map never changes; change puts another in
@@ -119,7 +115,7 @@ type Server struct {
 	// spaces is held for as long as something is put into a namespace, and
 	// alone while one is made or deleted; it comes before busy, which keeps
 	// changes of one function apart.
-	spaces, busy keyed.Mutex
+	spaces, busy web.KeyedMutex
 	// arriving are functions that are being adopted.
 	arriving arrivals
 }
@@ -158,15 +154,15 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: cors.New(o.CORSOrigins),
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins),
 		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
-		inFlight:   gate.New(),
+		inFlight:   web.NewGate(),
 	}
 	most := o.MaxBody
 	if most <= 0 {
 		most = DefaultMaxBody
 	}
-	s.bodies = body.New(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), max(cmp.Or(o.MaxHeld, DefaultMaxHeld), most+1))
+	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), max(cmp.Or(o.MaxHeld, DefaultMaxHeld), most+1))
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -207,7 +203,7 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.open.Handle("/metrics", prometheus)
 	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
 	nowhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer.Error(w, answer.Refuse(http.StatusNotFound, "there is nothing at %q", answer.Clip(r.URL.Path)))
+		web.WriteError(w, web.Refuse(http.StatusNotFound, "there is nothing at %q", web.Clip(r.URL.Path)))
 	})
 	s.system.NotFoundHandler, s.open.NotFoundHandler = nowhere, nowhere
 }
@@ -222,7 +218,7 @@ func (s *Server) route(m byMethod) http.Handler {
 		handle, ok := m[r.Method]
 		if !ok {
 			w.Header().Set("Allow", allowed)
-			answer.Error(w, answer.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", answer.Clip(r.URL.Path), allowed, answer.Clip(r.Method)))
+			web.WriteError(w, web.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", web.Clip(r.URL.Path), allowed, web.Clip(r.Method)))
 			return
 		}
 		s.answered(w, r, handle(w, r))
@@ -231,7 +227,7 @@ func (s *Server) route(m byMethod) http.Handler {
 
 // answered answers with a handler's error, if there is one.
 func (s *Server) answered(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil && answer.Error(w, err) == http.StatusInternalServerError {
+	if err != nil && web.WriteError(w, err) == http.StatusInternalServerError {
 		s.unexpected.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
 	}
 }
@@ -259,7 +255,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			err = s.authorize(w, r)
 		}
 		if err != nil {
-			answer.Error(w, err)
+			web.WriteError(w, err)
 			return
 		}
 		s.system.ServeHTTP(w, r)
@@ -277,6 +273,6 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	default:
 		s.unexpected.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		answer.Error(w, answer.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log tells more"))
+		web.WriteError(w, web.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log tells more"))
 	}
 }

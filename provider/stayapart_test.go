@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Bodies come from pools; no request may see another's.
@@ -17,7 +17,7 @@ func TestBodiesStayApart(t *testing.T) {
 	r := invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 		first := bytes.Clone(req.Body)
 		if len(req.Body)%3 == 0 {
-			return nil, answer.Refuse(503, "late")
+			return nil, web.Refuse(503, "late")
 		}
 		if !bytes.Equal(first, req.Body) {
 			return nil, errors.New("the body changed")

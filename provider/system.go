@@ -10,8 +10,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // create is POST /system/functions: deploy, or deploy again.
@@ -128,7 +128,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.FunctionName == "" {
-		return answer.Refuse(http.StatusBadRequest, `the request body must give "functionName", the function to delete`)
+		return web.Refuse(http.StatusBadRequest, `the request body must give "functionName", the function to delete`)
 	}
 	a, err := resolve(body.FunctionName, body.Namespace, r.URL.Query().Get("namespace"))
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	usage := query.Get("usage")
-	answer.JSON(w, d.status(s.runs(d), usage == "true" || usage == "1"))
+	web.WriteJSON(w, d.status(s.runs(d), usage == "true" || usage == "1"))
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.Replicas == nil {
-		return answer.Refuse(http.StatusBadRequest, `the request body must give "replicas", the number of instances to keep, for example {"replicas": 1}`)
+		return web.Refuse(http.StatusBadRequest, `the request body must give "replicas", the number of instances to keep, for example {"replicas": 1}`)
 	}
 	if _, err := s.known(r.Context(), a); err != nil {
 		return err
@@ -219,7 +219,7 @@ func checkReplicas(f *Function, n uint64) error {
 		most = annotation.MaxReplicas
 	}
 	if n != 0 && n < least || n > most {
-		return answer.Refuse(http.StatusBadRequest, "replicas is %d: function %s takes 0 or %d to %d (%s, %s)",
+		return web.Refuse(http.StatusBadRequest, "replicas is %d: function %s takes 0 or %d to %d (%s, %s)",
 			n, f.Name, least, most, annotation.ScaleMin, annotation.ScaleMax)
 	}
 	return nil

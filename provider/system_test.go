@@ -18,7 +18,7 @@ import (
 	sdk "github.com/openfaas/go-sdk"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestDeployRefusals(t *testing.T) {
@@ -65,7 +65,7 @@ func TestDeployRefusals(t *testing.T) {
 
 func TestDeployRefusedByController(t *testing.T) {
 	r := newRig(t, nil)
-	r.controller.refuse = fmt.Errorf("deploying: %w", answer.Refuse(400, "model.onnx has no batch dimension"))
+	r.controller.refuse = fmt.Errorf("deploying: %w", web.Refuse(400, "model.onnx has no batch dimension"))
 	wantSentence(t, r.do("POST", "/system/functions", deployment(nil)), 400, "no batch dimension")
 	r.controller.refuse = errors.New("cgroup vanished")
 	wantSentence(t, r.do("POST", "/system/functions", deployment(nil)), 500, "cgroup vanished")
@@ -189,7 +189,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("invoke after restore: %d", w.Code)
 	}
 	damaged := newRig(t, func(o *Options) { o.Store = r.store })
-	damaged.controller.refuse = answer.Refuse(400, "the bundle is gone")
+	damaged.controller.refuse = web.Refuse(400, "the bundle is gone")
 	if err := damaged.Restore(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // telemetry is what GET /system/telemetry tells. Nothing of it is sent anywhere:
@@ -77,7 +77,7 @@ func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
 	if out.Nodes, err = s.nodeTelemetry(r); err != nil {
 		return err
 	}
-	answer.JSON(w, out)
+	web.WriteJSON(w, out)
 	return nil
 }
 

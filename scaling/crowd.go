@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/exchange"
 	"github.com/faas-infer/faas-infer/scaling/joint"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
@@ -73,5 +72,5 @@ func (p *pass) filled(views []*view, t *together, placements []placing.Placement
 		return max(v.demand, capacity.SomeLoad) - v.filled()
 	}), p.space().Clone()
 	instead := other.Place(room)
-	return other, room, instead, len(other.views) == len(t.views) && other.full(instead) > t.full(placements)*(1+exchange.Gain)
+	return other, room, instead, len(other.views) == len(t.views) && other.full(instead) > t.full(placements)*(1+joint.Gain)
 }

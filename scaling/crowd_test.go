@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/exchange"
 	"github.com/faas-infer/faas-infer/scaling/joint"
 )
 
@@ -79,7 +78,7 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 		}
 		before = part()
 		plan := w.scale()
-		if most := max(exchange.Part, 1-before)*float64(total) + 16; float64(len(plan.Stop)) > most {
+		if most := max(joint.Part, 1-before)*float64(total) + 16; float64(len(plan.Stop)) > most {
 			t.Fatalf("second %d: %d of %d instances are stopped at once, of the load %v is served", i, len(plan.Stop), total, before)
 		}
 		if len(plan.Stop)+len(plan.Start) > 0 {
@@ -98,7 +97,7 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 	for k := range s.Served {
 		s.Theta = min(s.Theta, s.Served[k]/ideal.Demands[k].Need)
 	}
-	if got := part(); got < s.Theta/(1+exchange.Gain) {
+	if got := part(); got < s.Theta/(1+joint.Gain) {
 		t.Errorf("%v of the load is served, an ideal plan has room for %v", got, s.Theta)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/exchange"
+	"github.com/faas-infer/faas-infer/scaling/joint"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 	"github.com/faas-infer/faas-infer/scaling/rate"
 )
@@ -55,7 +55,7 @@ type Engine struct {
 	settings Settings
 	memories map[string]*memory
 	// exchanges says when instances are next exchanged for better ones.
-	exchanges exchange.Patience
+	exchanges joint.Patience
 	// sorted, views and pointers are a pass', kept for the next one's.
 	sorted   []Function
 	views    []view

@@ -5,7 +5,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/exchange"
 	"github.com/faas-infer/faas-infer/scaling/joint"
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
@@ -35,7 +34,7 @@ func (p *pass) exchange() {
 	if !w.Due(p.now, early, window) {
 		return
 	}
-	step, found := exchange.Try(p.space(), p.exchangeable(views), early)
+	step, found := joint.TryExchange(p.space(), p.exchangeable(views), early)
 	w.Tried(p.now, early, found, window)
 	for _, m := range step.Stop {
 		v := views[m.Function]
@@ -60,14 +59,14 @@ func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 }
 
 // exchangeable are the views as their exchanges see them.
-func (p *pass) exchangeable(views []*view) []exchange.Function {
-	all := make([]exchange.Function, len(views))
+func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
+	all := make([]joint.ExchangeFunction, len(views))
 	for k, v := range views {
-		f := exchange.Function{Steady: v.steady, Least: v.least(), Count: v.count(), Max: v.Max, Floor: v.floor}
+		f := joint.ExchangeFunction{Steady: v.steady, Least: v.least(), Count: v.count(), Max: v.Max, Floor: v.floor}
 		choices := v.choices(v.demand, false)
 		for i := range v.live {
 			in := &v.live[i]
-			f.Instances = append(f.Instances, exchange.Instance{
+			f.Instances = append(f.Instances, joint.ExchangeInstance{
 				Candidate: in.best(choices), ID: in.ID, Node: in.Node, Starting: in.State == cluster.Starting,
 			})
 		}

@@ -55,7 +55,7 @@ type Function struct {
 	// SLO is t_slo; 0 means none.
 	SLO time.Duration
 	// Percentile is how many % of the requests are to be within the SLO; 0 means
-	// [staffing.DefaultPercentile]. Where functions are planned jointly, the more it asks for
+	// [staffing.StaffingPercentile]. Where functions are planned jointly, the more it asks for
 	// the more room is kept for requests that come at the same time.
 	Percentile float64
 	Queue      capacity.Queue

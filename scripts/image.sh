@@ -57,8 +57,8 @@ library=$(scripts/onnxruntime.sh)
 make --no-print-directory build
 commit=$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 echo "Building bin/faas-infer-kubernetes" >&2
-CGO_ENABLED=1 go build -buildvcs=false -trimpath -ldflags "-s -w -X github.com/faas-infer/faas-infer/report.Commit=$commit" \
-	-o bin/faas-infer-kubernetes ./kubernetes
+CGO_ENABLED=1 go build -buildvcs=false -trimpath -ldflags "-s -w -X github.com/faas-infer/faas-infer/command/report.Commit=$commit" \
+	-o bin/faas-infer-kubernetes ./command/kubernetes/program
 
 image() { bin/faas-infer-kubernetes image "$@"; }
 mkdir -p "$out"

@@ -3,16 +3,10 @@
 
     python3 -m venv /tmp/tensorflow && /tmp/tensorflow/bin/pip install tensorflow-cpu
     /tmp/tensorflow/bin/python scripts/savedmodel.py [NAME...]
-
-Beside each model, NAME.tar.gz, lies NAME.json: for every tensor that TensorFlow
-computes when the model is served, its type and its shapes at batches of 1 and 4,
-taken from the arrays themselves. Names are those that TensorFlow gives nodes when it
-puts functions in the place of their calls: CALL/NODE:OUTPUT.
 """
 
 import gzip
 import io
-import json
 import os
 import pathlib
 import sys
@@ -23,16 +17,11 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import layers
-from tensorflow.python.framework.convert_to_constants import (
-    convert_variables_to_constants_v2,
-)
 
 v1 = tf.compat.v1
 OUT = pathlib.Path(__file__).parent.parent / "model" / "savedmodel" / "testdata"
-BATCHES = (1, 4)
 
 
 def dense(path):
@@ -172,61 +161,6 @@ def tf1(path):
 MODELS = (dense, cnn, lstm, textcnn, attention, signatures, branching, tf1)
 
 
-def sample(spec, batch):
-    """Random values for an input; whole numbers are words of a small table."""
-    shape = [batch] + list(spec.shape)[1:]
-    rng = np.random.default_rng(batch)
-    kind = spec.dtype.as_numpy_dtype
-    return rng.integers(0, 30, shape, kind) if spec.dtype.is_integer else rng.random(shape, kind)
-
-
-def readable(tensor):
-    return tensor.dtype not in (tf.resource, tf.variant) and not tensor.dtype._is_ref_dtype
-
-
-def functions(path, shapes):
-    """The shapes of a model of TensorFlow 2, by signature."""
-    loaded = tf.saved_model.load(path)
-    for name, function in loaded.signatures.items():
-        if name == "serve":
-            continue  # Keras writes every endpoint a second time.
-        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
-        fetches = [t for o in frozen.graph.get_operations() for t in o.outputs if readable(t)]
-        all_of_it = frozen.prune(frozen.inputs, fetches)
-        for batch in BATCHES:
-            values = all_of_it(*[tf.constant(sample(i, batch)) for i in frozen.inputs])
-            note(shapes.setdefault(name, {}), fetches, values)
-
-
-def graph(path, shapes):
-    """The same of a graph of TensorFlow 1."""
-    with tf.Graph().as_default() as g, v1.Session() as session:
-        meta = v1.saved_model.load(session, ["serve"], path)
-        for name, signature in meta.signature_def.items():
-            inputs = [g.get_tensor_by_name(i.name) for i in signature.inputs.values()]
-            fetches = reached([g.get_tensor_by_name(o.name) for o in signature.outputs.values()])
-            for batch in BATCHES:
-                values = session.run(fetches, {i: sample(i, batch) for i in inputs})
-                note(shapes.setdefault(name, {}), fetches, values)
-
-
-def reached(tensors):
-    """What the tensors are computed from, but for the branch that is not taken."""
-    seen, todo = {}, list(tensors)
-    while todo:
-        t = todo.pop()
-        if t.name not in seen and not t.op.name.startswith("cond/dropout") and not t.op.name.startswith("cond/Switch"):
-            seen[t.name] = t
-            todo.extend(t.op.inputs)
-    return [t for t in seen.values() if readable(t) and t.op.type != "Switch"]
-
-
-def note(shapes, fetches, values):
-    for tensor, value in zip(fetches, values):
-        entry = shapes.setdefault(tensor.name, [tensor.dtype.name])
-        entry.append(list(np.shape(value)))
-
-
 def pack(path, target):
     """A tar.gz that is the same for the same files."""
     plain = io.BytesIO()
@@ -250,17 +184,8 @@ def main(names):
         with tempfile.TemporaryDirectory() as path:
             path = os.path.join(path, name)
             make(path)
-            shapes = {}
-            (graph if make is tf1 else functions)(path, shapes)
             pack(path, OUT / f"{name}.tar.gz")
-        lines = ",\n".join(
-            f"{json.dumps(signature)}: {{\n"
-            + ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in sorted(all.items()))
-            + "\n}"
-            for signature, all in sorted(shapes.items())
-        )
-        (OUT / f"{name}.json").write_text(f"{{\n{lines}\n}}\n")
-        print(f"{name}: {sum(map(len, shapes.values()))} tensors")
+        print(name)
 
 
 if __name__ == "__main__":

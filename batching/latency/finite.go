@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/faas-infer/faas-infer/batching/arrival"
-	"github.com/faas-infer/faas-infer/batching/latency/pool"
 )
 
 // Among is the distribution of latencies with a bounded number of instances, of which
@@ -22,7 +21,7 @@ func (w *Waits) Among(m arrival.MAP, service []float64, r Reality) (*Distributio
 	if r.PerInstance {
 		instances = 1
 	}
-	q, err := pool.Pool{
+	q, err := Pool{
 		Arrivals: m, Batch: len(w.batches), Timeout: w.timeout, Formed: w.formed(), Service: service, Spread: r.Spread, Instances: instances, Horizon: r.Horizon,
 	}.Solve()
 	if err != nil {
@@ -63,7 +62,7 @@ func (w *Waits) formed() [][]float64 {
 
 // among adds the requests of batches of k + 1. A request of one that does not fill waits
 // in the buffer and then for the instance, as long as the whole batch does.
-func (d *Distribution) among(w *Waits, k int, q *pool.Queue, weight float64, takes lognormal) {
+func (d *Distribution) among(w *Waits, k int, q *PoolQueue, weight float64, takes lognormal) {
 	by, waits := &w.by[k], q.Waits[k]
 	free := served{by: &by.rest, one: by.one, at: by.at, weight: weight * waits[0] / w.batches[k], takes: takes}
 	if k == len(w.batches)-1 {

@@ -3,8 +3,6 @@ package latency
 import (
 	"fmt"
 	"math"
-
-	"github.com/faas-infer/faas-infer/batching/latency/pool"
 )
 
 // Reality is what the buffer's model leaves out; its zero value leaves it out, too.
@@ -50,8 +48,8 @@ const maxSpread = 2.5
 // the exact one, with each batch's execution time drawn anew: numerical to 0.1 %. With
 // one, how long batches wait for an instance is computed (package pool), in some
 // milliseconds. Where the pool does not know what is asked for, which is cold starts
-// among a bounded number of instances, spreads above [pool.MaxSpread] and arrivals of
-// more than [pool.MaxOrder] phases, it is as [Buffer.Play] has it.
+// among a bounded number of instances, spreads above [MaxSpread] and arrivals of
+// more than [MaxOrder] phases, it is as [Buffer.Play] has it.
 //
 // It fails if a field is not valid, or if the instances are too few for the load, and
 // says then how many it takes.
@@ -90,7 +88,7 @@ func (b Buffer) Play(r Reality) (*Distribution, error) {
 
 // played reports whether the pool does not know of such.
 func (r Reality) played(order int) bool {
-	return r.ColdProbability > 0 || r.Spread > pool.MaxSpread || order > pool.MaxOrder
+	return r.ColdProbability > 0 || r.Spread > MaxSpread || order > MaxOrder
 }
 
 // bounded is the buffer that each instance's requests, or all, go through, and how they

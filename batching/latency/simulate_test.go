@@ -132,7 +132,7 @@ func TestRealityAgreesWithSimulation(t *testing.T) {
 		{"each on its own", Reality{Instances: 4, PerInstance: true, Spread: 0.1}},
 	} {
 		d := soon(t, b, c.r)
-		simulated := real(b, c.r, rand.New(rand.NewPCG(31, 32)), 200_000)
+		simulated := serve(b, c.r, rand.New(rand.NewPCG(31, 32)), 200_000)
 		agree(t, c.name, d, simulated, 0.02)
 		worst := 0.0
 		for _, q := range []float64{0.5, 0.95, 0.99} {
@@ -167,7 +167,7 @@ func soon(t *testing.T, b Buffer, r Reality) *Distribution {
 }
 
 // real simulates reality: each instance on its own, or one queue.
-func real(b Buffer, reality Reality, r *rand.Rand, requests int) (latencies []float64) {
+func serve(b Buffer, reality Reality, r *rand.Rand, requests int) (latencies []float64) {
 	queues, servers := 1, max(reality.Instances, 1)
 	if reality.PerInstance {
 		queues, servers = reality.Instances, 1

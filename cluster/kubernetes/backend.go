@@ -24,8 +24,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/probe"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/usage"
 )
 
 var (
@@ -40,8 +38,8 @@ type Backend struct {
 	options  Options
 	log      zerolog.Logger
 	selector labels.Selector
-	prober   *probe.Prober
-	meter    *usage.Meter
+	prober   *prober
+	meter    *usageMeter
 	events   *queue
 	// writes holds a token for each pod that is being created or deleted.
 	writes chan struct{}
@@ -112,7 +110,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	b := &Backend{
 		options: options, selector: selector,
 		log:    options.Logger.With().Str("component", "cluster/kubernetes").Logger(),
-		prober: probe.New(options.Dial),
+		prober: newProber(options.Dial),
 		events: newQueue(),
 		writes: make(chan struct{}, options.Parallel),
 
@@ -121,7 +119,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		strange: map[types.UID]bool{},
 		fleet:   fleet{generation: 1, nodes: map[string]*nodes.Node{}, doubted: map[string]bool{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}
-	b.meter = usage.New(options.Metrics, b.log, options.Now)
+	b.meter = newUsageMeter(options.Metrics, b.log, options.Now)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if err := b.watch(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())

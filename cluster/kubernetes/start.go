@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/attempt"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
@@ -59,7 +58,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		return cluster.Instance{}, err
 	}
 	if err := b.create(ctx, e, pod); err != nil {
-		b.abandon(e, errors.Is(err, context.Canceled) || attempt.Passes(err))
+		b.abandon(e, errors.Is(err, context.Canceled) || isTransient(err))
 		return cluster.Instance{}, err
 	}
 	b.mu.Lock()
@@ -144,7 +143,7 @@ func (b *Backend) create(ctx context.Context, e *entry, pod *corev1.Pod) error {
 	ctx, stop := context.WithTimeout(ctx, createPatience)
 	defer stop()
 	tries := 0
-	return attempt.Do(ctx, func(ctx context.Context) error {
+	return attempt(ctx, func(ctx context.Context) error {
 		if tries++; tries > 1 {
 			if err := b.turn(ctx); err != nil {
 				return err
@@ -212,7 +211,7 @@ func (b *Backend) remove(namespace, name string, uid types.UID, grace time.Durat
 
 // insist calls f until the API server answers it, or Close.
 func (b *Backend) insist(f func(context.Context) error) error {
-	return attempt.Do(b.ctx, func(ctx context.Context) error {
+	return attempt(b.ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callPatience)
 		defer cancel()
 		return f(ctx)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/attempt"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
@@ -98,7 +97,7 @@ func (b *Backend) delete(ctx context.Context, e *entry, grace time.Duration) err
 	b.mu.Lock()
 	uid := e.uid
 	b.mu.Unlock()
-	err := attempt.Do(until, func(ctx context.Context) error {
+	err := attempt(until, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callPatience)
 		defer cancel()
 		defer context.AfterFunc(b.ctx, cancel)()

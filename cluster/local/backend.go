@@ -28,7 +28,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
-	"github.com/faas-infer/faas-infer/cluster/local/cores"
 	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
@@ -67,7 +66,7 @@ type Backend struct {
 	// it is written down. It may be held when mu is taken, not the other way
 	// round.
 	pinning sync.Mutex
-	cores   *cores.Allocator
+	cores   *coreAllocator
 
 	mu      sync.Mutex
 	own     reserve
@@ -156,7 +155,7 @@ func (b *Backend) size() error {
 			return err
 		}
 	}
-	b.cores = cores.New(all)
+	b.cores = newCoreAllocator(all)
 	if b.options.Total != nil {
 		b.total = *b.options.Total
 		return nil

@@ -17,9 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
-	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
-	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
-	"github.com/faas-infer/faas-infer/provider/port"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // playWatchdog is an ordinary function's instance, with the real watchdog.
@@ -29,7 +27,7 @@ func playWatchdog(socket string) {
 	defer stop()
 	code, err := runWatchdog(ctx, socket)
 	if err != nil {
-		lines.New(os.Stderr).Printf("%v", err)
+		watchdog.NewLineLog(os.Stderr).Printf("%v", err)
 	}
 	os.Exit(code)
 }
@@ -47,7 +45,7 @@ func runWatchdog(ctx context.Context, socket string) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	log := lines.New(os.Stderr)
+	log := watchdog.NewLineLog(os.Stderr)
 	server, err := watchdog.New(watchdog.Options{
 		Config: config, Launcher: cell, Log: log, Environment: append(sandbox.FunctionEnvironment(), cell.Environment()...),
 	})
@@ -61,7 +59,7 @@ func runWatchdog(ctx context.Context, socket string) (code int, err error) {
 			return err
 		})
 	}
-	if exit, ok := err.(*upstream.ExitError); ok {
+	if exit, ok := err.(*watchdog.ExitError); ok {
 		return exit.Code, err
 	}
 	if err != nil {
@@ -350,7 +348,7 @@ func TestPortOfAnotherInstance(t *testing.T) {
 		t.Log("not the rights for other users; nothing more to try")
 		return
 	}
-	address, err := port.Unused()
+	address, err := web.UnusedAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

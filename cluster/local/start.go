@@ -16,7 +16,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
-	"github.com/faas-infer/faas-infer/cluster/local/thread"
 )
 
 // readyFD is the descriptor on which a process says that it is ready.
@@ -240,7 +239,7 @@ func spawn(group cgroup.Group, cores []int, attr *syscall.SysProcAttr, start fun
 		return err
 	}
 	// A fork inherits its thread's affinity.
-	thread.Apart(func() (clean bool) {
+	process.Apart(func() (clean bool) {
 		var set unix.CPUSet
 		for _, core := range cores {
 			set.Set(core)

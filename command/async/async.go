@@ -12,8 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/provider/async/admin"
-	"github.com/faas-infer/faas-infer/provider/async/dead"
+	"github.com/faas-infer/faas-infer/provider/async"
 )
 
 // NewCommand returns "faas-infer async": a look into a provider's queue of
@@ -53,7 +52,7 @@ func (a *asyncClient) statusCommand() *cobra.Command {
 		Use: "status", Short: "How many requests wait, are being executed, and were given up", Args: cobra.NoArgs,
 		Example: "  faas-infer async status\n  faas-infer async status --json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			var s admin.Status
+			var s async.Status
 			return a.get(c, "", &s, func(w io.Writer) {
 				fmt.Fprintf(w, "queued\t%d\nin flight\t%d\ndead\t%d\nbytes\t%d\nNATS\t%s\n", s.Queued, s.InFlight, s.Dead, s.Bytes, s.Server)
 				if s.Problem != "" {
@@ -83,7 +82,7 @@ func (a *asyncClient) deadCommand() *cobra.Command {
   malformed    what was in the queue is no request`,
 		Example: "  faas-infer async dead\n  faas-infer async dead --from 1001 --limit 1000 --json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			var letters []dead.Letter
+			var letters []async.DeadLetter
 			return a.get(c, fmt.Sprintf("/dead?limit=%d&from=%d", limit, from), &letters, func(w io.Writer) {
 				if len(letters) == 0 {
 					fmt.Fprintln(w, "there are no dead letters")
@@ -111,7 +110,7 @@ headers and body. The body is in base64, as the gateway queues it.`,
 			if _, err := sequences(args); err != nil {
 				return err
 			}
-			var shown admin.Shown
+			var shown async.Shown
 			return a.get(c, "/dead/"+args[0], &shown, func(w io.Writer) {
 				text, err := json.MarshalIndent(shown, "", "  ")
 				if err == nil {
@@ -132,7 +131,7 @@ each is replayed once. Those that cannot be replayed (their function is not
 deployed) stay, and the command says why.`,
 		Example: "  faas-infer async replay 17 18\n  faas-infer async replay --all",
 		RunE: func(c *cobra.Command, args []string) error {
-			order := admin.ReplayOrder{All: all}
+			order := async.ReplayOrder{All: all}
 			var err error
 			if order.Sequences, err = sequences(args); err != nil {
 				return err
@@ -140,7 +139,7 @@ deployed) stay, and the command says why.`,
 			if all == (len(args) > 0) {
 				return errors.New("name the sequences to replay, as faas-infer async dead lists them, or --all")
 			}
-			var done dead.Replayed
+			var done async.Replayed
 			err = a.call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
 				fmt.Fprintf(w, "replayed %d\n", done.Replayed)
 				for _, f := range done.Failed {
@@ -172,7 +171,7 @@ func (a *asyncClient) purgeCommand() *cobra.Command {
 				return errors.New("name the sequences to remove, as faas-infer async dead lists them, or --all")
 			}
 			if all {
-				var done admin.Purged
+				var done async.Purged
 				return a.call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
 			}
 			for _, seq := range list {

@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/provider/objects/secrets"
+	"github.com/faas-infer/faas-infer/provider/objects"
 )
 
 // modelWithAnnotations writes a bundle whose manifest has annotations.
@@ -54,7 +54,7 @@ func TestWhatImagesBringAlong(t *testing.T) {
 		}
 	}
 	cached := filepath.Join(dir, "images")
-	i := &images{platform: &platform{flags: &providerFlags{}, secrets: secrets.New(nil)}, models: &imageModels{root: cached}}
+	i := &images{platform: &platform{flags: &providerFlags{}, secrets: objects.NewSecretStore(nil)}, models: &imageModels{root: cached}}
 	b, err := i.bundle(t.Context(), types.FunctionDeployment{Image: host + "/m:v1", Namespace: "openfaas-fn"})
 	if err != nil || !maps.Equal(b.Annotations, map[string]string{"com.openfaas.slo.latency": "70ms"}) {
 		t.Fatalf("%+v, %v", b, err)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	metrics "k8s.io/metrics/pkg/client/clientset/versioned"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/command"
-	"github.com/faas-infer/faas-infer/provider/objects/patient"
 )
 
 // providerFlags are the flags of a provider on Kubernetes.
@@ -114,7 +114,7 @@ func connect(kubeconfig string) (clients, error) {
 		return clients{}, fmt.Errorf("how to reach the cluster: %w; run in a pod, or give --kubeconfig", err)
 	}
 	config.QPS, config.UserAgent = -1, "faas-infer"
-	config.Wrap(patient.Transport)
+	config.Wrap(client.RetryTransport)
 	c := clients{config: config}
 	var failed [3]error
 	c.core, failed[0] = clientset.NewForConfig(config)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/model/bundle/image/archive"
-	"github.com/faas-infer/faas-infer/model/bundle/image/base"
+	"github.com/faas-infer/faas-infer/model/bundle/image/debian"
 )
 
 // NewImageCommand returns "faas-infer-kubernetes image": container images with no
@@ -134,7 +134,7 @@ node keeps what they have in common once.`,
 			if err != nil {
 				return err
 			}
-			i, err := base.ForProvider(below, program)
+			i, err := debian.ForProvider(below, program)
 			if err != nil {
 				return err
 			}

@@ -10,12 +10,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/pflag"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/model/bundle/image/archive"
-	"github.com/faas-infer/faas-infer/model/bundle/image/base"
-	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/model/bundle/image/debian"
 )
 
 // source says what images are built on.
@@ -76,7 +76,7 @@ func (s *source) make(ctx context.Context) (v1.Image, error) {
 			return nil, err
 		}
 	}
-	return base.Function{Packages: s.packages, Program: s.program, Library: s.library, Shell: s.shell, Python: s.python, Revision: report.Commit}.Image(ctx)
+	return debian.Function{Packages: s.packages, Program: s.program, Library: s.library, Shell: s.shell, Python: s.python, Revision: report.Commit}.Image(ctx)
 }
 
 // openBundle opens a bundle's directory, or makes one of a model, which done removes.

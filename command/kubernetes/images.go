@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // imageDir is where the bundles of models' images are kept.
@@ -114,13 +114,13 @@ func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 type imageModels struct {
 	// local are the copies. It is not embedded: what it says of where a model is prepared
 	// must not get through.
-	local times.Models
+	local latency.Models
 	// root is below which the copies are.
 	root string
-	seen cache[string]
+	seen memo[string]
 }
 
-var _ times.Models = (*imageModels)(nil)
+var _ latency.Models = (*imageModels)(nil)
 
 // keep remembers what instances call a model: its path in the image, and by the
 // digest which one it is.
@@ -134,28 +134,28 @@ func (m *imageModels) inside(file string) (string, error) {
 	return "", fmt.Errorf("%s is not from an image", file)
 }
 
-// Check implements [times.Models].
+// Check implements [latency.Models].
 func (m *imageModels) Check(ctx context.Context, file string, known func(string) bool) error {
 	return m.local.Check(ctx, file, known)
 }
 
-// Hash implements [times.Models].
+// Hash implements [latency.Models].
 func (m *imageModels) Hash(file string) (string, error) { return m.local.Hash(file) }
 
-// Prepare implements [times.Models]: instances load the model itself.
+// Prepare implements [latency.Models]: instances load the model itself.
 func (m *imageModels) Prepare(_ context.Context, file string) (string, error) { return m.inside(file) }
 
-// Sketch implements [times.Models].
+// Sketch implements [latency.Models].
 func (m *imageModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	return m.renamed(file)(m.local.Sketch(ctx, file, maxBatch, until))
 }
 
-// Measure implements [times.Models].
+// Measure implements [latency.Models].
 func (m *imageModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	return m.renamed(file)(m.local.Measure(ctx, file, maxBatch, until))
 }
 
-// Predict implements [times.Models].
+// Predict implements [latency.Models].
 func (m *imageModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	return m.renamed(file)(m.local.Predict(ctx, file, maxBatch, until))
 }

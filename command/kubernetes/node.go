@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"github.com/faas-infer/faas-infer/command/kubernetes/nodeagent"
 	"os"
 	"time"
 
@@ -11,10 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/faas-infer/faas-infer/command/kubernetes/nodeagent"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/gpu/inventory"
-	"github.com/faas-infer/faas-infer/gpu/mps"
+	"github.com/faas-infer/faas-infer/gpu/device"
 )
 
 // NewNodeCommand returns "faas-infer-kubernetes node".
@@ -22,7 +21,7 @@ func NewNodeCommand() *cobra.Command {
 	var kubeconfig string
 	a := &nodeagent.Agent{
 		Node: os.Getenv("NODE_NAME"), Share: true, Every: 30 * time.Second,
-		MPS: mps.Options{Program: mps.Program, Directory: "/run/faas-infer/mps"},
+		MPS: device.MPSOptions{Program: device.MPSProgram, Directory: "/run/faas-infer/mps"},
 	}
 	c := &cobra.Command{
 		Use:   "node",
@@ -50,7 +49,7 @@ When it ends, the MPS daemon ends, and so does what computes through it.`,
 				return err
 			}
 			library := nvml.New()
-			a.Read = func() (gpu.Inventory, error) { return inventory.Read(library) }
+			a.Read = func() (gpu.Inventory, error) { return device.Read(library) }
 			a.Log = zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
 			return a.Run(cmd.Context())
 		},

@@ -12,21 +12,16 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/profiles"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/deployments"
-	"github.com/faas-infer/faas-infer/provider/kinds"
 	"github.com/faas-infer/faas-infer/provider/objects"
-	"github.com/faas-infer/faas-infer/provider/objects/access"
-	"github.com/faas-infer/faas-infer/provider/objects/clientlog"
-	"github.com/faas-infer/faas-infer/provider/objects/leader"
-	"github.com/faas-infer/faas-infer/provider/objects/learned"
-	"github.com/faas-infer/faas-infer/provider/objects/secrets"
 	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/provider/router"
 )
 
 // How long the cluster may take to tell what there is, and how often the load is
@@ -46,10 +41,10 @@ type platform struct {
 	watching sync.WaitGroup
 
 	objects  *objects.Objects
-	learned  *learned.Store
-	secrets  *secrets.Store
-	election *leader.Election
-	profiles *profiles.Profiles
+	learned  *objects.HistoryStore
+	secrets  *objects.SecretStore
+	election *client.Election
+	profiles *kubernetes.Profiles
 	backend  *kubernetes.Backend
 	control  *control.Controller
 	ordinary *deployments.Controller
@@ -58,7 +53,7 @@ type platform struct {
 	// group are the replicas of the provider, nil if there is only this one.
 	group *peer.Group
 	// types are those of secrets, which never change.
-	types cache[corev1.SecretType]
+	types memo[corev1.SecretType]
 }
 
 var _ command.Platform = (*platform)(nil)
@@ -72,7 +67,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 		cancel()
 		return p.close()
 	}
-	clientlog.Route(b.Log)
+	client.RouteLogs(b.Log)
 	if p.clients, err = connect(p.flags.kubeconfig); err != nil {
 		return parts, err
 	}
@@ -117,16 +112,16 @@ func (p *platform) openObjects(opening context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.election, err = leader.New(leader.Options{
+	p.election, err = client.NewElection(client.ElectionOptions{
 		Config: p.config, Namespace: f.namespace, Name: f.lease, Identity: f.identity(), Changed: p.turn, Logger: p.base.Log,
 	})
 	if err != nil {
 		return err
 	}
-	if p.learned, err = learned.Open(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
+	if p.learned, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
 		return err
 	}
-	p.secrets, p.profiles = secrets.New(p.core), profiles.New(p.dynamic, p.core, f.namespace)
+	p.secrets, p.profiles = objects.NewSecretStore(p.core), kubernetes.NewProfiles(p.dynamic, p.core, f.namespace)
 	return nil
 }
 
@@ -141,7 +136,7 @@ func (p *platform) turn(leading bool) {
 
 // checkAccess logs which rights are missing; what can be done without goes on.
 func (p *platform) checkAccess(ctx context.Context) {
-	missing, err := access.Check(ctx, p.core, access.Needs(), p.flags.namespace, p.objects.Spaces())
+	missing, err := client.CheckAccess(ctx, p.core, client.Needs(), p.flags.namespace, p.objects.Spaces())
 	if err != nil {
 		p.base.Log.Warn().Err(err).Msg("which rights the provider has could not be found out")
 	}
@@ -184,7 +179,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
-	return p.shared(kinds.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
+	return p.shared(router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
 }
 
 // secretType is the type of a secret; what cannot be read has none.

@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/members"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/peer"
-	"github.com/faas-infer/faas-infer/provider/peer/share"
+	"github.com/faas-infer/faas-infer/provider/router"
 )
 
 // openGroup makes this replica one of those that the provider's Service has; nil where
@@ -20,7 +20,7 @@ func (p *platform) openGroup(opening context.Context) error {
 	if f.service == "" {
 		return nil
 	}
-	found, err := members.New(p.ctx, opening, members.Options[peer.Member]{
+	found, err := kubernetes.NewMembers(p.ctx, opening, kubernetes.MemberOptions[peer.Member]{
 		Client: p.core, Namespace: f.namespace, Service: f.service, Self: f.pod,
 		Make: func(id, url string) peer.Member { return peer.Member{ID: id, URL: url} },
 	})
@@ -58,7 +58,7 @@ func (p *platform) shared(c command.Controller) command.Controller {
 	}
 	p.group.Attach(p.control)
 	p.group.AttachOrdinary(p.ordinary)
-	return share.New(c, p.group)
+	return router.NewShared(c, p.group)
 }
 
 // routes puts what replicas ask each other before the provider's routes.

@@ -12,7 +12,7 @@ import (
 
 // replaced are the subcommands of faas-infer in whose place stand this program's
 // own, or that are for one machine.
-var replaced = []string{"provider", "up", "bench"}
+var replaced = []string{"provider", "up"}
 
 // NewRootCommand returns the faas-infer-kubernetes command with all its
 // subcommands. Those of faas-infer are hidden: the provider runs some of them as
@@ -35,13 +35,10 @@ sizes and places, and ordinary functions Deployments with Services.`
 		}
 		c.Hidden = true
 	}
-	bench := NewBenchCommand()
-	bench.AddCommand(NewGPUBenchCommand(), NewGPUWorkerCommand())
 	root.AddCommand(
 		NewProviderCommand(),
 		NewNodeCommand(),
 		NewImageCommand(),
-		bench,
 	)
 	return root
 }

@@ -1,3 +1,6 @@
+// Package load generates load: requests at a rate (Run) or by a number of clients
+// (RunClosed), timed from when each should have been sent, so that a server that stalls
+// does not slow the clock down. It is also the command "faas-infer load".
 package load
 
 import (
@@ -13,9 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // loadBodies is how many different request bodies a load goes through.
@@ -23,8 +25,8 @@ const loadBodies = 16
 
 // loadFlags are what the load command is told.
 type loadFlags struct {
-	target    load.Target
-	options   load.Options
+	target    Target
+	options   Options
 	poisson   bool
 	json      bool
 	model     string
@@ -86,21 +88,21 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	}
 	f.target.Name = f.target.URL
 	if f.poisson {
-		f.target.Arrivals = load.Poisson
+		f.target.Arrivals = Poisson
 	}
 	if err := f.prepare(c.Context()); err != nil {
 		return err
 	}
-	f.options.Targets = []load.Target{f.target}
+	f.options.Targets = []Target{f.target}
 	f.options.Progress = c.ErrOrStderr()
-	result, err := load.Run(c.Context(), f.options)
+	result, err := Run(c.Context(), f.options)
 	if err != nil {
 		return err
 	}
 	return f.print(c.OutOrStdout(), &result.Targets[0])
 }
 
-func (f *loadFlags) print(w io.Writer, r *load.TargetResult) error {
+func (f *loadFlags) print(w io.Writer, r *TargetResult) error {
 	rep := report.New("load "+f.target.URL, time.Now())
 	r.AddTo(rep, "")
 	write := rep.Table
@@ -123,7 +125,7 @@ func (f *loadFlags) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.target.Body = load.Cycle(body)
+		f.target.Body = Cycle(body)
 		f.target.Header = http.Header{"Content-Type": {f.content}}
 		return nil
 	}
@@ -139,10 +141,10 @@ func (f *loadFlags) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	f.target.Body = load.Cycle(bodies...)
+	f.target.Body = Cycle(bodies...)
 	f.target.Header = http.Header{
-		"Content-Type":    {"application/octet-stream"},
-		load.HeaderLength: {strconv.Itoa(length)},
+		"Content-Type": {"application/octet-stream"},
+		HeaderLength:   {strconv.Itoa(length)},
 	}
 	return nil
 }
@@ -159,23 +161,23 @@ func (f *loadFlags) encoder(ctx context.Context) (func(seed uint64) ([]byte, int
 			if err != nil {
 				return nil, 0, err
 			}
-			return load.EncodeBinary(inputs)
+			return EncodeBinary(inputs)
 		}, nil
 	}
 	name := f.modelName
 	if name == "" {
 		var err error
-		if name, err = load.ModelName(f.target.URL); err != nil {
+		if name, err = ModelName(f.target.URL); err != nil {
 			return nil, fmt.Errorf("%w: say --model-name, --model or --body", err)
 		}
 	}
 	client := f.client()
 	defer client.CloseIdleConnections()
-	inputs, err := load.Metadata(ctx, client, f.target.URL, name)
+	inputs, err := Metadata(ctx, client, f.target.URL, name)
 	if err != nil {
 		return nil, err
 	}
-	return func(seed uint64) ([]byte, int, error) { return load.BinaryBody(inputs, f.rows, seed) }, nil
+	return func(seed uint64) ([]byte, int, error) { return BinaryBody(inputs, f.rows, seed) }, nil
 }
 
 // client goes where the load goes.

@@ -14,14 +14,9 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/faas-infer/faas-infer/load"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/report"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // function is a server that answers as a deployed function does.
 type function struct {
@@ -82,7 +77,7 @@ func TestLoadAsksForInputs(t *testing.T) {
 	if got["requests.good"] != 20 || got["offered.rps"] != 200 || got["within_slo.share"] != 1 || got["achieved.rps"] <= 0 {
 		t.Errorf("figures %v", got)
 	}
-	n, err := strconv.Atoi(f.header.Get(load.HeaderLength))
+	n, err := strconv.Atoi(f.header.Get(HeaderLength))
 	if err != nil || !json.Valid(f.body[:n]) || len(f.body)-n != 28*28*4 {
 		t.Errorf("header length %d (%v) of a body of %d bytes", n, err, len(f.body))
 	}
@@ -171,7 +166,7 @@ func TestLoadOverASocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(f.header.Get(load.HeaderLength))
+	n, err := strconv.Atoi(f.header.Get(HeaderLength))
 	if got := figures(t, out); got["requests.good"] != 5 || err != nil || len(f.body)-n != 3*28*28*4 {
 		t.Errorf("%v, %d bytes after a header of %d, %v", got, len(f.body)-n, n, err)
 	}

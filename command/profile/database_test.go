@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler/database"
-	"github.com/faas-infer/faas-infer/report"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 )
 
 // profileCommands are the commands under test.

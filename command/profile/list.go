@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/profiler/database"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // listedMachine is what "profile list --json" has of one engine on one machine.

@@ -16,17 +16,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
-	"github.com/faas-infer/faas-infer/command/subject"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/measuring"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/profiler/measuring"
 )
 
 // modelBudget is what one figure of a whole model is worth.
 var modelBudget = measuring.Budget{Runs: 5, MinTime: 300 * time.Millisecond, MaxTime: 3 * time.Second}
 
 // timesOptions are the flags of "profile times", which measures whole models as
-// they run in an instance, for "profile accuracy". It is a process of its own
+// they run in an instance, for "accuracy". It is a process of its own
 // because a CPU quota holds for a process.
 type timesOptions struct {
 	model, prepared, batches string
@@ -57,8 +56,8 @@ func newProfileTimesCommand() *cobra.Command {
 	return c
 }
 
-// timeOf is one line of "profile times".
-type timeOf struct {
+// TimeOf is one line of "profile times".
+type TimeOf struct {
 	Batch  int              `json:"batch"`
 	Sample measuring.Sample `json:"sample"`
 }
@@ -83,7 +82,7 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(out).Encode(timeOf{1, t})
+		return json.NewEncoder(out).Encode(TimeOf{1, t})
 	}
 	m, err := model.ReadFile(o.model)
 	if err != nil {
@@ -119,37 +118,39 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := to.Encode(timeOf{batch, t}); err != nil {
+		if err := to.Encode(TimeOf{batch, t}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// modelTimes measures whole models in child processes.
-type modelTimes struct {
+// ModelTimes measures whole models in child processes.
+type ModelTimes struct {
 	known float64
 	// tree is where groups with quotas are made, nil if that cannot be done;
-	// why says so.
+	// Why says so.
 	tree cgroup.Tree
-	why  error
+	Why  error
 }
 
-func newModelTimes(known float64) *modelTimes {
-	t := &modelTimes{known: known}
-	t.tree, t.why = cgroup.Open(fmt.Sprintf("faas-infer-accuracy-%d", os.Getpid()), false)
+// NewModelTimes needs the yardstick of the quiet machine in µs, 0 if that is not known.
+func NewModelTimes(known float64) *ModelTimes {
+	t := &ModelTimes{known: known}
+	t.tree, t.Why = cgroup.Open(fmt.Sprintf("faas-infer-accuracy-%d", os.Getpid()), false)
 	return t
 }
 
-func (t *modelTimes) close() error {
+// Close removes the control groups.
+func (t *ModelTimes) Close() error {
 	if t.tree == nil {
 		return nil
 	}
 	return t.tree.Remove()
 }
 
-// measure times a model at the batches on a CPU share; each is told as it comes.
-func (t *modelTimes) measure(ctx context.Context, s *subject.Model, batches []int, millicores int, tell func(timeOf)) error {
+// Measure times a model at the batches on a CPU share; each is told as it comes.
+func (t *ModelTimes) Measure(ctx context.Context, s *Subject, batches []int, millicores int, tell func(TimeOf)) error {
 	var list []string
 	for _, b := range batches {
 		list = append(list, strconv.Itoa(b))
@@ -163,14 +164,14 @@ func (t *modelTimes) measure(ctx context.Context, s *subject.Model, batches []in
 }
 
 // sweep times a sweep through the last-level cache on a CPU share.
-func (t *modelTimes) sweep(ctx context.Context, millicores int) (measuring.Sample, error) {
+func (t *ModelTimes) sweep(ctx context.Context, millicores int) (measuring.Sample, error) {
 	var found measuring.Sample
-	err := t.child(ctx, millicores, func(line timeOf) { found = line.Sample }, "--sweep")
+	err := t.child(ctx, millicores, func(line TimeOf) { found = line.Sample }, "--sweep")
 	return found, err
 }
 
 // child runs "profile times" on a CPU share.
-func (t *modelTimes) child(ctx context.Context, millicores int, tell func(timeOf), arguments ...string) error {
+func (t *ModelTimes) child(ctx context.Context, millicores int, tell func(TimeOf), arguments ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -202,10 +203,10 @@ func (t *modelTimes) child(ctx context.Context, millicores int, tell func(timeOf
 	return errors.Join(err, leave())
 }
 
-func told(out io.Reader, tell func(timeOf)) error {
+func told(out io.Reader, tell func(TimeOf)) error {
 	decoder := json.NewDecoder(out)
 	for {
-		var line timeOf
+		var line TimeOf
 		if err := decoder.Decode(&line); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -217,7 +218,7 @@ func told(out io.Reader, tell func(timeOf)) error {
 
 // start starts the child, in a group of its own if it is to have a part of a
 // core.
-func (t *modelTimes) start(c *exec.Cmd, millicores int) (leave func() error, err error) {
+func (t *ModelTimes) start(c *exec.Cmd, millicores int) (leave func() error, err error) {
 	if millicores%1000 == 0 {
 		return func() error { return nil }, c.Start()
 	}

@@ -10,13 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/progress"
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/measuring"
-	"github.com/faas-infer/faas-infer/measuring/operators"
+	"github.com/faas-infer/faas-infer/profiler/measuring"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler/operator"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // operatorsOptions are the flags of "profile operators".
@@ -36,7 +34,7 @@ func newProfileOperatorsCommand() *cobra.Command {
 fused what it can, and measures each distinct operator alone: at the smallest and
 the largest batch, and between them where time is no straight line, on 1, 2, 4, …
 threads. Parts of a core are not measured: a quota lasts across operators, so its
-effect follows from a model's total (see "profile accuracy").
+effect follows from a model's total (see "accuracy").
 
 What the database has is not measured again, so a run that was ended goes on where
 it was. MODEL is one of the zoo's ("model list"); without any, all that are in the
@@ -73,7 +71,7 @@ func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer
 	if err != nil {
 		return err
 	}
-	file, err := openOperators(o.database)
+	file, err := OpenOperators(o.database)
 	if err != nil {
 		return err
 	}
@@ -111,14 +109,14 @@ func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer
 // graphs reads the optimised graphs of the models that args name.
 func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operator.Graph, error) {
 	if len(args) == 0 {
-		args = subject.Table()
+		args = SubjectTable()
 	}
-	models, err := subject.New(o.prepared)
+	models, err := NewSubjects(o.prepared)
 	if err != nil {
 		return nil, err
 	}
 	defer models.Close()
-	bar := progress.Bar(os.Stderr, "preparing models")
+	bar := report.ProgressBar(os.Stderr, "preparing models")
 	var graphs []*operator.Graph
 	for i, a := range args {
 		if err := ctx.Err(); err != nil {
@@ -135,9 +133,9 @@ func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operat
 	return graphs, nil
 }
 
-// openOperators opens the database of operators, and tells people if it had to
+// OpenOperators opens the database of operators, and tells people if it had to
 // be repaired.
-func openOperators(path string) (*operators.File, error) {
+func OpenOperators(path string) (*operators.File, error) {
 	path, err := operatorsPath(path)
 	if err != nil {
 		return nil, err
@@ -161,15 +159,15 @@ func (o *operatorsOptions) measure(ctx context.Context, m *measuring.Measurer, f
 	found.distinct = len(seen)
 	w := &work{
 		Measurer: m, file: file, began: time.Now(), again: o.again, patience: o.patience,
-		tasks: measuring.Tasks(graphs, batchesUpTo(o.maxBatch), threadsUpTo(o.threads), measuring.ReadCaches()),
+		tasks: measuring.Tasks(graphs, BatchesUpTo(o.maxBatch), ThreadsUpTo(o.threads), measuring.ReadCaches()),
 	}
 	err := w.do(ctx)
 	found.rows, found.noisy = w.rows, w.count(w.doubtful())
 	return found, errors.Join(err, file.Sync())
 }
 
-// batchesUpTo are the powers of two up to the largest batch, and that.
-func batchesUpTo(largest int) []int {
+// BatchesUpTo are the powers of two up to the largest batch, and that.
+func BatchesUpTo(largest int) []int {
 	batches := powersOfTwo(largest)
 	if last := batches[len(batches)-1]; last != largest {
 		batches = append(batches, largest)

@@ -14,37 +14,37 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/measuring"
-	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/measuring"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 	"github.com/faas-infer/faas-infer/profiler/regression"
-	"github.com/faas-infer/faas-infer/report"
 )
 
-// predictor predicts from this machine's rows of a database.
-type predictor struct {
+// Predictor predicts from this machine's rows of a database.
+type Predictor struct {
 	times  *regression.Model
 	caches measuring.Caches
 	reuse  cop.Reuse
 	refill cop.Refill
 }
 
-func newPredictor(db *database.Database) *predictor {
+// NewPredictor predicts from the rows of a database.
+func NewPredictor(db *database.Database) *Predictor {
 	refill, _ := measuring.KnownRefill(db, onnxruntime.Name(), report.Machine())
-	return &predictor{
+	return &Predictor{
 		times:  regression.New(db.Rows(onnxruntime.Name(), report.Machine()), 0),
 		caches: measuring.ReadCaches(), reuse: measuring.KnownReuse(db, onnxruntime.Name(), report.Machine()),
 		refill: refill,
 	}
 }
 
-// predict is the time of a graph at every batch on every number of threads.
-func (p *predictor) predict(g *operator.Graph, batches, threads []int, change func(*cop.Options)) (*cop.Prediction, error) {
+// Predict is the time of a graph at every batch on every number of threads.
+func (p *Predictor) Predict(g *operator.Graph, batches, threads []int, change func(*cop.Options)) (*cop.Prediction, error) {
 	o := cop.Options{
 		Batches: batches, Threads: threads, Engine: cop.ONNXRuntime, Run: measuring.Run(g),
 		ColdShare: func(op *operator.Operator, batch int) float64 {
@@ -57,8 +57,8 @@ func (p *predictor) predict(g *operator.Graph, batches, threads []int, change fu
 	return cop.Predict(g, p.times, o)
 }
 
-// underQuota is a config's mean time in µs on a part of a core.
-func (p *predictor) underQuota(g *operator.Graph, c cop.Config, millicores int) float64 {
+// UnderQuota is a config's mean time in µs on a part of a core.
+func (p *Predictor) UnderQuota(g *operator.Graph, c cop.Config, millicores int) float64 {
 	working := measuring.Working(g, c.Batch)
 	return p.refill.UnderQuota(c, int64((1-p.reuse.Cold(working))*float64(working)), millicores)
 }
@@ -140,7 +140,7 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 // Predicted is a model with its predicted times.
 type Predicted struct {
 	// Subject is the model; of a model of the zoo, its file is gone.
-	Subject *subject.Model
+	Subject *Subject
 	// Prediction is nil where the model was sketched.
 	Prediction *cop.Prediction
 	// Profile is the prediction, or the sketch, as the provider keeps it.
@@ -152,7 +152,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	if err := onnxruntime.Load(""); err != nil {
 		return p, err
 	}
-	models, err := subject.New(o.Prepared)
+	models, err := NewSubjects(o.Prepared)
 	if err != nil {
 		return p, err
 	}
@@ -188,7 +188,7 @@ var (
 )
 
 // sketch measures the model as a whole for about a second.
-func (o *PredictOptions) sketch(ctx context.Context, s *subject.Model) (*profiler.Profile, error) {
+func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Profile, error) {
 	plan := profiler.Sketch(o.MaxBatch, o.Until, time.Now, processorTime)
 	plan.Waited = waitedTime
 	points, err := profiler.Measure(ctx, openSamples(s.Model, s.Prepared), plan, nil)
@@ -207,33 +207,33 @@ func (o *PredictOptions) sketch(ctx context.Context, s *subject.Model) (*profile
 	}, nil
 }
 
-func payloadsOf(ctx context.Context, s *subject.Model) *profiler.Payloads {
+func payloadsOf(ctx context.Context, s *Subject) *profiler.Payloads {
 	return measurePayloads(ctx, Signature{s.Model.Inputs(), s.Model.Outputs()})
 }
 
 // predict predicts, after measuring the operators of which too little is known.
-func (o *PredictOptions) predict(ctx context.Context, s *subject.Model) (*cop.Prediction, error) {
+func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Prediction, error) {
 	if len(s.Optimised.Unknown) > 0 {
 		return nil, fmt.Errorf("%s%s: what its operators %s do %w",
-			subject.Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "), errUnknown)
+			Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "), errUnknown)
 	}
-	file, err := openOperators(o.Database)
+	file, err := OpenOperators(o.Database)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	batches, counts := batchesUpTo(o.MaxBatch), threadsUpTo(o.Threads)
-	prediction, err := newPredictor(file.Database()).predict(s.Optimised, batches, counts, nil)
+	batches, counts := BatchesUpTo(o.MaxBatch), ThreadsUpTo(o.Threads)
+	prediction, err := NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, nil)
 	if err != nil || !unsure(prediction) {
 		return prediction, err
 	}
 	if o.Sketch {
 		return nil, errUnsure
 	}
-	if err := fill(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
+	if err := FillOperators(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
 		return nil, err
 	}
-	return newPredictor(file.Database()).predict(s.Optimised, batches, counts, nil)
+	return NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, nil)
 }
 
 // unsure reports whether something is missing, or the margin is wide.
@@ -241,8 +241,8 @@ func unsure(p *cop.Prediction) bool {
 	return len(p.Missing) > 0 || len(p.Lacking) > 0 && slices.ContainsFunc(p.Configs, func(c cop.Config) bool { return c.Margin > doubtful })
 }
 
-// fill measures what the database lacks for graphs, quickly.
-func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, batches, threads []int) error {
+// FillOperators measures what the database lacks for graphs, quickly.
+func FillOperators(ctx context.Context, file *operators.File, graphs []*operator.Graph, batches, threads []int) error {
 	m, err := measuring.NewMeasurer(ctx, onnxruntime.Name(), report.Machine(), measuring.KnownPace(file.Database(), onnxruntime.Name(), report.Machine()), measuring.Quick)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func fill(ctx context.Context, file *operators.File, graphs []*operator.Graph, b
 
 // profile is the prediction as the provider keeps it. On each number of threads
 // it ends with the first batch that takes longer than until.
-func (o *PredictOptions) profile(s *subject.Model, p *cop.Prediction) (*profiler.Profile, error) {
+func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profile, error) {
 	var kept []cop.Config
 	largest, ended := 0, map[int]bool{}
 	for _, c := range p.Configs {
@@ -275,7 +275,7 @@ func residentOf(g *operator.Graph, batch int) int64 {
 	return 64<<20 + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
 }
 
-func (o *PredictOptions) report(s *subject.Model, p *cop.Prediction, out io.Writer) error {
+func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) error {
 	r := report.New("profile predict "+filepath.Base(s.Name), time.Now())
 	for _, c := range p.Configs {
 		name := fmt.Sprintf("t%d.b%d.", c.Threads, c.Batch)

@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/faas-infer/faas-infer/command/subject"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -78,17 +77,14 @@ func TestPredictRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ what, file, says string }{
 		{"nothing", filepath.Join(dir, "nothing.onnx"), "neither a file nor a model of the zoo"},
-		{"control flow", writeModel(t, dir, "if.onnx", conditional()), subject.Unpredictable},
+		{"control flow", writeModel(t, dir, "if.onnx", conditional()), Unpredictable},
 	} {
 		_, err := profiles(t, dir, "predict", c.file)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
-	if _, err := profiles(t, dir, "accuracy", "mnist", "--in-turn=false"); err == nil || !strings.Contains(err.Error(), "profile operators") {
-		t.Errorf("accuracy without a database: %v", err)
-	}
-	for _, bad := range [][]string{{"predict", "mnist", "--max-batch", "0"}, {"operators", "mnist", "--threads", "-1"}, {"accuracy", "mnist", "--patience", "-1s"}} {
+	for _, bad := range [][]string{{"predict", "mnist", "--max-batch", "0"}, {"operators", "mnist", "--threads", "-1"}} {
 		if _, err := profiles(t, dir, bad...); err == nil || !strings.Contains(err.Error(), "--") {
 			t.Errorf("%v: %v", bad, err)
 		}

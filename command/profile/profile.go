@@ -1,3 +1,5 @@
+// Package profile is the command "faas-infer profile": it measures operators and models in
+// the real engine, keeps what was measured, and predicts models' times from it.
 package profile
 
 import (
@@ -16,14 +18,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/progress"
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // NewCommand returns "faas-infer profile".
@@ -38,7 +38,7 @@ same.`,
   faas-infer profile model resnet-50.onnx --max-batch 8 --until 200ms`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileAccuracyCommand(), newProfileRepeatabilityCommand(), newProfileTimesCommand(),
+	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(),
 		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand())
 	return c
 }
@@ -144,7 +144,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
 	}
-	dir, err := subject.PreparedDir(o.Prepared)
+	dir, err := PreparedDir(o.Prepared)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	}
 	plan := o.plan(processorTime)
 	plan.Waited = waitedTime
-	points, err := profiler.Measure(ctx, openSamples(m, prepared), plan, progress.Bar(os.Stderr, "measuring "+filepath.Base(file)))
+	points, err := profiler.Measure(ctx, openSamples(m, prepared), plan, report.ProgressBar(os.Stderr, "measuring "+filepath.Base(file)))
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (o *Options) plan(cpu func() time.Duration) profiler.Plan {
 		return profiler.Sketch(o.MaxBatch, o.Until, time.Now, cpu)
 	}
 	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, cpu)
-	plan.Threads = threadsUpTo(o.Threads)
+	plan.Threads = ThreadsUpTo(o.Threads)
 	return plan
 }
 
@@ -209,9 +209,9 @@ func (r *sampleRunner) Run(ctx context.Context, batch int) error {
 
 func (r *sampleRunner) Close() error { return r.engine.Close() }
 
-// threadsUpTo are the powers of two up to limit, or up to this machine's cores if
+// ThreadsUpTo are the powers of two up to limit, or up to this machine's cores if
 // that is 0.
-func threadsUpTo(limit int) []int {
+func ThreadsUpTo(limit int) []int {
 	if limit == 0 {
 		limit = runtime.NumCPU()
 	}

@@ -9,14 +9,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/beside"
-	"github.com/faas-infer/faas-infer/command/progress"
-	"github.com/faas-infer/faas-infer/command/subject"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // measurePython prepares a bundle that Python or a model server runs and measures it
@@ -31,7 +29,7 @@ type Signature struct{ Inputs, Outputs []tensor.Info }
 
 // Describe is measurePython that tells the signature, too.
 func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Signature, error) {
-	cache, err := subject.PreparedDir(o.Prepared)
+	cache, err := PreparedDir(o.Prepared)
 	if err != nil {
 		return nil, Signature{}, err
 	}
@@ -53,7 +51,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 		r.engine = engine
 		r.signature = Signature{r.engine.Inputs(), r.engine.Outputs()}
 		return r, nil
-	}, o.plan(r.processorTime), progress.Bar(os.Stderr, "measuring "+subject.Name(manifest)))
+	}, o.plan(r.processorTime), report.ProgressBar(os.Stderr, "measuring "+SubjectName(manifest)))
 	if err != nil {
 		return nil, Signature{}, err
 	}

@@ -8,13 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/progress"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/measuring"
-	"github.com/faas-infer/faas-infer/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/measuring"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/profiler/regression"
-	"github.com/faas-infer/faas-infer/report"
 )
 
 // work is the measuring of a set of operators.
@@ -62,7 +61,7 @@ func (w *work) lacking(ctx context.Context) error {
 	if err := w.MeasureRun(ctx, have, w.put); err != nil {
 		return err
 	}
-	bar := progress.Bar(os.Stderr, "measuring operators")
+	bar := report.ProgressBar(os.Stderr, "measuring operators")
 	for i, t := range w.tasks {
 		bar(i, len(w.tasks))
 		if err := w.task(ctx, t, w.fresh); err != nil {
@@ -82,9 +81,9 @@ func (w *work) quota(ctx context.Context) error {
 	}
 	var err error
 	base, _ := w.Sampler().Yardstick()
-	times := newModelTimes(base)
-	if times.why != nil {
-		fmt.Fprintf(os.Stderr, "what a part of a core does to the caches was not measured: %v\n", times.why)
+	times := NewModelTimes(base)
+	if times.Why != nil {
+		fmt.Fprintf(os.Stderr, "what a part of a core does to the caches was not measured: %v\n", times.Why)
 		return nil
 	}
 	for _, share := range []int{1000, measuring.QuotaShare} {
@@ -96,7 +95,7 @@ func (w *work) quota(ctx context.Context) error {
 			break
 		}
 	}
-	return errors.Join(err, times.close())
+	return errors.Join(err, times.Close())
 }
 
 // fresh reports whether a row counts: under --again, one of this run; and none
@@ -163,7 +162,7 @@ func (w *work) repeat(ctx context.Context) error {
 	end := time.Now().Add(w.patience)
 	doubtful := w.doubtful()
 	total := w.count(doubtful)
-	bar := progress.Bar(os.Stderr, "measuring again what was disturbed")
+	bar := report.ProgressBar(os.Stderr, "measuring again what was disturbed")
 	for n, before := total, -1; n > 0 && n != before && time.Now().Before(end); n, before = w.count(doubtful), n {
 		round := time.Now()
 		good := func(r database.Row) bool { return !doubtful(r) || r.MeasuredAt.After(round) && !r.Noisy }
@@ -186,6 +185,12 @@ func (w *work) repeat(ctx context.Context) error {
 	}
 	bar(total, max(1, total))
 	return nil
+}
+
+// Remeasure measures all tasks anew, and again what was disturbed until patience ends.
+func Remeasure(ctx context.Context, m *measuring.Measurer, file *operators.File, tasks []measuring.Task, patience time.Duration) error {
+	w := &work{Measurer: m, file: file, tasks: tasks, began: time.Now(), again: true, patience: patience}
+	return w.do(ctx)
 }
 
 // lookup finds a task's row for a batch.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // moment is how long one thing may take, on a machine that others use, too.
@@ -92,7 +92,7 @@ func (f *fixture) provider(t *testing.T, name string, arguments ...string) strin
 	}
 	defer log.Close()
 	f.providerLog = log.Name()
-	listen := isolation.NodeAddress + ":8081"
+	listen := node.NodeAddress + ":8081"
 	all := append([]string{"provider", "--listen", listen, "--kubeconfig", f.Kubeconfig(), "--state", state, "--nats-listen", "off",
 		"--pod", name, "--service", ""}, arguments...)
 	c := exec.Command(f.program("faas-infer-kubernetes"), all...)

@@ -15,8 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // stockImages puts the images that yaml/options names in the cluster's registry, which is
@@ -71,7 +70,7 @@ spec:
 func (f *fixture) answersLater(t *testing.T) {
 	t.Helper()
 	answers := make(chan string, 1)
-	l, err := net.Listen("tcp", isolation.NodeAddress+":0")
+	l, err := net.Listen("tcp", node.NodeAddress+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ func (f *fixture) answersLater(t *testing.T) {
 // pod takes no connection.
 func (f *fixture) forward(t *testing.T, service string) func() (string, error) {
 	t.Helper()
-	var p *process.Process
+	var p *node.Process
 	t.Cleanup(func() {
 		if p == nil {
 			return
@@ -140,7 +139,7 @@ func (f *fixture) forward(t *testing.T, service string) func() (string, error) {
 	return func() (string, error) {
 		if p == nil || p.Alive() != nil {
 			var err error
-			p, err = process.Start(filepath.Join(t.TempDir(), "log"), nil, filepath.Join(f.Binaries(), "bin/kubectl"), "--kubeconfig", f.Kubeconfig(), "-n", "openfaas", "port-forward", service, ":8080")
+			p, err = node.StartProcess(filepath.Join(t.TempDir(), "log"), nil, filepath.Join(f.Binaries(), "bin/kubectl"), "--kubeconfig", f.Kubeconfig(), "-n", "openfaas", "port-forward", service, ":8080")
 			if err != nil {
 				return "", err
 			}

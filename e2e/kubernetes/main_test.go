@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // preparedVariable has the directory of what was built before the network was left.
@@ -33,11 +33,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "end-to-end tests on Kubernetes:", err)
 			os.Exit(1)
 		}
-		code := isolation.Run(m.Run)
+		code := node.Run(m.Run)
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}
-	os.Exit(isolation.Run(m.Run))
+	os.Exit(node.Run(m.Run))
 }
 
 // prepare builds both programs, the end-to-end tests and the image that functions
@@ -73,7 +73,7 @@ func prepare() (string, error) {
 		{"../../scripts/services.sh"},
 		{"../../scripts/python.sh", "python"},
 		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer"), "../.."},
-		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer-kubernetes"), "../../kubernetes"},
+		{"go", "build", "-trimpath", "-o", filepath.Join(dir, "faas-infer-kubernetes"), "../../command/kubernetes/program"},
 		{"env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", filepath.Join(dir, "nats-server"), "github.com/nats-io/nats-server/v2"},
 		{"go", "test", "-c", "-o", filepath.Join(dir, "e2e.test"), ".."},
 		{filepath.Join(dir, "faas-infer-kubernetes"), "image", "base", "--shell", "--python", "--tar", filepath.Join(dir, "base.tar")},

@@ -28,8 +28,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/succession"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	// handler's process is bound by the instance's limit alone.
 	MemoryLimit int64
 	// Timeout is the longest that Pre or Post may take, 0 for
-	// [succession.DefaultTimeout].
+	// [engine.DefaultTimeout].
 	Timeout time.Duration
 	// Log is where the handler prints, this process's standard error if nil.
 	Log    io.Writer
@@ -59,8 +59,8 @@ type Engine struct {
 	told            *signature
 	inputs, outputs []tensor.Info
 	// programs are the one that is the handler and those that take its place.
-	programs *succession.Line[program]
-	limit    succession.Limit
+	programs *engine.Line[program]
+	limit    engine.Limit
 	started  time.Duration
 }
 
@@ -77,8 +77,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := checkOpen(model.Inputs()); err != nil {
 		return nil, errors.Join(fmt.Errorf("the model's input %w", err), model.Close())
 	}
-	e := &Engine{options: o, model: model, limit: succession.Limit{Timeout: o.Timeout}}
-	e.programs = succession.New(e.begin, func(err error) {
+	e := &Engine{options: o, model: model, limit: engine.Limit{Timeout: o.Timeout}}
+	e.programs = engine.NewLine(e.begin, func(err error) {
 		o.Logger.Error().Err(err).Msg("the handler cannot be replaced")
 	})
 	if err := e.programs.Begin(ctx); err != nil {
@@ -205,7 +205,7 @@ func (e *Engine) call(p *program, call string, rows int, given []tensor.Tensor, 
 	e.options.Logger.Error().Err(err).Int("pid", p.child.PID()).Msg("the handler is replaced")
 	e.programs.Leave()
 	e.programs.Renew()
-	return nil, succession.Lost{Why: err}
+	return nil, engine.Lost{Why: err}
 }
 
 // Close ends the handler and frees the model.

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/prepared"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // record is what a prepared bundle's directory is told by.
-const record prepared.Record = "processing.json"
+const record engine.Record = "processing.json"
 
 // Prepared is a bundle with its model made ready for this machine. It does not change
 // when the bundle is replaced.
@@ -84,7 +84,7 @@ func Hash(manifest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return prepared.Hash(b.Dir, "processing")
+	return engine.HashPrepared(b.Dir, "processing")
 }
 
 // Prepare makes the model ready for this machine and keeps a copy of the bundle's files
@@ -103,7 +103,7 @@ func Prepare(manifest, cache string) (string, error) {
 		return "", err
 	}
 	// The form's name says which engine and kind of CPU it is for.
-	sum, err := prepared.Hash(b.Dir, "processing "+filepath.Base(form.Dir))
+	sum, err := engine.HashPrepared(b.Dir, "processing "+filepath.Base(form.Dir))
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/instance/upstream/child"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -36,7 +36,7 @@ var (
 
 // program is a handler's process. Its descriptor 3 is the socket that it is asked by.
 type program struct {
-	child  *child.Child
+	child  *engine.Child
 	socket net.Conn
 	signature
 }
@@ -48,7 +48,7 @@ func start(ctx context.Context, o Options) (*program, error) {
 		return nil, fmt.Errorf("a socket for the handler: %w", err)
 	}
 	path := filepath.Join(o.Prepared.Dir, o.Prepared.Handler)
-	c, err := child.Start(child.Options{
+	c, err := engine.StartChild(engine.ChildOptions{
 		Argv: []string{path}, Dir: o.Prepared.Dir, Env: environment(o.Threads), Log: o.Log, Files: []*os.File{theirs},
 	})
 	theirs.Close()
@@ -171,7 +171,7 @@ func (p *program) lost(err error) error {
 	return errors.Join(errors.New(why), failed)
 }
 
-// crashed is how a program in Go ends that panicked, as [child.Child.How] has it.
+// crashed is how a program in Go ends that panicked, as [engine.Child.How] has it.
 const crashed = "exited with status 2"
 
 // reason picks from the last lines that a program printed the one that says why it ended:

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/coding"
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
@@ -41,11 +40,11 @@ func (m *Model) inflate(r *frame.Request) error {
 	if len(encoding) == 0 {
 		return nil
 	}
-	body, err := coding.Decode(strings.Join(encoding, ", "), r.Body, m.maxBody())
+	body, err := Decompress(strings.Join(encoding, ", "), r.Body, m.maxBody())
 	switch {
-	case errors.Is(err, coding.ErrUnknown):
+	case errors.Is(err, errCoding):
 		return &refusal{http.StatusUnsupportedMediaType, err}
-	case errors.Is(err, coding.ErrTooLarge):
+	case errors.Is(err, errInflated):
 		return &refusal{http.StatusRequestEntityTooLarge, err}
 	}
 	r.Body = body
@@ -59,8 +58,8 @@ func pack(response frame.Response, r frame.Request) frame.Response {
 	if len(response.Body) < leastCompressed || !isJSON && r.Header.Get("Content-Encoding") == "" {
 		return response
 	}
-	chosen := coding.Choose(strings.Join(r.Header.Values("Accept-Encoding"), ","))
-	if body, ok := coding.Encode(chosen, response.Body); ok {
+	chosen := chooseCoding(strings.Join(r.Header.Values("Accept-Encoding"), ","))
+	if body, ok := Compress(chosen, response.Body); ok {
 		response.Body = body
 		response.Header["Content-Encoding"] = []string{chosen}
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/npy"
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -86,8 +85,8 @@ func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
 	}
 	var given tensor.Tensor
 	switch {
-	case npy.Is(r.Body), kind == npy.ContentType:
-		given, err = npy.Decode(r.Body)
+	case IsNPY(r.Body), kind == NPYContentType:
+		given, err = DecodeNPY(r.Body)
 	case pixels.Is(r.Body), strings.HasPrefix(kind, "image/"):
 		given, err = m.image(r.Body)
 	case kind == rawContent:
@@ -153,7 +152,7 @@ func (m *Model) accepted(call *Call, r frame.Request) error {
 	form := ""
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		kind, _, _ := strings.Cut(part, ";")
-		if kind = strings.ToLower(strings.TrimSpace(kind)); kind == npy.ContentType || kind == rawContent {
+		if kind = strings.ToLower(strings.TrimSpace(kind)); kind == NPYContentType || kind == rawContent {
 			form = kind
 			break
 		}
@@ -184,9 +183,9 @@ func (m *Model) accepted(call *Call, r frame.Request) error {
 
 func encodeBare(form string, t tensor.Tensor) (frame.Response, error) {
 	body := t.Data
-	if form == npy.ContentType {
+	if form == NPYContentType {
 		var err error
-		if body, err = npy.Append(make([]byte, 0, len(t.Data)+256), t); err != nil {
+		if body, err = AppendNPY(make([]byte, 0, len(t.Data)+256), t); err != nil {
 			return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
 		}
 	}

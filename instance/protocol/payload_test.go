@@ -13,9 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/instance/coding"
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/instance/npy"
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/model/picture"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -56,7 +54,7 @@ func with(r frame.Request, headers ...string) frame.Request {
 }
 
 func array(t testing.TB, kind tensor.Type, data []byte, shape ...int64) string {
-	out, err := npy.Append(nil, tensor.Tensor{Type: kind, Shape: shape, Data: data})
+	out, err := AppendNPY(nil, tensor.Tensor{Type: kind, Shape: shape, Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +103,13 @@ func TestPayloadsThatAreTaken(t *testing.T) {
 		"v2 bytes as JSON":    {post(infer, `{"inputs":[{"name":"image","shape":[1],"datatype":"BYTES","data":["`+base64Of(a)+`"]}]}`), rowA},
 		"v2 without JSON":     {with(post(infer, string(both)), lengthHeader, "0"), both},
 	} {
-		for _, compress := range []string{"", coding.Gzip, coding.Deflate} {
+		for _, compress := range []string{"", Gzip, Deflate} {
 			t.Run(name+" "+compress, func(t *testing.T) {
 				r := c.request
 				if compress != "" {
 					r.Header = r.Header.Clone()
 					r.Header.Set("Content-Encoding", compress)
-					r.Body, _ = coding.Encode(compress, append(bytes.Clone(r.Body), ""...))
+					r.Body, _ = Compress(compress, append(bytes.Clone(r.Body), ""...))
 				}
 				call, refused := m.Decode(r)
 				if call == nil {
@@ -136,7 +134,7 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 	a := dots(t, 10, 20)
 	list := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"b64":"`+base64Of(a)+`"},`, n), ",") }
 	const infer = "/v2/models/photos/infer"
-	bomb, _ := coding.Encode(coding.Gzip, make([]byte, 33<<20))
+	bomb, _ := Compress(Gzip, make([]byte, 33<<20))
 	for name, c := range map[string]struct {
 		model   *Model
 		request frame.Request
@@ -158,7 +156,7 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		"npy, another type":   {m, post("/", array(t, tensor.FP64, make([]byte, 48), 1, 1, 2, 3)), 400, `input "image" is FP64; the model takes image UINT8`},
 		"npy, another shape":  {m, post("/", array(t, tensor.Uint8, make([]byte, 6), 1, 2, 3)), 400, `input "image" has the shape [1,2,3]`},
 		"npy, broken":         {m, post("/", "\x93NUMPY"), 400, "not a .npy file"},
-		"npy, only its type":  {m, with(post("/", "{}"), "Content-Type", npy.ContentType), 400, "not a .npy file"},
+		"npy, only its type":  {m, with(post("/", "{}"), "Content-Type", NPYContentType), 400, "not a .npy file"},
 		"b64, too many":       {m, post("/", `{"instances":[`+list(4)+`]}`), 400, "instances: image 3: too many rows; at most 3"},
 		"b64, too large":      {small, post("/", `{"instances":[`+list(2)+`]}`), 413, "2 images take 12 bytes as an input; at most 10"},
 		"b64, broken":         {m, post("/", `{"instances":[{"b64":"%"}]}`), 400, "instances: image 0: b64 is not base64"},
@@ -180,9 +178,9 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		"coding, unknown":     {m, with(post("/", "{}"), "Content-Encoding", "br"), 415, "only gzip and deflate are taken"},
 		"coding, untrue":      {m, with(post("/", "{}"), "Content-Encoding", "gzip"), 400, "not gzip"},
 		"coding, a bomb":      {m, with(post("/", string(bomb)), "Content-Encoding", "gzip"), 413, "the limit is 33554432 bytes"},
-		"accept, two outputs": {two, with(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "Accept", npy.ContentType), 406, "?output=score"},
-		"accept, no output":   {two, with(query(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "output=z"), "Accept", npy.ContentType), 400, `no output "z"`},
-		"accept, a bad query": {two, with(query(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "output=%"), "Accept", npy.ContentType), 400, "query"},
+		"accept, two outputs": {two, with(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "Accept", NPYContentType), 406, "?output=score"},
+		"accept, no output":   {two, with(query(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "output=z"), "Accept", NPYContentType), 400, `no output "z"`},
+		"accept, a bad query": {two, with(query(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "output=%"), "Accept", NPYContentType), 400, "query"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call, response := c.model.Decode(c.request)
@@ -208,7 +206,7 @@ func TestBareAnswers(t *testing.T) {
 	request := post("/", `{"inputs":{"ids":[[1],[2]],"mask":[true,true]}}`)
 	class := scores()[1]
 	for name, c := range map[string]struct{ accept, query, kind, body string }{
-		"npy":        {"application/x-npy", "output=class", npy.ContentType, array(t, class.Type, class.Data, class.Shape...)},
+		"npy":        {"application/x-npy", "output=class", NPYContentType, array(t, class.Type, class.Data, class.Shape...)},
 		"elements":   {"application/octet-stream;q=0.9, */*", "output=class", rawContent, string(class.Data)},
 		"anything":   {"*/*", "", "application/json", `{"outputs":{"score":[0.5,0.25],"class":[[7],[-1]]}}`},
 		"JSON first": {"application/json, application/x-npy", "", "application/json", `{"outputs":{"score":[0.5,0.25],"class":[[7],[-1]]}}`},
@@ -234,7 +232,7 @@ func TestCompressedAnswers(t *testing.T) {
 	short := []tensor.Tensor{{Name: "y", Type: tensor.FP32, Shape: []int64{1, 2}, Data: make([]byte, 8)}}
 	asJSON := post("/", `{"instances":[[1,2]]}`)
 	const infer = `{"parameters":{"binary_data_output":true},"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}`
-	packed, _ := coding.Encode(coding.Gzip, []byte(infer+strings.Repeat(" ", 100)))
+	packed, _ := Compress(Gzip, []byte(infer+strings.Repeat(" ", 100)))
 	for name, c := range map[string]struct {
 		request frame.Request
 		outputs []tensor.Tensor
@@ -256,7 +254,7 @@ func TestCompressedAnswers(t *testing.T) {
 		if got := response.Header.Get("Content-Encoding"); got != c.coding {
 			t.Errorf("%s: Content-Encoding is %q, want %q", name, got, c.coding)
 		}
-		body, err := coding.Decode(c.coding, response.Body, 1<<20)
+		body, err := Decompress(c.coding, response.Body, 1<<20)
 		if length := response.Header.Get(lengthHeader); length != "" && err == nil {
 			n, _ := strconv.Atoi(length)
 			body = body[:n]
@@ -280,7 +278,7 @@ func FuzzPayload(f *testing.F) {
 	text := bytesInput(len(files(a)), 1)
 	f.Add("", "", strconv.Itoa(len(text)), append([]byte(text), files(a)...))
 	f.Add("", "", "0", []byte("123456"))
-	packed, _ := coding.Encode(coding.Gzip, make([]byte, 600))
+	packed, _ := Compress(Gzip, make([]byte, 600))
 	f.Add("application/octet-stream", "gzip", "", packed)
 	f.Fuzz(func(t *testing.T, kind, encoding, length string, body []byte) {
 		r := frame.Request{Method: http.MethodPost, Path: "/", Header: http.Header{}, Body: body}

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/coding"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -123,8 +122,8 @@ func (m *Model) called(r frame.Request, decode func(frame.Request) (*Call, error
 	}
 	if err := m.inflate(&r); err != nil {
 		response := Failure(statusOf(err), err)
-		if errors.Is(err, coding.ErrUnknown) {
-			response.Header.Set("Accept-Encoding", coding.Accepted)
+		if errors.Is(err, errCoding) {
+			response.Header.Set("Accept-Encoding", acceptedCodings)
 		}
 		return nil, response
 	}

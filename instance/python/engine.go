@@ -23,7 +23,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/instance/succession"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -52,10 +52,10 @@ type Engine struct {
 	options Options
 	loaded  loaded
 	// processes are the one that runs the model and those that take its place.
-	processes *succession.Line[process]
+	processes *engine.Line[process]
 	// inputs is the process's memory for what comes, nil without a process.
 	inputs  atomic.Pointer[shared]
-	limit   succession.Limit
+	limit   engine.Limit
 	forked  bool
 	started time.Duration
 	// kills counts what the kernel has killed for want of memory so far.
@@ -70,8 +70,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
-	e := &Engine{options: o, limit: succession.Limit{Timeout: o.Timeout}, kills: outOfMemory()}
-	e.processes = succession.New(e.begin, func(err error) {
+	e := &Engine{options: o, limit: engine.Limit{Timeout: o.Timeout}, kills: outOfMemory()}
+	e.processes = engine.NewLine(e.begin, func(err error) {
 		o.Logger.Error().Err(err).Msg("the handler's process cannot be replaced")
 	})
 	if err := e.processes.Begin(ctx); err != nil {

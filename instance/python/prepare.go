@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/prepared"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // record is what a prepared bundle's directory is told by.
-const record prepared.Record = "python.json"
+const record engine.Record = "python.json"
 
 // Prepared is a bundle with all that it needs to run on this machine. It does not
 // change when the bundle is replaced.
@@ -68,7 +68,7 @@ func Hash(manifest string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return prepared.Hash(b.Dir, "python "+env.Hash)
+	return engine.HashPrepared(b.Dir, "python "+env.Hash)
 }
 
 // Prepare makes a bundle's environment and keeps a copy of its files below cache,

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/succession"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -35,7 +35,7 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	}
 	answers, err := e.call(p, rows, inputs)
 	switch {
-	case errors.As(err, new(succession.Lost)):
+	case errors.As(err, new(engine.Lost)):
 		e.options.Logger.Error().Err(err).Int("pid", p.pid).Msg("the handler's process is replaced")
 		e.leave()
 		e.processes.Renew()
@@ -73,7 +73,7 @@ func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer,
 		r, err = p.reply(e.watch(p, began.Add(e.limit.Next()), e.processes.Life().Err))
 	}
 	if err != nil {
-		return nil, succession.Lost{Why: e.lost(p, err)}
+		return nil, engine.Lost{Why: e.lost(p, err)}
 	}
 	e.limit.Answered(time.Since(began))
 	if r.Error != "" {

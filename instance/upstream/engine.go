@@ -20,8 +20,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/instance/succession"
-	"github.com/faas-infer/faas-infer/instance/upstream/child"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -60,8 +59,8 @@ type Engine struct {
 	inputs  []tensor.Info
 	outputs []tensor.Info
 	// servers are the one that runs the model and those that take its place.
-	servers *succession.Line[server]
-	limit   succession.Limit
+	servers *engine.Line[server]
+	limit   engine.Limit
 	started time.Duration
 }
 
@@ -69,7 +68,7 @@ type Engine struct {
 type server struct {
 	remote.Server
 	// child is its process, nil for one that is not ours.
-	child *child.Child
+	child *engine.Child
 	at    ports
 	// over is set when it was ended for its memory.
 	over   chan struct{}
@@ -90,8 +89,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{options: o, kind: k, limit: succession.Limit{Timeout: o.Timeout}}
-	e.servers = succession.New(e.begin, func(err error) {
+	e := &Engine{options: o, kind: k, limit: engine.Limit{Timeout: o.Timeout}}
+	e.servers = engine.NewLine(e.begin, func(err error) {
 		o.Logger.Error().Err(err).Msg("the model server cannot be replaced")
 	})
 	if err := e.servers.Begin(ctx); err != nil {
@@ -111,18 +110,18 @@ func (e *Engine) LoadTime() time.Duration { return e.started }
 
 // Memory is what the server's processes hold in bytes, 0 for one that is not ours.
 func (e *Engine) Memory() (bytes int64) {
-	e.ours(func(c *child.Child) { bytes = c.Memory() })
+	e.ours(func(c *engine.Child) { bytes = c.Memory() })
 	return bytes
 }
 
 // ProcessorTime is what the server's processes have used, 0 for one that is not ours.
 func (e *Engine) ProcessorTime() (used time.Duration) {
-	e.ours(func(c *child.Child) { used = c.ProcessorTime() })
+	e.ours(func(c *engine.Child) { used = c.ProcessorTime() })
 	return used
 }
 
 // ours calls f with the server's process, if there is one and it is ours.
-func (e *Engine) ours(f func(c *child.Child)) {
+func (e *Engine) ours(f func(c *engine.Child)) {
 	e.servers.With(func(s *server) {
 		if s != nil && s.child != nil {
 			f(s.child)

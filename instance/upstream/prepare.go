@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/instance/prepared"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // record is what a prepared bundle's directory is told by.
-const record prepared.Record = "upstream.json"
+const record engine.Record = "upstream.json"
 
 // Prepared is a bundle with all that its server needs on this machine. It does not
 // change when the bundle is replaced.
@@ -106,7 +106,7 @@ func hash(b *bundle.Bundle) (string, error) {
 		}
 		beside += " " + env.Hash
 	}
-	return prepared.Hash(b.Dir, beside)
+	return engine.HashPrepared(b.Dir, beside)
 }
 
 // wantsPython reports whether the server needs an environment that pip makes: for

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/succession"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -30,7 +30,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	e.options.Logger.Error().Err(err).Msg("the model server is started or reached anew")
 	e.servers.Leave()
 	e.servers.Renew()
-	return nil, succession.Lost{Why: err}
+	return nil, engine.Lost{Why: err}
 }
 
 // infer asks the server, for as long as a batch may take.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/upstream/child"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -102,7 +102,7 @@ func (e *Engine) start() (*server, error) {
 	}
 	s := &server{at: at, over: make(chan struct{}), closed: make(chan struct{})}
 	flags, env := e.kind.flags(dir, how, at)
-	s.child, err = child.Start(child.Options{
+	s.child, err = engine.StartChild(engine.ChildOptions{
 		Argv: append(found.argv, arguments(found.argv, flags)...), Dir: p.Dir, Log: e.options.Log,
 		Env: slices.Concat(e.environment(), found.env, env),
 	})

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/instance/upstream/pbtxt"
 	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 )
 
@@ -106,7 +105,7 @@ func (w wheel) layOut(dir string) error {
 // without Triton's batching: what comes is a batch already. A model that says that
 // it takes none (max_batch_size 0) keeps its word: its shapes have all dimensions.
 func tritonSettings(text string, s serving) (string, error) {
-	fields, err := pbtxt.Fields(text)
+	fields, err := PbtxtFields(text)
 	if err != nil {
 		return "", err
 	}
@@ -116,13 +115,13 @@ func tritonSettings(text string, s serving) (string, error) {
 		}
 	}
 	batch := s.Batch
-	if pbtxt.Value(fields, "max_batch_size") == "0" {
+	if PbtxtValue(fields, "max_batch_size") == "0" {
 		batch = 0
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "name: %q\nmax_batch_size: %d\n", s.Name, batch)
-	out.WriteString(pbtxt.Without(fields, "name", "max_batch_size", "dynamic_batching"))
-	onnx := pbtxt.Value(fields, "backend") == "onnxruntime" || pbtxt.Value(fields, "platform") == "onnxruntime_onnx"
+	out.WriteString(PbtxtWithout(fields, "name", "max_batch_size", "dynamic_batching"))
+	onnx := PbtxtValue(fields, "backend") == "onnxruntime" || PbtxtValue(fields, "platform") == "onnxruntime_onnx"
 	if onnx && !strings.Contains(text, "intra_op_thread_count") {
 		fmt.Fprintf(&out, "parameters { key: \"intra_op_thread_count\" value { string_value: \"%d\" } }\n", s.Threads)
 	}

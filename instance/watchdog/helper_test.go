@@ -16,7 +16,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance/logtest"
-	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
 )
 
 // TestMain lets the test binary be the program of a function.
@@ -137,7 +136,7 @@ func prepare(t *testing.T, env map[string]string) *instance {
 	for name, value := range env {
 		environment = append(environment, name+"="+value)
 	}
-	i.server, err = New(Options{Config: config, Launcher: cell, Log: lines.New(i.log), Environment: environment})
+	i.server, err = New(Options{Config: config, Launcher: cell, Log: NewLineLog(i.log), Environment: environment})
 	if err != nil {
 		cell.Close()
 		t.Fatal(err)

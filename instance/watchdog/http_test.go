@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
 )
 
 func TestHTTPForwards(t *testing.T) {
@@ -94,7 +92,7 @@ func TestProgramThatEndsEndsTheWatchdog(t *testing.T) {
 	i := begin(t, program(t))
 	i.do("GET", "/exit", nil)
 	<-i.stopped
-	exit := new(upstream.ExitError)
+	exit := new(ExitError)
 	if !errors.As(i.err, &exit) || exit.Code != 3 || !strings.Contains(exit.Error(), "exit status 3") {
 		t.Errorf("it said %v", i.err)
 	}
@@ -103,7 +101,7 @@ func TestProgramThatEndsEndsTheWatchdog(t *testing.T) {
 func TestProgramThatNeverServes(t *testing.T) {
 	env := map[string]string{"mode": "http", "fprocess": "sh -c 'echo broken >&2; kill -9 $$'"}
 	i := prepare(t, env)
-	exit := new(upstream.ExitError)
+	exit := new(ExitError)
 	if err := i.server.Start(t.Context()); !errors.As(err, &exit) || exit.Code != 137 {
 		t.Errorf("it said %v", err)
 	}

@@ -11,19 +11,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/faas-infer/faas-infer/instance/watchdog/family"
-	"github.com/faas-infer/faas-infer/instance/watchdog/forking"
-	"github.com/faas-infer/faas-infer/instance/watchdog/lines"
-	"github.com/faas-infer/faas-infer/instance/watchdog/upstream"
 )
 
 // Server answers requests by the function's program. It is an http.Handler.
 type Server struct {
 	config  Config
-	log     *lines.Log
-	family  *family.Family
-	program family.Program
+	log     *LineLog
+	family  *Family
+	program Program
 
 	inflight atomic.Int64
 	stopping atomic.Bool
@@ -31,15 +26,15 @@ type Server struct {
 
 	// handler is the mode's; nil in mode HTTP until Start has set upstream.
 	handler  http.Handler
-	upstream *upstream.Upstream
+	upstream *Upstream
 }
 
 // Options are what a Server needs beside its configuration.
 type Options struct {
 	Config
 	// Launcher starts the function's processes.
-	Launcher family.Launcher
-	Log      *lines.Log
+	Launcher Launcher
+	Log      *LineLog
 	// Environment is the function's, as NAME=value.
 	Environment []string
 }
@@ -52,11 +47,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("fprocess: %w", err)
 	}
 	s := &Server{
-		config: o.Config, log: o.Log, family: family.New(o.Launcher),
-		program: family.Program{Path: path, Argv: o.Process, Env: o.Environment},
+		config: o.Config, log: o.Log, family: NewFamily(o.Launcher),
+		program: Program{Path: path, Argv: o.Process, Env: o.Environment},
 	}
 	if o.Mode != HTTP {
-		s.handler = &forking.Handler{
+		s.handler = &ForkingHandler{
 			Family: s.family, Program: s.program, Log: o.Log, Hold: o.Mode == Classic,
 			Headers: o.Headers, Combine: o.CombineOutput, Prefix: s.prefix("stderr: "),
 			ContentType: o.ContentType, TimeLimit: s.timeLimit,
@@ -97,12 +92,12 @@ func executable(name string) (string, error) {
 }
 
 // Start starts the program in mode HTTP and returns once it serves. The error
-// is an [upstream.ExitError] if the program ended instead.
+// is an [ExitError] if the program ended instead.
 func (s *Server) Start(ctx context.Context) (err error) {
 	if s.config.Mode != HTTP {
 		return nil
 	}
-	s.upstream, err = upstream.Start(ctx, upstream.Options{
+	s.upstream, err = StartUpstream(ctx, UpstreamOptions{
 		Family: s.family, Program: s.program, Log: s.log, URL: s.config.Upstream,
 		ReadyPath: s.config.ReadyPath, BufferBody: s.config.BufferBody,
 		Stdout: s.prefix("stdout: "), Stderr: s.prefix("stderr: "),
@@ -153,11 +148,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-func tooMany(w http.ResponseWriter) { forking.Refuse(w, "max_inflight requests are running") }
+func tooMany(w http.ResponseWriter) { Refuse(w, "max_inflight requests are running") }
 
 func (s *Server) serveHealth(w http.ResponseWriter) {
 	if s.stopping.Load() {
-		http.Error(w, family.ErrClosed.Error(), http.StatusServiceUnavailable)
+		http.Error(w, ErrClosed.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "OK\n")

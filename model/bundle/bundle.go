@@ -31,7 +31,7 @@
 //
 // The image "registry.example.com/team/mnist:v2" is the directory
 // registry.example.com/team/mnist/v2 under the root that the provider was given.
-// How a directory gets there is package place's.
+// How a directory gets there is staged.go.
 package bundle
 
 import (

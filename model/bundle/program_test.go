@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
 // script writes a program that any machine has the interpreter of.
@@ -159,7 +157,7 @@ func TestWriteBuiltin(t *testing.T) {
 	if b, err := Open(root, "functions/alpine:latest"); err != nil || b.Process != "cat" || b.mode() != ModeClassic {
 		t.Errorf("%+v, %v", b, err)
 	}
-	left, err := os.ReadDir(filepath.Join(root, place.StagingDir))
+	left, err := os.ReadDir(filepath.Join(root, StagingDir))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

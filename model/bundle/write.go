@@ -12,7 +12,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
 // modelFile is the model's name in the bundles that this package writes.
@@ -79,7 +78,7 @@ func WriteFiles(root, image string, manifest Manifest, files func(dir string) er
 	if err := manifest.Validate(); err != nil {
 		return nil, err
 	}
-	staged, err := place.New(root)
+	staged, err := NewStaged(root)
 	if err != nil {
 		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
 	}
@@ -187,7 +186,7 @@ func WriteName(dir, name string) error {
 // place of the one that is there. Whoever opens the image finds the old one or
 // the new one. A directory that is no bundle, and a place inside another bundle
 // or where something else is, are refused.
-func Install(root, image string, staged *place.Staged) (*Bundle, error) {
+func Install(root, image string, staged *Staged) (*Bundle, error) {
 	path, err := Path(image)
 	if err != nil {
 		return nil, err

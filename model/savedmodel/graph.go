@@ -2,160 +2,173 @@ package savedmodel
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/model/onnxpb"
-	"github.com/faas-infer/faas-infer/model/savedmodel/flow"
+	pb "github.com/faas-infer/faas-infer/model/savedmodel/tensorflowpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Domain is that of the nodes of TensorFlow's operators: the type of a
-// convolution is Domain.Conv2D.
-const Domain = "tensorflow"
+// graph is a SavedModel's graph by the names of its nodes and functions.
+type graph struct {
+	nodes     map[string]*pb.NodeDef
+	functions map[string]*pb.FunctionDef
+}
 
-// Graph infers the operator graph of the signature at a batch size. Weights are
-// inputs with a Constant, nodes that only pass a tensor on are left out, and
-// attributes are those of the file, as ONNX has them.
-//
-// A loop or a condition is one operator, named in ControlFlow. The FLOPs of one
-// whose course does not depend on the data, as of a recurrent layer over a known
-// number of steps, are known and counted; others are among the Unknown.
-//
-// An input without a dynamic leading dimension is an error that wraps
-// [model.ErrNoBatch]; so is, without that, an operator whose inputs do not fit
-// it at that batch size.
-func (m *Model) Graph(batch int) (*model.Graph, error) {
-	if batch < 1 || batch > model.MaxBatch {
-		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, model.MaxBatch)
+func newGraph(def *pb.GraphDef) *graph {
+	g := &graph{nodes: map[string]*pb.NodeDef{}, functions: map[string]*pb.FunctionDef{}}
+	for _, n := range def.GetNode() {
+		g.nodes[n.GetName()] = n
 	}
-	given, err := m.fed(batch)
-	if err != nil {
-		return nil, err
+	for _, f := range def.GetLibrary().GetFunction() {
+		g.functions[f.GetSignature().GetName()] = f
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	b := newBuilder(m, batch, given)
-	e := &evaluation{model: m, steps: maxSteps + len(m.graph.Nodes)}
-	outputs, _, err := e.run(m.graph, given, b)
-	if err == nil {
-		err = b.err
+	return g
+}
+
+// node finds the node that a tensor, as "name:0", or an input, as "name", "name:1" or
+// "^name", is of.
+func (g *graph) node(tensor string) (*pb.NodeDef, error) {
+	name, output, numbered := strings.Cut(strings.TrimPrefix(tensor, "^"), ":")
+	if n, err := strconv.Atoi(output); numbered && (err != nil || n < 0) {
+		return nil, fmt.Errorf("%q does not name an output", tensor)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("at a batch of %d: %w", batch, err)
+	n := g.nodes[name]
+	if n == nil {
+		return nil, fmt.Errorf("%q is read, and there is no such node in the graph", tensor)
 	}
-	for i, v := range outputs {
-		if v.name == "" {
-			return nil, fmt.Errorf("nothing computes output %q; the model is damaged", m.outputs[i].key)
+	return n, nil
+}
+
+// reach finds the nodes that tensors are computed from.
+func (g *graph) reach(tensors []string) (map[string]*pb.NodeDef, error) {
+	reached := map[string]*pb.NodeDef{}
+	for open := slices.Clone(tensors); len(open) > 0; {
+		n, err := g.node(open[len(open)-1])
+		if err != nil {
+			return nil, err
 		}
-		b.graph.Outputs = append(b.graph.Outputs, public(v))
-	}
-	return b.graph, nil
-}
-
-// builder puts a graph together while it is looked at.
-type builder struct {
-	graph *model.Graph
-	// taken are the names of tensors, counted the weights.
-	taken, counted map[string]bool
-	// results are what callers name the tensors that they get.
-	results map[flow.Ref]string
-	err     error
-}
-
-func newBuilder(m *Model, batch int, given []known) *builder {
-	b := &builder{
-		graph: &model.Graph{Batch: batch, Operators: make([]model.Operator, 0, len(m.graph.Nodes)), Unknown: []string{}},
-		taken: make(map[string]bool), counted: make(map[string]bool), results: make(map[flow.Ref]string),
-	}
-	for _, v := range given {
-		b.taken[v.name] = true
-		b.graph.Inputs = append(b.graph.Inputs, public(v))
-	}
-	for i, ref := range m.graph.Outputs {
-		if key := m.outputs[i].key; b.results[ref] == "" && !b.taken[key] {
-			b.results[ref], b.taken[key] = key, true
+		open = open[:len(open)-1]
+		if reached[n.GetName()] == nil {
+			reached[n.GetName()] = n
+			open = append(open, n.GetInput()...)
 		}
 	}
-	return b
+	return reached, nil
 }
 
-// unique is a name that no other tensor has.
-func (b *builder) unique(name string) string {
-	free := name
-	for i := 1; b.taken[free]; i++ {
-		free = fmt.Sprintf("%s_%d", name, i)
-	}
-	b.taken[free] = true
-	return free
-}
-
-func (b *builder) weight(n *flow.Node) string { return b.unique(n.Name) }
-
-func (b *builder) operator(c *call) []string {
-	op := model.Operator{Name: c.node.Name, Type: Domain + "." + c.node.Def.GetOp(), FLOPs: max(c.flops, 0)}
-	op.Node = &onnxpb.NodeProto{
-		Name: &op.Name, OpType: &c.node.Def.Op, Domain: proto.String(Domain), Attribute: attributes(c.node.Def.GetAttr(), c.node.Defaults),
-	}
-	for _, v := range c.inputs {
-		if v.name == "" {
-			b.err = fmt.Errorf("operator %q (%s) reads what nothing computes; the model is damaged", op.Name, op.Type)
+// count counts nodes by kind, with those of the functions that they call.
+func (g *graph) count(reached map[string]*pb.NodeDef) (map[string]int, error) {
+	kinds, called := map[string]int{}, map[string]bool{}
+	var visit func(n *pb.NodeDef) error
+	call := func(n *pb.NodeDef, name string) error {
+		f := g.functions[name]
+		if f == nil {
+			return fmt.Errorf("%q calls the function %q, and the graph has none of that name", n.GetName(), name)
 		}
-		op.Node.Input = append(op.Node.Input, v.name)
-		op.Inputs = append(op.Inputs, public(v))
-		b.count(&op, v)
-	}
-	complete := c.flops >= 0
-	for i, read := range c.node.Read {
-		v := &c.outputs[i]
-		if read {
-			v.name = b.output(c.node, i)
-			op.Outputs = append(op.Outputs, public(*v))
-			complete = complete && v.Shape != nil && !slices.Contains(v.Shape, -1)
+		if called[name] {
+			return nil
 		}
-		op.Node.Output = append(op.Node.Output, v.name)
+		called[name] = true
+		for _, inner := range f.GetNodeDef() {
+			if err := visit(inner); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	if !complete {
-		b.graph.Unknown = append(b.graph.Unknown, op.Name)
+	visit = func(n *pb.NodeDef) error {
+		kinds[n.GetOp()]++
+		for _, key := range slices.Sorted(maps.Keys(n.GetAttr())) {
+			a := n.GetAttr()[key]
+			for _, f := range append(a.GetList().GetFunc(), a.GetFunc()) {
+				if f.GetName() == "" {
+					continue
+				}
+				if err := call(n, f.GetName()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}
-	if c.control {
-		b.graph.ControlFlow = append(b.graph.ControlFlow, op.Name)
+	for _, name := range slices.Sorted(maps.Keys(reached)) {
+		if err := visit(reached[name]); err != nil {
+			return nil, err
+		}
 	}
-	b.graph.FLOPs = sum(b.graph.FLOPs, op.FLOPs)
-	b.graph.Operators = append(b.graph.Operators, op)
-	return op.Node.Output
+	return kinds, nil
 }
 
-// output names a tensor as TensorFlow does, or as callers do who get it.
-func (b *builder) output(n *flow.Node, i int) string {
-	if key := b.results[flow.Ref{Node: n, Output: i}]; key != "" {
-		return key
+// holders are the operators that hold a variable.
+var holders = map[string]bool{"VarHandleOp": true, "VariableV2": true, "Variable": true, "VariableSharedV2": true}
+
+// variables are those among nodes, sorted by name.
+func variables(nodes map[string]*pb.NodeDef) []Variable {
+	var all []Variable
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		n := nodes[name]
+		if !holders[n.GetOp()] {
+			continue
+		}
+		kind := elements[element(n.GetAttr()["dtype"].GetType())]
+		v := Variable{Name: name, Type: kind.name, Shape: shape(n.GetAttr()["shape"].GetShape())}
+		v.Bytes = volume(v.Shape) * kind.size
+		all = append(all, v)
 	}
-	return b.unique(fmt.Sprintf("%s:%d", n.Name, i))
+	return all
 }
 
-// count adds a weight to an operator, and to the graph if it is new. Integers
-// whose contents are followed are shapes, axes and paddings, not weights.
-func (b *builder) count(op *model.Operator, v known) {
-	n := v.Elements()
-	if v.Constant == nil || n <= 0 || v.Ints != nil {
-		return
+// volume is the number of elements, 0 where it is not known or could not be stored.
+func volume(dims []int64) int64 {
+	if dims == nil {
+		return 0
 	}
-	bytes := int64(math.MaxInt64)
-	if size := elementSize(v.Elem); n < math.MaxInt64/size {
-		bytes = n * size
+	n := int64(1)
+	for _, d := range dims {
+		if d <= 0 || n > math.MaxInt64/16/d {
+			return 0
+		}
+		n *= d
 	}
-	op.Parameters = sum(op.Parameters, n)
-	op.ParameterBytes = sum(op.ParameterBytes, bytes)
-	if !b.counted[v.name] {
-		b.counted[v.name] = true
-		b.graph.Parameters = sum(b.graph.Parameters, n)
-		b.graph.ParameterBytes = sum(b.graph.ParameterBytes, bytes)
-	}
+	return n
 }
 
-func public(v known) model.Value {
-	return model.Value{Name: v.name, Type: elementType(v.Elem), Shape: v.Shape, Contents: v.Ints, Constant: v.Constant}
+// elements are the types of elements: Open Inference's name, "" if it has none, and
+// the size in bytes.
+var elements = map[pb.DataType]struct {
+	name tensor.Type
+	size int64
+}{
+	pb.DataType_DT_FLOAT: {tensor.FP32, 4}, pb.DataType_DT_DOUBLE: {tensor.FP64, 8}, pb.DataType_DT_HALF: {tensor.FP16, 2}, pb.DataType_DT_BFLOAT16: {"", 2},
+	pb.DataType_DT_INT8: {tensor.Int8, 1}, pb.DataType_DT_INT16: {tensor.Int16, 2}, pb.DataType_DT_INT32: {tensor.Int32, 4}, pb.DataType_DT_INT64: {tensor.Int64, 8},
+	pb.DataType_DT_UINT8: {tensor.Uint8, 1}, pb.DataType_DT_UINT16: {tensor.Uint16, 2}, pb.DataType_DT_UINT32: {tensor.Uint32, 4}, pb.DataType_DT_UINT64: {tensor.Uint64, 8},
+	pb.DataType_DT_QINT8: {tensor.Int8, 1}, pb.DataType_DT_QUINT8: {tensor.Uint8, 1}, pb.DataType_DT_QINT16: {tensor.Int16, 2}, pb.DataType_DT_QUINT16: {tensor.Uint16, 2},
+	pb.DataType_DT_QINT32: {tensor.Int32, 4}, pb.DataType_DT_BOOL: {tensor.Bool, 1}, pb.DataType_DT_COMPLEX64: {"", 8}, pb.DataType_DT_COMPLEX128: {"", 16},
+}
+
+// element is the type behind one of a reference to a variable, which is 100 above it.
+func element(t pb.DataType) pb.DataType {
+	if t > 100 {
+		t -= 100
+	}
+	return t
+}
+
+// maxRank is the most dimensions that a tensor has.
+const maxRank = 254
+
+// shape is a shape of the file: nil if its rank is not known.
+func shape(s *pb.TensorShapeProto) []int64 {
+	if s == nil || s.GetUnknownRank() || len(s.GetDim()) > maxRank {
+		return nil
+	}
+	out := []int64{}
+	for _, d := range s.GetDim() {
+		out = append(out, max(d.GetSize(), -1))
+	}
+	return out
 }

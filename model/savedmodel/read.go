@@ -1,10 +1,7 @@
-// Package savedmodel reads TensorFlow SavedModels: the graph that one signature
-// serves, as the same operators with their shapes, multiply-adds and parameters
-// that package model makes of ONNX files. An operator's type has "tensorflow."
-// before it.
-//
-// What stands is the graph as it was saved, with functions in the place of their
-// calls; TensorFlow's own optimiser works on it when the model is loaded.
+// Package savedmodel reads TensorFlow SavedModels: the inputs, outputs and weights of
+// one signature, and what kinds of operators it reaches. It does not infer the shapes
+// inside the graph: a TensorFlow model is predicted from its operators as the ONNX model
+// that `faas-infer model convert` makes of it. Begin with Read.
 package savedmodel
 
 import (

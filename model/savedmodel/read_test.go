@@ -119,8 +119,8 @@ func TestReadText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := graph(t, m, 1); m.Name() != "model" || len(g.Operators) != 1 {
-		t.Errorf("%s: %+v", m.Name(), g)
+	if m.Name() != "model" || m.Operators()["Relu"] != 1 {
+		t.Errorf("%s: %v", m.Name(), m.Operators())
 	}
 }
 
@@ -168,7 +168,6 @@ func TestReadChoosesSignature(t *testing.T) {
 		{`name: "in:0"`, `name: "nowhere:0"`, `no such node in the graph`},
 		{`name: "out:0"`, `name: "out:x"`, `does not name an output`},
 		{`name: "out:0"`, `name: "out:-1"`, `does not name an output`},
-		{`input: "in"`, `input: "out"`, `computed from itself`},
 		{`input: "in"`, `input: "gone:3"`, `"gone:3" is read`},
 		{`op: "Relu" input: "in"`, `op: "PartitionedCall" input: "in" attr { key: "f" value { func { name: "lost" } } }`, `calls the function "lost"`},
 	} {

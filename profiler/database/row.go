@@ -1,7 +1,7 @@
 // Package database keeps operators' profiles: how long each operator took at
 // each batch size and share of CPU and GPU, on which engine and machine (INFless
 // §3.3, "operator profile database"). Pure: it knows the rows and the form of
-// their file; measuring/operators is the file.
+// their file; profiler/measuring/operators is the file.
 package database
 
 import (

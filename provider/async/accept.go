@@ -13,9 +13,8 @@ import (
 	"github.com/nats-io/nuid"
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/provider/answer"
-	"github.com/faas-infer/faas-infer/provider/async/message"
-	"github.com/faas-infer/faas-infer/provider/async/problem"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // mostReading is how many bytes of bodies may be read by Accept at a time.
@@ -42,11 +41,11 @@ func (b *bytesHeld) give(n int64) { b.n.Add(-n) }
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return problem.New(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", answer.Clip(r.Method))
+		return NewError(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", web.Clip(r.Method))
 	}
-	full, err := message.FullName(name)
+	full, err := queue.FullName(name)
 	if err != nil {
-		return problem.New(http.StatusNotFound, "there is no function %q", answer.Clip(name))
+		return NewError(http.StatusNotFound, "there is no function %q", web.Clip(name))
 	}
 	if err := q.known(full); err != nil {
 		return err
@@ -69,8 +68,8 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	if err != nil {
 		return err
 	}
-	w.Header().Set(message.CallIDHeader, header.Get(message.CallIDHeader))
-	w.Header().Set(message.StartTimeHeader, header.Get(message.StartTimeHeader))
+	w.Header().Set(queue.CallIDHeader, header.Get(queue.CallIDHeader))
+	w.Header().Set(queue.StartTimeHeader, header.Get(queue.StartTimeHeader))
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -78,26 +77,26 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 // identify gives a request that has none the names that the gateway gives.
 func identify(h http.Header, now time.Time) http.Header {
 	h = h.Clone()
-	if h.Get(message.CallIDHeader) == "" {
-		h.Set(message.CallIDHeader, nuid.Next())
+	if h.Get(queue.CallIDHeader) == "" {
+		h.Set(queue.CallIDHeader, nuid.Next())
 	}
-	if h.Get(message.StartTimeHeader) == "" {
-		h.Set(message.StartTimeHeader, strconv.FormatInt(now.UnixNano(), 10))
+	if h.Get(queue.StartTimeHeader) == "" {
+		h.Set(queue.StartTimeHeader, strconv.FormatInt(now.UnixNano(), 10))
 	}
 	return h
 }
 
 func callbackURL(h http.Header) (*url.URL, error) {
-	text := h.Get(message.CallbackHeader)
+	text := h.Get(queue.CallbackHeader)
 	if text == "" {
 		return nil, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, problem.New(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
+		return nil, NewError(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
 	}
-	if err := message.CheckCallback(u); err != nil {
-		return nil, problem.New(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
+	if err := queue.CheckCallback(u); err != nil {
+		return nil, NewError(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
 	}
 	return u, nil
 }
@@ -129,13 +128,13 @@ func (q *Queue) body(w http.ResponseWriter, r *http.Request) (body []byte, charg
 	case errors.As(err, &over):
 		err = tooLarge(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = problem.New(http.StatusRequestTimeout, "the request body did not arrive in time")
+		err = NewError(http.StatusRequestTimeout, "the request body did not arrive in time")
 	default:
-		err = problem.New(http.StatusBadRequest, "the request body could not be read: %v", err)
+		err = NewError(http.StatusBadRequest, "the request body could not be read: %v", err)
 	}
 	return nil, charge, err
 }
 
 func tooLarge(limit int64) *Error {
-	return problem.New(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
+	return NewError(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
 }

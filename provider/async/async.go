@@ -6,11 +6,11 @@
 // # The way of a request
 //
 // It comes from the stock gateway, which publishes it over NATS Streaming
-// (package stan), or over HTTP ([Queue.Accept]). It is stored in a JetStream
-// stream (package broker says what survives what), and only then acknowledged:
+// (package queue), or over HTTP ([Queue.Accept]). It is stored in a JetStream
+// stream (package queue says what survives what), and only then acknowledged:
 // what was accepted is executed at least once, whatever is killed in between. It
-// is taken out again by its function's own worker (package consume) and handed to
-// the Invoker (package execute). It leaves the stream when its result has been delivered; what
+// is taken out again by its function's own worker (package queue) and handed to
+// the Invoker ([Executor]). It leaves the stream when its result has been delivered; what
 // fails is tried again as package retry decides, and what is given up lies among
 // the dead letters (package dead), where a person can look at it and send it off
 // again.
@@ -38,20 +38,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/provider/async/admin"
-	"github.com/faas-infer/faas-infer/provider/async/broker"
-	"github.com/faas-infer/faas-infer/provider/async/callback"
-	"github.com/faas-infer/faas-infer/provider/async/consume"
-	"github.com/faas-infer/faas-infer/provider/async/dead"
-	"github.com/faas-infer/faas-infer/provider/async/execute"
-	"github.com/faas-infer/faas-infer/provider/async/measure"
-	"github.com/faas-infer/faas-infer/provider/async/message"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
-	"github.com/faas-infer/faas-infer/provider/async/stan"
 )
-
-// Prefix is where System's routes are.
-const Prefix = admin.Prefix
 
 // What holds where Options say nothing.
 const (
@@ -78,11 +67,11 @@ type Options struct {
 	// Cluster and Channel are the gateway's, stan's defaults if empty.
 	Cluster, Channel string
 	// Invoker and Functions are required.
-	Invoker   execute.Invoker
-	Functions execute.Functions
+	Invoker   Invoker
+	Functions Functions
 	// Callback says where callbacks may go; CallbackAttempts is how often one
 	// is tried, DefaultCallbackAttempts if 0.
-	Callback         callback.Options
+	Callback         CallbackOptions
 	CallbackAttempts int
 	// MaxBody is the largest body that Accept takes, in bytes; DefaultMaxBody
 	// if 0. JetStream keeps bodies of at most about 23.9 MiB. BodyTimeout is
@@ -104,17 +93,17 @@ const flushTimeout = 5 * time.Second
 // Queue is the queue of asynchronous invocations. It is safe for concurrent use.
 type Queue struct {
 	options  Options
-	broker   *broker.Broker
-	admin    *admin.Admin
-	executor *execute.Executor
-	metrics  *measure.Metrics
+	broker   *queue.Broker
+	admin    *Admin
+	executor *Executor
+	metrics  *Metrics
 	log      zerolog.Logger
 	accepted chan publication
 	held     bytesHeld
 
 	mu      sync.Mutex
-	pool    *consume.Pool
-	gateway *stan.Service
+	pool    *queue.Pool
+	gateway *queue.StanService
 	acks    sync.WaitGroup
 	// draining is closed when Close begins, closed when it is over.
 	draining, closed chan struct{}
@@ -130,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	if o.BodyTimeout <= 0 {
 		o.BodyTimeout = DefaultBodyTimeout
 	}
-	b, err := broker.Open(ctx, broker.Options{
+	b, err := queue.OpenBroker(ctx, queue.BrokerOptions{
 		Dir: o.Dir, Listen: o.Listen, URL: o.URL, Sync: o.Sync, SyncAlways: o.SyncAlways,
 		MaxQueued: o.MaxQueued, MaxDead: o.MaxDead, Logger: o.Logger,
 	})
@@ -141,17 +130,17 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 		options: o, broker: b, log: o.Logger,
 		accepted: make(chan publication, mostAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
 	}
-	q.metrics = measure.New((&gauge{broker: b}).depth, q.inHand)
+	q.metrics = NewMetrics((&gauge{broker: b}).depth, q.inHand)
 	if err := q.metrics.Register(o.Registerer); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
 	}
-	letters := dead.New(b.JetStream(), broker.DeadStream, broker.DeadSubjects)
-	q.admin = &admin.Admin{Broker: b, Dead: letters, InHand: q.stats, Send: q.sendAgain, Logger: o.Logger}
+	letters := NewDeadLetters(b.JetStream(), queue.DeadStream, queue.DeadSubjects)
+	q.admin = &Admin{Broker: b, Dead: letters, InHand: q.stats, Send: q.sendAgain, Logger: o.Logger}
 	posting := retry.Default()
 	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), longestPostWait
-	q.executor = &execute.Executor{
-		Invoker: o.Invoker, Functions: o.Functions, Poster: callback.New(o.Callback), Posting: posting, Dead: letters,
+	q.executor = &Executor{
+		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters,
 		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
 		// What can happen to every request makes a few lines a second.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
@@ -166,12 +155,12 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 func (q *Queue) Start() (err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pool = consume.Start(consume.Options{
-		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: broker.WorkStream, Subject: broker.WorkSubjects,
+	q.pool = queue.StartPool(queue.PoolOptions{
+		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: queue.WorkStream, Subject: queue.WorkSubjects,
 		Handle: q.executor.Handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
-		MaxHeld: q.options.MaxHeld, MaxMessage: broker.MaxPayload, Logger: q.log,
+		MaxHeld: q.options.MaxHeld, MaxMessage: queue.MaxPayload, Logger: q.log,
 	})
-	q.gateway, err = stan.Serve(q.broker.Publishing(), stan.Options{
+	q.gateway, err = queue.ServeStan(q.broker.Publishing(), queue.StanOptions{
 		Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log,
 	})
 	if err == nil {
@@ -238,24 +227,24 @@ func (q *Queue) Address() string { return q.broker.Address() }
 func (q *Queue) System(w http.ResponseWriter, r *http.Request) error { return q.admin.Serve(w, r) }
 
 // Status is how much lies in the queue.
-func (q *Queue) Status(ctx context.Context) (admin.Status, error) { return q.admin.Status(ctx) }
+func (q *Queue) Status(ctx context.Context) (Status, error) { return q.admin.Status(ctx) }
 
 // wake tells the pool of a stored message.
 func (q *Queue) wake(name string) {
 	if pool := q.running(); pool != nil {
-		pool.Wake(message.Key(name))
+		pool.Wake(queue.SubjectKey(name))
 	}
 }
 
 // running is the pool, nil before Start.
-func (q *Queue) running() *consume.Pool {
+func (q *Queue) running() *queue.Pool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pool
 }
 
 // stats is what is in hand by key.
-func (q *Queue) stats() map[string]consume.Stats {
+func (q *Queue) stats() map[string]queue.PoolStats {
 	if pool := q.running(); pool != nil {
 		return pool.Stats()
 	}

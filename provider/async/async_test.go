@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/async/dead"
 )
 
 func TestMain(m *testing.M) {
@@ -153,9 +152,9 @@ func until(t testing.TB, what string, ok func() bool) {
 }
 
 // letters waits for n dead letters.
-func (r *rig) letters(t testing.TB, n int) []dead.Letter {
+func (r *rig) letters(t testing.TB, n int) []DeadLetter {
 	t.Helper()
-	var out []dead.Letter
+	var out []DeadLetter
 	until(t, fmt.Sprintf("%d dead letters", n), func() bool {
 		w := r.do("GET", "/system/async/dead", "")
 		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/async/message"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
@@ -167,8 +167,8 @@ func TestAcceptRefuses(t *testing.T) {
 		}
 	}
 	u, _ := url.Parse("http://user:pass@host/")
-	if message.Redacted(u) != "http://user:xxxxx@host/" {
-		t.Error(message.Redacted(u))
+	if queue.Redacted(u) != "http://user:xxxxx@host/" {
+		t.Error(queue.Redacted(u))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/port"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // childRole is what this process is to be instead of a test.
@@ -108,7 +108,7 @@ func (c *child) kill() {
 // dead.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	address, err := port.Unused()
+	address, err := web.UnusedAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

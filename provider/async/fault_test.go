@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
@@ -197,7 +197,7 @@ func TestFailedWrites(t *testing.T) {
 	js, large := r.broker.JetStream(), make([]byte, 1<<20)
 	for failed := false; !failed; {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err := js.Publish(ctx, broker.WorkSubjects+"openfaas-fn.echo", large)
+		_, err := js.Publish(ctx, queue.WorkSubjects+"openfaas-fn.echo", large)
 		failed = err != nil
 		cancel()
 	}

@@ -7,20 +7,19 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/faas-infer/faas-infer/provider/async/broker"
-	"github.com/faas-infer/faas-infer/provider/async/measure"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
 // gauge asks the streams how much lies in them, at most once a second.
 type gauge struct {
-	broker *broker.Broker
+	broker *queue.Broker
 
 	mu    sync.Mutex
 	at    time.Time
-	found measure.Depth
+	found Depth
 }
 
-func (g *gauge) depth() (measure.Depth, error) {
+func (g *gauge) depth() (Depth, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.at) < time.Second {
@@ -28,15 +27,15 @@ func (g *gauge) depth() (measure.Depth, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	work, err := messages(ctx, g.broker.JetStream(), broker.WorkStream)
+	work, err := messages(ctx, g.broker.JetStream(), queue.WorkStream)
 	if err != nil {
-		return measure.Depth{}, err
+		return Depth{}, err
 	}
-	letters, err := messages(ctx, g.broker.JetStream(), broker.DeadStream)
+	letters, err := messages(ctx, g.broker.JetStream(), queue.DeadStream)
 	if err != nil {
-		return measure.Depth{}, err
+		return Depth{}, err
 	}
-	g.at, g.found = time.Now(), measure.Depth{Queued: work, Dead: letters}
+	g.at, g.found = time.Now(), Depth{Queued: work, Dead: letters}
 	return g.found, nil
 }
 

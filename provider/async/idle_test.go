@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/async/broker"
-	"github.com/faas-infer/faas-infer/provider/async/consume"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
 // consumers counts the consumers of the queue.
 func consumers(t testing.TB, r *rig) int {
 	t.Helper()
-	s, err := r.broker.JetStream().Stream(t.Context(), broker.WorkStream)
+	s, err := r.broker.JetStream().Stream(t.Context(), queue.WorkStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +78,7 @@ func TestOneNowAndThen(t *testing.T) {
 	}
 	t.Logf("the slowest waited %v", slowest)
 	// Whom nobody tells looks after DefaultPoll; a machine that stands still is quicker.
-	if slowest > 3*consume.DefaultPoll/4 {
+	if slowest > 3*queue.DefaultPoll/4 {
 		t.Errorf("one waited %v", slowest)
 	}
 }

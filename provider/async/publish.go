@@ -11,10 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/provider/async/broker"
-	"github.com/faas-infer/faas-infer/provider/async/dead"
-	"github.com/faas-infer/faas-infer/provider/async/message"
-	"github.com/faas-infer/faas-infer/provider/async/problem"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
 // mostAccepting is how many of a gateway's messages may be on their way to the
@@ -22,12 +19,9 @@ import (
 // where they came in.
 const mostAccepting = 2048
 
-// Error is why a request was not accepted.
-type Error = problem.Error
-
 // unavailable is the answer while nothing can be stored.
 func unavailable(why error) *Error {
-	return problem.Unavailable("the request could not be queued: %v", why)
+	return Unavailable("the request could not be queued: %v", why)
 }
 
 // Enqueue accepts a request: when it returns nil, the request is stored and will
@@ -35,13 +29,13 @@ func unavailable(why error) *Error {
 // executed, 404 for a function that is not deployed, 413 for one that is too
 // large, 503 while nothing can be stored.
 func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
-	checked := &message.Request{QueueRequest: *r}
+	checked := &queue.Request{QueueRequest: *r}
 	if err := q.check(checked); err != nil {
 		return err
 	}
-	data, err := message.Encode(&checked.QueueRequest)
+	data, err := queue.EncodeRequest(&checked.QueueRequest)
 	if err != nil {
-		return problem.New(http.StatusBadRequest, "%v", err)
+		return NewError(http.StatusBadRequest, "%v", err)
 	}
 	future, err := q.publish(checked.Name, data, "")
 	if err != nil {
@@ -55,22 +49,22 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 		return q.notStored(err)
 	case <-ctx.Done():
 		// It may be stored all the same.
-		return problem.New(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
+		return NewError(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
 	}
 }
 
 // check refuses what could not be executed.
-func (q *Queue) check(r *message.Request) error {
-	if err := message.Check(r); err != nil {
-		return problem.New(http.StatusBadRequest, "the request cannot be queued: %v", err)
+func (q *Queue) check(r *queue.Request) error {
+	if err := queue.CheckRequest(r); err != nil {
+		return NewError(http.StatusBadRequest, "the request cannot be queued: %v", err)
 	}
 	return q.known(r.Name)
 }
 
 func (q *Queue) known(name string) error {
 	if _, ok := q.options.Functions.Annotations(name); !ok {
-		function, namespace := message.Split(name)
-		return problem.New(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
+		function, namespace := queue.SplitName(name)
+		return NewError(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
 	}
 	return nil
 }
@@ -87,9 +81,9 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 		return nil, unavailable(err)
 	}
 	if most := q.broker.MaxPayload() - headroom; int64(len(data)) > most {
-		return nil, problem.New(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
+		return nil, NewError(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
 	}
-	m := &nats.Msg{Subject: broker.WorkSubjects + message.Key(name), Data: data}
+	m := &nats.Msg{Subject: queue.WorkSubjects + queue.SubjectKey(name), Data: data}
 	if id != "" {
 		m.Header = nats.Header{jetstream.MsgIDHeader: {id}}
 	}
@@ -142,13 +136,13 @@ type publication struct {
 // function's name only: what else may be wrong with a message is found when it is
 // executed.
 func (q *Queue) take(data []byte, done func(error)) {
-	function, err := message.Function(data)
+	function, err := queue.FunctionOf(data)
 	name := ""
 	if err == nil {
-		name, err = message.FullName(function)
+		name, err = queue.FullName(function)
 	}
 	if err != nil {
-		done(problem.New(http.StatusBadRequest, "the request cannot be queued: %v", err))
+		done(NewError(http.StatusBadRequest, "the request cannot be queued: %v", err))
 		return
 	}
 	if err := q.known(name); err != nil {
@@ -193,13 +187,13 @@ func (q *Queue) acknowledgeOne(p publication) {
 
 // sendAgain puts a dead letter's message back into the queue; it is a
 // dead.Sender.
-func (q *Queue) sendAgain(ctx context.Context, id string, _ dead.Letter, data []byte) error {
-	request, err := message.Decode(data)
+func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []byte) error {
+	request, err := queue.DecodeRequest(data)
 	if err != nil {
-		return problem.New(http.StatusBadRequest, "it holds no request that could be executed: %v", err)
+		return NewError(http.StatusBadRequest, "it holds no request that could be executed: %v", err)
 	}
 	if err := q.known(request.Name); err != nil {
-		return problem.New(http.StatusNotFound, "%v; deploy it first", err)
+		return NewError(http.StatusNotFound, "%v; deploy it first", err)
 	}
 	future, err := q.publish(request.Name, data, id)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/async/admin"
-	"github.com/faas-infer/faas-infer/provider/async/broker"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
@@ -78,7 +77,7 @@ func TestGivenUpAndReplayed(t *testing.T) {
 		l.Queued.IsZero() || l.Time.Before(l.Queued) || l.Size == 0 || l.Detail != "the function answered 500" {
 		t.Errorf("letter %+v", l)
 	}
-	var shown admin.Shown
+	var shown Shown
 	w := r.do("GET", fmt.Sprintf("/system/async/dead/%d", l.Sequence), "")
 	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil || shown.Request == nil || shown.Request.Path != "/a/b" || shown.Request.QueryString != "c=d" || !strings.HasPrefix(string(shown.Request.Body), "body ") {
 		t.Errorf("shown %v %s", err, w.Body)
@@ -174,14 +173,14 @@ func TestFunctionThatGoesAway(t *testing.T) {
 func TestPoison(t *testing.T) {
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(200, ""), nil }, nil)
 	for _, data := range [][]byte{nil, []byte("{"), []byte(`{"Function":"other"}`), []byte(`{"Function":"echo","Header":{"a b":["c"]}}`), []byte("\xff\x00")} {
-		if _, err := r.broker.JetStream().Publish(t.Context(), broker.WorkSubjects+"openfaas-fn.echo", data); err != nil {
+		if _, err := r.broker.JetStream().Publish(t.Context(), queue.WorkSubjects+"openfaas-fn.echo", data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.broker.JetStream().Publish(t.Context(), broker.WorkSubjects+"strange subject", []byte("x")); err == nil {
+	if _, err := r.broker.JetStream().Publish(t.Context(), queue.WorkSubjects+"strange subject", []byte("x")); err == nil {
 		t.Error("a subject with a space")
 	}
-	if _, err := r.broker.JetStream().Publish(t.Context(), broker.WorkSubjects+"NO_such$one.x", []byte("x")); err != nil {
+	if _, err := r.broker.JetStream().Publish(t.Context(), queue.WorkSubjects+"NO_such$one.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	r.wake("echo.openfaas-fn")
@@ -226,7 +225,7 @@ func TestSlowFunction(t *testing.T) {
 	time.Sleep(held + held/8)
 	until(t, "46 wait, 4 are in hand, and no others", func() bool {
 		s, err := r.Status(t.Context())
-		return err == nil && len(s.Functions) == 1 && s.Functions[0] == admin.FunctionStatus{Name: "slow.openfaas-fn", Queued: 46, InFlight: 4}
+		return err == nil && len(s.Functions) == 1 && s.Functions[0] == FunctionStatus{Name: "slow.openfaas-fn", Queued: 46, InFlight: 4}
 	})
 	close(release)
 	until(t, "the slow ones are done", func() bool { return done.different() == 250 })

@@ -28,7 +28,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
 // Defaults of the limits in [Options].
@@ -115,7 +114,7 @@ func orDefault[T int | int64 | time.Duration](value, otherwise T) T {
 
 // Sweep removes replaced bundles from which no process runs any more, and what a
 // crash left half made. A build does it too.
-func (h *Handler) Sweep() error { return place.Sweep(h.options.Root) }
+func (h *Handler) Sweep() error { return bundle.Sweep(h.options.Root) }
 
 // PublicKey answers GET /publickey, with which faas-cli asks for the key to seal
 // a build's secrets with. There is none.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -123,7 +122,7 @@ func checkModel(_ context.Context, file string) error {
 // nothingLeft fails if the builder left anything beside the bundles.
 func nothingLeft(t *testing.T, root string) {
 	t.Helper()
-	left, err := os.ReadDir(filepath.Join(root, place.StagingDir))
+	left, err := os.ReadDir(filepath.Join(root, bundle.StagingDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -331,7 +330,7 @@ func TestReplacedBundleStaysWhileItIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := place.Hold(b.Dir)
+	held, err := bundle.Hold(b.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}

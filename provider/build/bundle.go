@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
-	"github.com/faas-infer/faas-infer/provider/build/unpack"
 )
 
 // handlerDir is where faas-cli puts a function's own files in its template's.
@@ -22,7 +20,7 @@ const handlerDir = "function"
 // build makes the bundle of what the tar holds, and returns the image's name as
 // soon as it is known, also with an error.
 func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (image string, err error) {
-	staged, err := place.New(h.options.Root)
+	staged, err := bundle.NewStaged(h.options.Root)
 	if err != nil {
 		return "", err
 	}
@@ -32,8 +30,8 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 			h.options.Logger.Warn().Err(err).Msg("remove a build's files")
 		}
 	}()
-	limits := unpack.Limits{Bytes: h.options.MaxUnpacked, Entries: h.options.MaxEntries, Room: h.room}
-	content, err := unpack.Context(ctx, body, staged.Dir, limits)
+	limits := Limits{Bytes: h.options.MaxUnpacked, Entries: h.options.MaxEntries, Room: h.room}
+	content, err := UnpackContext(ctx, body, staged.Dir, limits)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +80,7 @@ func (h *Handler) publish(ctx context.Context, image, dir string, answer *answer
 }
 
 // notes says what of the client's wishes is not heeded.
-func notes(c unpack.Config, answer *answer) {
+func notes(c ContextConfig, answer *answer) {
 	for name, value := range c.BuildArgs {
 		if value == "" {
 			delete(c.BuildArgs, name) // faas-cli sends some of its own.

@@ -14,13 +14,12 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/build/unpack"
 )
 
 // check looks over a bundle before it goes to its place. Links that stay in the
 // context may lead out of what is left of it.
 func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
-	if err := unpack.Contained(dir); err != nil {
+	if err := Contained(dir); err != nil {
 		return err
 	}
 	b, err := bundle.OpenDir(dir)

@@ -16,7 +16,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
 // victimRoot tells the test's program to build bundles until it is killed.
@@ -94,7 +93,7 @@ func TestKilledBuilder(t *testing.T) {
 		if n, err := strconv.Atoi(string(first)); err != nil || err1 != nil || err2 != nil || string(first) != string(second) || n < last || n > last+1 {
 			t.Errorf("bundle %q and %q, answered %d: %v %v %v", first, second, last, err, err1, err2)
 		}
-		if err := place.Sweep(root); err != nil {
+		if err := bundle.Sweep(root); err != nil {
 			t.Error(err)
 		}
 		nothingLeft(t, root)

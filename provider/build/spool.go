@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/model/bundle/place"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // signatureHeader holds "sha256=" and the body's HMAC in hexadecimal digits.
@@ -34,7 +34,7 @@ func parseSignature(header string) ([]byte, error) {
 // spool writes a body into a file that has no name, so that none is left behind
 // whatever happens, and checks its signature on the way.
 func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error) {
-	f, err := nameless(filepath.Join(h.options.Root, place.StagingDir))
+	f, err := nameless(filepath.Join(h.options.Root, bundle.StagingDir))
 	if err != nil {
 		return nil, noRoom(err)
 	}

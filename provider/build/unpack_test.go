@@ -18,7 +18,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/provider/build/unpack"
 )
 
 // entry is one of a tar; a file unless kind says otherwise.
@@ -264,7 +263,7 @@ func FuzzUnpack(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := unpack.Contained(b.Dir); err != nil {
+			if err := Contained(b.Dir); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/instances"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
@@ -25,7 +25,7 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 		}
 	}
 	spec := cluster.InstanceSpec{
-		ID: instances.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
+		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
 		Bundle: fn.bundle, Model: fn.prepared, Images: fn.Inference.Image, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
 	}
 	in, ok := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})

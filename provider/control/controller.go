@@ -16,16 +16,12 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
-	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/control/learned"
-	"github.com/faas-infer/faas-infer/provider/control/objective"
-	"github.com/faas-infer/faas-infer/provider/control/others"
-	"github.com/faas-infer/faas-infer/provider/control/times"
-	"github.com/faas-infer/faas-infer/provider/instances"
+	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/provider/pace"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // Bundles finds the model that a function's image names.
@@ -52,15 +48,15 @@ type Options struct {
 	// Scaling are the engine's settings.
 	Scaling scaling.Settings
 	Cold    coldstart.Policy
-	Models  times.Models
+	Models  latency.Models
 	// Predict has models' times predicted when they are deployed, where that
 	// can be done; else they are measured.
 	Predict  bool
-	Profiles times.Profiles
+	Profiles latency.Profiles
 	// Corrections may be nil; a restart then begins with the profiles alone.
-	Corrections learned.Corrections
+	Corrections latency.Corrections
 	// Histories may be nil; a restart then begins without what Cold has learned.
-	Histories learned.Histories
+	Histories latency.Histories
 	Bundles   Bundles
 	Secrets   Secrets
 	Metrics   *metrics.Metrics
@@ -98,12 +94,12 @@ type Options struct {
 // Controller holds the functions of one provider.
 type Controller struct {
 	options Options
-	engine  policy.Scaler
-	rules   objective.Rules
-	finder  *times.Finder
+	engine  systems.Scaler
+	rules   latency.Rules
+	finder  *latency.Finder
 
-	kick   pace.Kick
-	keeper *instances.Keeper
+	kick   keeper.Kick
+	keeper *keeper.Keeper
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -125,7 +121,7 @@ type Controller struct {
 	// broken are the instances that broke off an exchange with this replica, while
 	// another leads; ran is what was executed for it, of which others want to know.
 	broken map[cluster.InstanceID]string
-	ran    others.Chronicle
+	ran    chronicle
 	// saving: what was seen is being written; saved is when it last was, and
 	// savedHistories when what Cold has learned was.
 	saving                bool
@@ -140,12 +136,12 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	c := &Controller{
-		options: o, engine: scaling.New(o.Scaling), kick: pace.NewKick(), keeper: instances.New(o.Backend, o.Logger),
-		rules:     objective.Rules{Policy: o.Policy, Scaling: o.Scaling.Options},
+		options: o, engine: scaling.New(o.Scaling), kick: keeper.NewKick(), keeper: keeper.New(o.Backend, o.Logger),
+		rules:     latency.Rules{Policy: o.Policy, Scaling: o.Scaling.Options},
 		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
 		known: map[cluster.InstanceID]*orphan{}, broken: map[cluster.InstanceID]string{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
 	}
-	c.finder = times.New(times.Finder{
+	c.finder = latency.NewFinder(latency.Finder{
 		Models: o.Models, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
 		Leading: c.leading, Logger: o.Logger,
 	})
@@ -162,9 +158,9 @@ func (c *Controller) Run(ctx context.Context) {
 	if !c.several() {
 		c.stopUnclaimed()
 	}
-	pace.Loop{
+	keeper.Loop{
 		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.scale, Rest: c.rest,
-		Period: instances.ReadingPeriod, Sample: func(now time.Time) {
+		Period: keeper.ReadingPeriod, Sample: func(now time.Time) {
 			c.sample()
 			c.save(now)
 		},
@@ -177,7 +173,7 @@ func (c *Controller) rest(took time.Duration) time.Duration {
 	if c.several() && !c.led {
 		return c.options.Tick
 	}
-	return pace.Rest(took, c.options.Tick)
+	return keeper.Rest(took, c.options.Tick)
 }
 
 // Wake makes Run look at the load now.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler/correction"
-	"github.com/faas-infer/faas-infer/provider/control/mean"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -56,7 +56,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	before := fn.times.Profile()
 	if fn.times.Update(now) {
 		if fn.times.Profile() != before { // The means are parts of its times.
-			fn.means = mean.Means{}
+			fn.means = latency.Means{}
 		}
 		c.replan(fn)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/control/failures"
 )
 
 // An instance that dies before it is ready is tried again, later each time;
@@ -27,7 +26,7 @@ func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 		if status(err) != 503 || !strings.Contains(err.Error(), "out of memory (limit 256 MiB)") {
 			t.Errorf("error %v", err)
 		}
-		if took := time.Since(began); took > 2*time.Second || r.backend.asked() != failures.Many {
+		if took := time.Since(began); took > 2*time.Second || r.backend.asked() != manyFailures {
 			t.Errorf("it was told after %v and %d tries", took, r.backend.asked())
 		}
 		if d := r.describe("f"); !strings.Contains(d.Problem, "before it was ready: out of memory") {
@@ -46,7 +45,7 @@ func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 			_, err := r.invoke("f", "x")
 			return err == nil
 		})
-		time.Sleep(failures.Settled + time.Second)
+		time.Sleep(settledAfter + time.Second)
 		if d := r.describe("f"); d.Problem != "" || r.functions[full("f")].failures.Count != 0 {
 			t.Errorf("healthy again, and yet %q", d.Problem)
 		}
@@ -88,7 +87,7 @@ func TestInstanceThatDiesLaterIsReplacedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
-		time.Sleep(failures.Settled)
+		time.Sleep(settledAfter)
 		r.backend.crash(r.only().ID, "killed by signal 9")
 		time.Sleep(coldStart + 10*time.Millisecond)
 		if d := r.describe("f"); d.Ready != 1 || d.Problem != "" {
@@ -107,7 +106,7 @@ func TestInstanceThatAnsweredIsReplacedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
-		for range 2 * failures.Many {
+		for range 2 * manyFailures {
 			r.answered("f", "m")
 			r.backend.crash(r.only().ID, "killed by signal 9")
 			time.Sleep(coldStart + 10*time.Millisecond)

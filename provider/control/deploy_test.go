@@ -12,12 +12,12 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // status is the HTTP status that an error asks for, 500 if it does not.
 func status(err error) int {
-	var known answer.HTTPError
+	var known web.HTTPError
 	if errors.As(err, &known) {
 		return known.HTTPStatus()
 	}

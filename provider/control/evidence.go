@@ -4,15 +4,15 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler/correction"
-	"github.com/faas-infer/faas-infer/provider/control/learned"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // savePeriod is the time between two writings of what was seen: a crash costs no
 // more than that.
 const savePeriod = time.Minute
 
-func (c *Controller) learned() learned.Store {
-	return learned.Store{Corrections: c.options.Corrections, Histories: c.options.Histories, Logger: c.options.Logger}
+func (c *Controller) learned() latency.Records {
+	return latency.Records{Corrections: c.options.Corrections, Histories: c.options.Histories, Logger: c.options.Logger}
 }
 
 // save writes in the background what was seen and learned since it was last

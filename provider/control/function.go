@@ -9,19 +9,16 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/control/failures"
-	"github.com/faas-infer/faas-infer/provider/control/mean"
-	"github.com/faas-infer/faas-infer/provider/control/objective"
-	"github.com/faas-infer/faas-infer/provider/control/others"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/steering"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // function is a deployed function with everything that runs for it.
@@ -62,13 +59,13 @@ type function struct {
 	// from them. Its candidates with means are candidates; promised have the profile's
 	// own times.
 	times                *correction.Correction
-	plan                 objective.Plan
+	plan                 latency.Plan
 	candidates, promised []capacity.Candidate
 	// executed and observed are learn's; fresh: something was seen since times
 	// were corrected; unsaved: since it was written.
 	executed []dispatch.Executed
 	// others is what the other replicas have told of its requests.
-	others         others.Others
+	others         peerLoads
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
@@ -79,7 +76,7 @@ type function struct {
 	// carried is what its instances can take over its load, by the latest plan.
 	carried float64
 	// means are how long executions take on average, by CPU share.
-	means mean.Means
+	means latency.Means
 
 	// failed is why wanted cannot be served, unplaced why it has too few instances;
 	// "" where there is nothing to say.
@@ -87,7 +84,7 @@ type function struct {
 	// warned is when the latter was logged last.
 	warned time.Time
 	// failures are those of its instances in a row.
-	failures failures.Failures
+	failures failures
 	// ineligible is why no node is fit for its instances.
 	ineligible string
 	// told is what the dispatcher knows of these.
@@ -104,7 +101,7 @@ type function struct {
 	scaledToZero bool
 	// activity is what the looks at its requests have seen; unwritten: what the
 	// cold-start policy has learned by it since it was written.
-	activity  *policy.Activity
+	activity  *systems.Activity
 	unwritten bool
 }
 
@@ -174,7 +171,7 @@ func (in *instance) there() bool  { return in.State == cluster.Ready && !in.reti
 func (in *instance) serves() bool { return in.there() && !in.away }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: mean.Means{}, activity: policy.NewActivity(time.Now())}
+	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: latency.Means{}, activity: systems.NewActivity(time.Now())}
 	fn.tuned, _ = batches.(*tuned)
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // asked counts what the controller wanted of the models.
@@ -101,7 +101,7 @@ func (r *rig) provisional(name string) bool {
 // objective, is measured.
 func TestModelIsMeasuredInstead(t *testing.T) {
 	for name, fails := range map[string]error{
-		"unpredictable": fmt.Errorf("%w: it has a loop", times.ErrUnpredictable), "broken": errors.New("killed by signal 11"), "doubtful": nil,
+		"unpredictable": fmt.Errorf("%w: it has a loop", latency.ErrUnpredictable), "broken": errors.New("killed by signal 11"), "doubtful": nil,
 	} {
 		predicting(t, func(r *rig) {
 			r.models.predictFails = fails

@@ -11,10 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/control/failures"
-	"github.com/faas-infer/faas-infer/provider/control/mean"
-	"github.com/faas-infer/faas-infer/provider/control/objective"
-	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // revision is a deployment on its way to being served.
@@ -39,7 +36,7 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	provisional := false
 	for n := 1; ; n++ {
 		prepared, profile, err := c.find(ctx, r, provisional)
-		if errors.Is(err, times.ErrFollowing) {
+		if errors.Is(err, latency.ErrFollowing) {
 			if r.alone = !c.follow(ctx, n); ctx.Err() != nil {
 				return
 			}
@@ -98,7 +95,7 @@ func (c *Controller) refuse(fn *function, why string) {
 // serve makes the revision the one that is served, or says why it cannot be.
 func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
 	profile = c.refined(fn, r, profile)
-	times := c.learned().Correction(r.Name, profile, objective.Quantile(r.Function))
+	times := c.learned().Correction(r.Name, profile, latency.Quantile(r.Function))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn.wanted != r.Function {
@@ -107,7 +104,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	if fn.times != nil && fn.times.Of() == times.Of() {
 		times = fn.times // It has seen more.
 	} else {
-		fn.means = mean.Means{}
+		fn.means = latency.Means{}
 	}
 	next := c.rules.Plan(r.Function, profile, times)
 	if next.Refuse != nil {
@@ -132,9 +129,9 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	fn.Function, fn.bundle, fn.secrets, fn.values = r.Function, r.bundle, r.secrets, r.values
 	fn.prepared, fn.profile, fn.promised, fn.fingerprint = prepared, profile, promised, fingerprint
 	fn.times, fn.plan, fn.candidates = times, next, next.Candidates
-	fn.failed, fn.unplaced, fn.failures = "", "", failures.Failures{}
+	fn.failed, fn.unplaced, fn.failures = "", "", failures{}
 	fn.metrics.SetProvisional(profile.Provisional)
-	times.SetQuantile(objective.Quantile(r.Function))
+	times.SetQuantile(latency.Quantile(r.Function))
 	for _, in := range fn.instances {
 		c.recognise(in)
 		if in.Revision == fn.Revision && len(c.table(fn, in.Config.Batch, in.Config.CPU)) > 0 {

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // resizer is an engine that wants every instance to have a quota.
 type resizer struct {
-	policy.Scaler
+	systems.Scaler
 	millicores int
 }
 

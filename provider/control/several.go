@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/control/fingerprint"
-	"github.com/faas-infer/faas-infer/provider/control/times"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
@@ -86,7 +85,7 @@ func (c *Controller) mayStart(in *instance) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in.retiring, in.stopping = true, true
-	return times.ErrFollowing
+	return latency.ErrFollowing
 }
 
 // drain has no replica use an instance any more, and returns when none does, or when
@@ -143,7 +142,7 @@ func (c *Controller) fingerprint(r revision, prepared string) string {
 	if !c.several() {
 		return ""
 	}
-	return fingerprint.Of(r.Deployment, r.bundle, prepared, r.values, c.options.Engine)
+	return fingerprintOf(r.Deployment, r.bundle, prepared, r.values, c.options.Engine)
 }
 
 // knows reports whether the function's instances would be started as one was.

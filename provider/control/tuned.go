@@ -7,10 +7,10 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/policy"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // tuned is BATCH's buffer of one function: a batching policy that notes when each
@@ -26,11 +26,11 @@ type tuned struct {
 	timeout time.Duration
 	// tuner was made for of, and list is what it considered last. They are the
 	// controller's alone.
-	tuner *policy.Tuner
-	of    policy.Function
+	tuner *systems.Tuner
+	of    systems.Function
 	list  []capacity.Candidate
 	// search is under way until found is closed; nil if none is.
-	search *policy.Search
+	search *systems.Search
 	found  chan struct{}
 }
 
@@ -61,9 +61,9 @@ func (t *tuned) noted() []time.Time {
 // instance is exchanged for nobody. Requests come in meanwhile. But for the first
 // choice, which is of little, nobody waits for the optimiser: what it has found is taken
 // at the next look.
-func (t *tuned) choose(now time.Time, rate float64, of policy.Function, times policy.Times, room policy.Room) (list []capacity.Candidate, changed bool) {
+func (t *tuned) choose(now time.Time, rate float64, of systems.Function, times systems.Times, room systems.Room) (list []capacity.Candidate, changed bool) {
 	if t.tuner == nil || t.of != of {
-		system, err := policy.ByName(policy.Batch)
+		system, err := systems.ByName(systems.Batch)
 		if err != nil {
 			return nil, false
 		}
@@ -93,7 +93,7 @@ func (t *tuned) choose(now time.Time, rate float64, of policy.Function, times po
 	}
 	found := make(chan struct{})
 	t.found = found
-	go func(s *policy.Search) {
+	go func(s *systems.Search) {
 		defer close(found)
 		s.Run()
 	}(t.search)
@@ -117,9 +117,9 @@ func (t *tuned) take() (list []capacity.Candidate, changed bool) {
 }
 
 // promisedOf is what the policy must know of a function.
-func promisedOf(f *provider.Function) policy.Function {
+func promisedOf(f *provider.Function) systems.Function {
 	in := f.Inference
-	return policy.Function{Name: f.Name, SLO: in.SLO, Percentile: in.Percentile, MaxBatch: in.MaxBatch, Budget: in.Budget}
+	return systems.Function{Name: f.Name, SLO: in.SLO, Percentile: in.Percentile, MaxBatch: in.MaxBatch, Budget: in.Budget}
 }
 
 // tune leaves the engine only what the optimiser chose for the load that f has, and

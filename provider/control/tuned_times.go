@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/policy"
-	"github.com/faas-infer/faas-infer/provider/control/objective"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // corrected are a function's times as they are now, as BATCH's optimiser wants them: the
@@ -17,7 +17,7 @@ type corrected struct {
 	function   *function
 }
 
-// Configs implements policy.Times.
+// Configs implements systems.Times.
 func (t corrected) Configs() []cluster.Config {
 	var all []cluster.Config
 	for _, c := range t.function.candidates {
@@ -26,7 +26,7 @@ func (t corrected) Configs() []cluster.Config {
 	return all
 }
 
-// Exec implements policy.Times: the mean of what instances take; where none has shown
+// Exec implements systems.Times: the mean of what instances take; where none has shown
 // it, the promised percentile less what that has above the mean elsewhere.
 func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	table := t.controller.table(t.function, c.Batch, c.CPU)
@@ -36,14 +36,14 @@ func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	if mean := t.function.means.Of(t.function.times.Profile(), c.CPU, b, table[b-1]); mean > 0 {
 		return mean, true
 	}
-	return time.Duration(float64(table[b-1]) / policy.Tail(objective.Quantile(t.function.Function), t.Spread())), true
+	return time.Duration(float64(table[b-1]) / systems.Tail(latency.Quantile(t.function.Function), t.Spread())), true
 }
 
-// Spread implements policy.Times: what instances have shown; 0 where that is not enough,
+// Spread implements systems.Times: what instances have shown; 0 where that is not enough,
 // so that all executions are taken to be as long as the percentile.
 func (t corrected) Spread() float64 {
 	f := t.function
-	return f.means.Spread(f.times.Profile(), objective.Quantile(f.Function), func(millicores int) []time.Duration {
+	return f.means.Spread(f.times.Profile(), latency.Quantile(f.Function), func(millicores int) []time.Duration {
 		return t.controller.table(f, f.Inference.MaxBatch, millicores)
 	})
 }
@@ -51,11 +51,11 @@ func (t corrected) Spread() float64 {
 // roomFor is how many instances with some resources a function may have: on the nodes
 // that are fit for it, with what its own hold now, and no more than its deployment
 // allows. The lock is held when it is asked.
-func (c *Controller) roomFor(fn *function, f *scaling.Function) policy.Room {
-	var room policy.Room
+func (c *Controller) roomFor(fn *function, f *scaling.Function) systems.Room {
+	var room systems.Room
 	return func(r cluster.Resources) int {
 		if room == nil {
-			room = policy.RoomOn(eligible(c.nodes, f.Nodes), fn.heldOn)
+			room = systems.RoomOn(eligible(c.nodes, f.Nodes), fn.heldOn)
 		}
 		if n := room(r); f.Max == 0 || n < f.Max {
 			return n

@@ -6,7 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/pace"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 func TestFirstRequestStartsAnInstance(t *testing.T) {
@@ -199,7 +199,7 @@ func TestStormOfColdRequestsDoesNotMakeTheLoopSpin(t *testing.T) {
 			}
 		}
 		looks := r.backend.looks() - before
-		if most := int(500*time.Millisecond/pace.Rest(0, time.Second)) + 10; looks > most {
+		if most := int(500*time.Millisecond/keeper.Rest(0, time.Second)) + 10; looks > most {
 			t.Errorf("10,000 cold requests in 0.5 s made %d looks at the load, want at most %d", looks, most)
 		}
 		for range 10000 {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
 )
 
 // fieldManager is who the API server is told has set a field.
@@ -71,7 +70,7 @@ func (c *Controller) settle(now time.Time, fn *function) bool {
 
 // change applies the function's objects, or, without a manifest, the number of
 // replicas only.
-func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *manifest.Manifest, to target) {
+func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *Manifest, to target) {
 	select {
 	case c.applies <- struct{}{}:
 		defer func() { <-c.applies }()
@@ -92,7 +91,7 @@ func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *manifest.
 }
 
 // applyAll applies the Service and the Deployment.
-func (c *Controller) applyAll(ctx context.Context, m *manifest.Manifest, owner *v1alpha1.Function, to target) (*appsv1.Deployment, error) {
+func (c *Controller) applyAll(ctx context.Context, m *Manifest, owner *v1alpha1.Function, to target) (*appsv1.Deployment, error) {
 	if err := c.applyService(ctx, m, owner); err != nil {
 		return nil, err
 	}
@@ -103,7 +102,7 @@ func (c *Controller) applyAll(ctx context.Context, m *manifest.Manifest, owner *
 	return c.patchDeployment(ctx, owner.Namespace, owner.Name, text)
 }
 
-func (c *Controller) applyService(ctx context.Context, m *manifest.Manifest, owner *v1alpha1.Function) error {
+func (c *Controller) applyService(ctx context.Context, m *Manifest, owner *v1alpha1.Function) error {
 	text, err := m.Service(owner)
 	if err != nil {
 		return err

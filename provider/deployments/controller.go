@@ -27,8 +27,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	provided "github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/provider/pace"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
@@ -77,7 +77,7 @@ type Options struct {
 // Controller holds the ordinary functions of one replica of the provider.
 type Controller struct {
 	options Options
-	kick    pace.Kick
+	kick    keeper.Kick
 	// applies bounds the changes that are under way at the API server.
 	applies chan struct{}
 
@@ -120,7 +120,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.PullPolicy = corev1.PullAlways
 	}
 	c := &Controller{
-		options: o, kick: pace.NewKick(), applies: make(chan struct{}, mostApplies), functions: map[string]*function{},
+		options: o, kick: keeper.NewKick(), applies: make(chan struct{}, mostApplies), functions: map[string]*function{},
 		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -145,9 +145,9 @@ const (
 // Run looks at the load every tick, and at once when something happened, until ctx
 // ends.
 func (c *Controller) Run(ctx context.Context) {
-	pace.Loop{
+	keeper.Loop{
 		Kick: c.kick, Look: c.pass,
-		Rest:   func(took time.Duration) time.Duration { return pace.Rest(took, c.options.Tick) },
+		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
 		Period: usagePeriod, Sample: func(time.Time) { c.sample() },
 	}.Run(ctx)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -86,8 +85,8 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 }
 
 // prepare makes a function's objects from what it names.
-func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*manifest.Manifest, error) {
-	s := manifest.Settings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
+func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*Manifest, error) {
+	s := ManifestSettings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
 	switch {
 	case s.User == 0:
 		s.User = podspec.DefaultUser
@@ -105,7 +104,7 @@ func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*manife
 	if s.Profiles, err = podspec.Named(c.options.Profiles, f.Deployment); err != nil {
 		return nil, err
 	}
-	return manifest.New(f, s)
+	return NewManifest(f, s)
 }
 
 // secret returns the type of a secret, or an error that names it.
@@ -124,7 +123,7 @@ func (c *Controller) secret(ctx context.Context, namespace, name string) (corev1
 
 // rehearse asks the API server whether it would take the function's Deployment.
 // Only its word that it never will counts.
-func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *manifest.Manifest) error {
+func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *Manifest) error {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	text, err := m.Deployment(nil, int(f.Replicas))

@@ -7,7 +7,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
 	"github.com/faas-infer/faas-infer/provider/forward"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
@@ -17,7 +16,7 @@ import (
 // function is a deployed function with everything that runs for it here.
 type function struct {
 	*provider.Function
-	manifest *manifest.Manifest
+	manifest *Manifest
 	// hash is the manifest's, or that of the Deployment that was found made for
 	// the same revision where the manifest could not be made again.
 	hash      string

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/deployments/podstate"
 )
 
 // instance is one pod of a function.
 type instance struct {
-	podstate.Pod
+	Pod
 	// up: the forwarder gives it requests. wasReady: Kubernetes has said that it is
 	// ready, so that it counts when it says no more.
 	up, wasReady bool

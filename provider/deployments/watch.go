@@ -13,8 +13,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/deployments/manifest"
-	"github.com/faas-infer/faas-infer/provider/deployments/podstate"
 )
 
 // watch begins to watch the pods and Deployments of ordinary functions.
@@ -93,7 +91,7 @@ type deployed struct {
 }
 
 func readDeployment(d *appsv1.Deployment) deployed {
-	out := deployed{uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[manifest.AppliedAnnotation], leaving: d.DeletionTimestamp != nil}
+	out := deployed{uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[AppliedAnnotation], leaving: d.DeletionTimestamp != nil}
 	if d.Spec.Replicas != nil {
 		out.replicas = int(*d.Spec.Replicas)
 	}
@@ -145,7 +143,7 @@ func (c *Controller) loseDeployment(d *appsv1.Deployment) {
 func (c *Controller) seePod(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := podstate.Read(p)
+	seen := ReadPod(p)
 	of, ok := c.pods[seen.Function]
 	if !ok {
 		of = map[cluster.InstanceID]*instance{}
@@ -166,7 +164,7 @@ func (c *Controller) seePod(p *corev1.Pod) {
 func (c *Controller) losePod(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := podstate.Read(p)
+	seen := ReadPod(p)
 	of := c.pods[seen.Function]
 	in, ok := of[seen.ID]
 	if !ok {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // maxAnswer bounds an answer that is held in memory, in bytes.
@@ -136,7 +136,7 @@ func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExce
 // read, or because of the instance.
 func (c *call) lost() error {
 	if err := c.body.failure(); err != nil {
-		var known answer.HTTPError
+		var known web.HTTPError
 		if errors.As(err, &known) {
 			return err
 		}

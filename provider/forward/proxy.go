@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // proxy answers r with what the function answers.
@@ -66,7 +66,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 // writeError answers with an error.
 func (c *call) writeError(w http.ResponseWriter, err error) int {
 	c.closeAfter(w)
-	return answer.Error(w, err)
+	return web.WriteError(w, err)
 }
 
 // early sees to an answer that may have come before the request's end.
@@ -112,7 +112,7 @@ const hungUp = 499
 
 // told is err, or what stands for one that only net/http knows.
 func told(err error) error {
-	var known answer.HTTPError
+	var known web.HTTPError
 	if errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

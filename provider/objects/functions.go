@@ -15,7 +15,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/objects/problem"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -60,7 +59,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 	before, known := s.cached(namespace, name)
 	for range mostTries {
 		if known && s.revisionOf(before) > f.Revision {
-			return problem.New(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
+			return NewError(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
 		}
 		var written *v1alpha1.Function
 		var err error
@@ -80,19 +79,19 @@ func (s *Objects) PutFunction(f store.Function) error {
 		}
 		before, err = s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return problem.Of(err, "function %s was not kept", name)
+			return problemFrom(err, "function %s was not kept", name)
 		}
 		known = err == nil
 	}
-	return problem.New(http.StatusConflict, "function %s is being changed all the time; try again", name)
+	return NewError(http.StatusConflict, "function %s is being changed all the time; try again", name)
 }
 
 // refused tells why a function was not written.
 func refused(err error, namespace, name string) error {
 	if apierrors.IsNotFound(err) {
-		return problem.New(http.StatusBadRequest, "there is no namespace %q in the cluster; make it with: kubectl create namespace %s", namespace, namespace)
+		return NewError(http.StatusBadRequest, "there is no namespace %q in the cluster; make it with: kubectl create namespace %s", namespace, namespace)
 	}
-	return problem.Of(err, "function %s was not kept", name)
+	return problemFrom(err, "function %s was not kept", name)
 }
 
 // create writes a function that is not there yet.
@@ -191,7 +190,7 @@ func (s *Objects) DeleteFunction(namespace, name string) error {
 		return fmt.Errorf("function %s: %w", name, store.ErrAbsent)
 	}
 	if err != nil {
-		return problem.Of(err, "function %s was not deleted", name)
+		return problemFrom(err, "function %s was not deleted", name)
 	}
 	if _, still := s.cached(namespace, name); still {
 		s.mu.Lock()
@@ -215,7 +214,7 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	case apierrors.IsNotFound(err), err == nil && f.DeletionTimestamp != nil:
 		return store.Function{}, fmt.Errorf("function %s: %w", name, store.ErrAbsent)
 	case err != nil:
-		return store.Function{}, problem.Of(err, "function %s could not be read", name)
+		return store.Function{}, problemFrom(err, "function %s could not be read", name)
 	}
 	if allowed, err := s.AllowedNow(namespace); err != nil {
 		return store.Function{}, err

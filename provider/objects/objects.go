@@ -26,7 +26,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/objects/spaces"
 )
 
 // Options are what Objects work with.
@@ -45,7 +44,7 @@ const patience = 10 * time.Second
 // Objects are a cluster's functions and their namespaces: a [provider.Store]. They
 // are safe for concurrent use.
 type Objects struct {
-	*spaces.Store
+	*NamespaceStore
 	client     kubernetes.Interface
 	typed      *v1alpha1.Client
 	log        zerolog.Logger
@@ -79,8 +78,8 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 		return nil, err
 	}
 	s := &Objects{client: o.Client, typed: typed, log: o.Logger, now: o.Now, functions: typed.Informer(),
-		Store:   spaces.New(o.Client),
-		written: map[string]uint64{}, deleted: map[string]types.UID{}}
+		NamespaceStore: NewNamespaceStore(o.Client),
+		written:        map[string]uint64{}, deleted: map[string]types.UID{}}
 	if err := s.readable(opening); err != nil {
 		return nil, err
 	}

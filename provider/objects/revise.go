@@ -9,7 +9,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/objects/condition"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -27,7 +26,7 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 		err = checkReplicas(f.Spec.Replicas)
 	}
 	if err != nil {
-		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
+		w.came(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
 		return unread != nil || len(added) > 0 // An image may be mended under the same name.
 	}
 	carried, hash := v1alpha1.Carried(added), store.Hash(d)

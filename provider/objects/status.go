@@ -14,7 +14,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/objects/condition"
 )
 
 // reportPeriod is the time between two looks at what is to be told of functions, and
@@ -93,7 +92,7 @@ func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alp
 		return was, now, false
 	}
 	runs, served := w.Status(provider.FullName(f.Name, f.Namespace))
-	now = condition.Of(f, came, runs, served, problem, metav1.NewTime(w.now()))
+	now = statusOf(f, came, runs, served, problem, metav1.NewTime(w.now()))
 	if told := f.Status.Deployed; last.of == f.UID && last.what != nil && (told == nil || last.what.Revision >= told.Revision) {
 		now.Deployed = last.what
 	}

@@ -15,8 +15,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/objects/condition"
-	"github.com/faas-infer/faas-infer/provider/objects/spaces"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -62,11 +60,11 @@ type watcher struct {
 	*Objects
 	Watching
 	queue    workqueue.TypedRateLimitingInterface[string]
-	recorder condition.Recorder
+	recorder recorder
 
 	mu sync.Mutex
 	// outcomes are what came of each object's latest change, by key.
-	outcomes map[string]condition.Outcome
+	outcomes map[string]outcome
 	// latest is what this replica has deployed last of each function, by key.
 	latest map[string]latest
 }
@@ -80,7 +78,7 @@ type latest struct {
 // Watch carries changes of functions to a server until ctx ends. The functions that
 // the server has restored are heard once more.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]condition.Outcome{}, latest: map[string]latest{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -119,7 +117,7 @@ func (w *watcher) enqueue(object any) {
 func (w *watcher) spaceUpdated(before, now any) {
 	b, ok := before.(*corev1.Namespace)
 	n, okay := now.(*corev1.Namespace)
-	if ok && okay && spaces.ForFunctions(b) != spaces.ForFunctions(n) {
+	if ok && okay && IsFunctionNamespace(b) != IsFunctionNamespace(n) {
 		w.spaceChanged(now)
 	}
 }
@@ -173,7 +171,7 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	if allowed, err := w.AllowedNow(namespace); err != nil {
 		return true
 	} else if !allowed {
-		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not one of functions; make it one with: kubectl annotate namespace %s %s=1", namespace, namespace, spaces.Annotation)})
+		w.came(key, outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not one of functions; make it one with: kubectl annotate namespace %s %s=1", namespace, namespace, NamespaceAnnotation)})
 		return w.forget(ctx, namespace, name)
 	}
 	r, err := w.record(f)
@@ -181,7 +179,7 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	case !stamped(f, r) && w.Leading():
 		return w.revise(ctx, key, f, r)
 	case err != nil:
-		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
+		w.came(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
 		return false
 	case !stamped(f, r):
 		return false // The one who leads gives it a revision, and it comes again with that.
@@ -200,13 +198,13 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 		w.mu.Lock()
 		w.latest[key] = latest{f.UID, &v1alpha1.Deployed{Revision: r.Revision, Spec: f.Completed().Spec}}
 		w.mu.Unlock()
-		w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Deployed"})
+		w.came(key, outcome{Generation: f.Generation, Reason: "Deployed"})
 		return false
 	}
 	if ctx.Err() != nil {
 		return false
 	}
-	if w.came(key, condition.Outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
+	if w.came(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function that others have changed cannot be deployed")
 	}
 	// What is refused may be taken later: a secret may be made, an image pushed.
@@ -242,7 +240,7 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 }
 
 // came keeps what came of a change, and reports whether that is news.
-func (w *watcher) came(key string, o condition.Outcome) (news bool) {
+func (w *watcher) came(key string, o outcome) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	news = w.outcomes[key] != o

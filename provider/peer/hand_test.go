@@ -11,8 +11,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestRequestsGoToTheOwner(t *testing.T) {
@@ -107,7 +107,7 @@ func TestErrorsOfTheOwner(t *testing.T) {
 	}
 	owner.own.fails = dispatch.ErrQueueFull
 	_, err := other.ask(t.Context(), 0)
-	var again answer.Retryable
+	var again web.Retryable
 	if !errors.As(err, &again) || again.HTTPStatus() != 429 || again.RetryAfter() != time.Second || err.Error() != dispatch.ErrQueueFull.Error() {
 		t.Errorf("%v, want what the owner says, with its status and when to try again", err)
 	}
@@ -115,7 +115,7 @@ func TestErrorsOfTheOwner(t *testing.T) {
 		t.Errorf("what the owner refused was dispatched %d times elsewhere", n)
 	}
 	owner.own.fails = errors.New("oh")
-	var known answer.HTTPError
+	var known web.HTTPError
 	if _, err := other.ask(t.Context(), 0); !errors.As(err, &known) || known.HTTPStatus() != 500 {
 		t.Errorf("%v, want status 500", err)
 	}
@@ -161,7 +161,7 @@ func TestTheOwnerDiesWithARequest(t *testing.T) {
 	ranked[0].server.CloseClientConnections()
 	until(t, "the next one has it", func() bool { return ranked[1].own.requests.Load() == was+1 })
 	ranked[1].server.CloseClientConnections()
-	var known answer.HTTPError
+	var known web.HTTPError
 	if err := <-failed; !errors.As(err, &known) || known.HTTPStatus() != 502 || asker.own.requests.Load() != 0 {
 		t.Errorf("%v, and %d requests here; want status 502 after two that died", err, asker.own.requests.Load())
 	}

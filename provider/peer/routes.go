@@ -15,8 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Prefix is where Handler's routes are.
@@ -110,11 +110,11 @@ func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request,
 // dispatcher that is closed has not executed what it refuses.
 func fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
-	var known answer.HTTPError
+	var known web.HTTPError
 	if errors.As(err, &known) {
 		status = known.HTTPStatus()
 	}
-	var again answer.Retryable
+	var again web.Retryable
 	if errors.As(err, &again) && again.RetryAfter() > 0 {
 		w.Header().Set(retryHeader, strconv.FormatInt(again.RetryAfter().Milliseconds(), 10))
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/instances"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // start begins one instance. The lock is held; the backend is asked outside of
 // it.
 func (c *Controller) start(fn *function, node string) {
-	spec := fn.spec(instances.NewID(fn.Name), node)
+	spec := fn.spec(keeper.NewID(fn.Name), node)
 	in := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
 	ctx, abandon := context.WithCancel(c.keeper.Context())
 	in.abandon = abandon

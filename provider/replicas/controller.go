@@ -15,9 +15,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/instances"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/provider/pace"
 )
 
 // Program is what an image's bundle says of its process.
@@ -73,8 +72,8 @@ type Options struct {
 // Controller holds the ordinary functions of one provider.
 type Controller struct {
 	options Options
-	kick    pace.Kick
-	keeper  *instances.Keeper
+	kick    keeper.Kick
+	keeper  *keeper.Keeper
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -94,7 +93,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	c := &Controller{
-		options: o, kick: pace.NewKick(), keeper: instances.New(o.Backend, o.Logger), functions: map[string]*function{},
+		options: o, kick: keeper.NewKick(), keeper: keeper.New(o.Backend, o.Logger), functions: map[string]*function{},
 		instances: map[cluster.InstanceID]*instance{}, known: map[cluster.InstanceID]*orphan{},
 	}
 	for _, in := range found {
@@ -111,10 +110,10 @@ const idleTicks = 10
 // whose functions are gone are stopped first.
 func (c *Controller) Run(ctx context.Context) {
 	c.stopUnclaimed()
-	pace.Loop{
+	keeper.Loop{
 		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.pass,
-		Rest:   func(took time.Duration) time.Duration { return pace.Rest(took, c.options.Tick) },
-		Period: instances.ReadingPeriod, Sample: func(time.Time) { c.sample() },
+		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
+		Period: keeper.ReadingPeriod, Sample: func(time.Time) { c.sample() },
 	}.Run(ctx)
 }
 

@@ -9,7 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/instances"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // again is the next provider on the same cluster.
@@ -112,7 +112,7 @@ func TestMetrics(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a", between(2, 2))
 		r.ready("f", 2)
-		time.Sleep(2 * instances.ReadingPeriod)
+		time.Sleep(2 * keeper.ReadingPeriod)
 		gauge := func(name string) (value float64, labels string) {
 			t.Helper()
 			families, err := r.registry.Gather()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/answer"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // An update keeps the old program serving until the new one's instances are
@@ -176,7 +176,7 @@ func TestRefusedDeployments(t *testing.T) {
 			"a":      func(f *provider.Function) { f.Deployment.Secrets = []string{"nowhere"} },
 		} {
 			_, err := r.Deploy(t.Context(), r.function("f", image, edit))
-			if known, ok := err.(answer.HTTPError); !ok || known.HTTPStatus() != 400 || !strings.Contains(err.Error(), "there is no") {
+			if known, ok := err.(web.HTTPError); !ok || known.HTTPStatus() != 400 || !strings.Contains(err.Error(), "there is no") {
 				t.Errorf("%s: %v", image, err)
 			}
 			if _, err := r.Deploy(t.Context(), r.function("g", image, edit)); err == nil {

@@ -1,7 +1,7 @@
-// Package store keeps what must survive a restart of the provider: functions,
-// namespaces, profiles and their corrections, what was learned of functions' idle
-// times, in one bbolt file. It is not on a request's way; the provider answers
-// look-ups from memory.
+// Package store keeps what must survive a restart of the provider. Store has functions,
+// namespaces, profiles and their corrections, and the history of functions' idle times,
+// in one bbolt file. Secrets has the values of secrets, each in a file. Neither is on a
+// request's way: the provider answers look-ups from memory.
 package store
 
 import (

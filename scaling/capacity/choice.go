@@ -15,7 +15,7 @@ type Demand struct {
 	// SLO is t_slo; 0 means none, and every config then meets it.
 	SLO time.Duration
 	// Percentile is how many % of the requests are to be within the SLO; 0 means
-	// [staffing.DefaultPercentile]. Only [Options.Joint] plans for it.
+	// [staffing.StaffingPercentile]. Only [Options.Joint] plans for it.
 	Percentile float64
 	Configs    []Candidate
 	Queue      Queue

@@ -3,8 +3,6 @@ package capacity
 import (
 	"math"
 	"time"
-
-	"github.com/faas-infer/faas-infer/scaling/staffing"
 )
 
 // full is how many requests per second an instance of batch b serves with full
@@ -43,7 +41,7 @@ func (o Options) pooled(b int, exec, mean, slo time.Duration, rps, late float64)
 	}
 	rps = max(rps, SomeLoad)
 	load := rps / up
-	return min(up, rps/max(staffing.Crew(load, float64(b), left, late), load)), true
+	return min(up, rps/max(Crew(load, float64(b), left, late), load)), true
 }
 
 // sensible reports whether a load takes no more than twice, and three, of the

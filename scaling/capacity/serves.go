@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/scaling/staffing"
 )
 
 // Rating is what an instance serves with batches of b that take so long; false if
@@ -13,7 +12,7 @@ type Rating func(b int, exec, mean time.Duration) (float64, bool)
 
 // AtRandom rates for requests that come at random, packed for full batches.
 func (o Options) AtRandom(slo time.Duration, load, percentile float64) Rating {
-	late := staffing.Late(percentile)
+	late := Late(percentile)
 	return func(b int, exec, mean time.Duration) (float64, bool) { return o.pooled(b, exec, mean, slo, load, late) }
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/profiler/reference"
+	"github.com/faas-infer/faas-infer/lab/testbed"
 	"github.com/faas-infer/faas-infer/scaling/packing"
 )
 
@@ -19,7 +19,7 @@ func weight(r cluster.Resources) float64 { return 0.6*float64(r.CPU)/1000 + floa
 // limit ms, if times were longer by factor.
 func items(demand int, model string, limit, factor float64) []packing.Item {
 	var all []packing.Item
-	for _, c := range reference.INFless().Configs(model) {
+	for _, c := range testbed.INFlessTestbed().Configs(model) {
 		need := cluster.Resources{CPU: c.Millicores, GPU: c.GPU, Memory: 1 << 30}
 		if c.GPU > 0 {
 			need.GPUMemory = 700 << 20
@@ -69,7 +69,7 @@ func TestTestbedIsNearTheBound(t *testing.T) {
 // fleet is 40 functions on 2,000 machines, as many as to use so many halves.
 func fleet(nodes float64) packing.Problem {
 	p := packing.Problem{Classes: []packing.Class{{Free: half, Count: 4000, Cost: weight(half)}}}
-	models := reference.INFless().Models()
+	models := testbed.INFlessTestbed().Models()
 	for k := range 40 {
 		m := models[k%len(models)]
 		slo := []float64{150, 200, 250, 300}[k/6%4]

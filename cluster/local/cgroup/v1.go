@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
-	"github.com/faas-infer/faas-infer/cluster/local/thread"
 )
 
 // treeV1 is the same path in every version 1 hierarchy that we use.
@@ -196,7 +195,7 @@ func (g *groupV1) Spawn(_ *syscall.SysProcAttr, start func() (int, error)) error
 		return fmt.Errorf("open cgroup %s: %w", g.path, err)
 	}
 	var failed error
-	thread.Apart(func() (clean bool) {
+	process.Apart(func() (clean bool) {
 		self := cgroup1.Process{Pid: unix.Gettid()}
 		if failed = control.AddTask(self); failed != nil {
 			failed = fmt.Errorf("enter cgroup %s: %w", g.path, failed)

@@ -11,11 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start runs a shell script as a child that nobody but the test reaps.
 func start(t *testing.T, script string, env ...string) Identity {

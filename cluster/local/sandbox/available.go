@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/cluster/local/thread"
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
 // Available returns nil if this process may give its children sandboxes, or
@@ -31,7 +31,7 @@ func FunctionAvailable() error {
 }
 
 func try(namespaces int, f func() error) (failed error) {
-	thread.Apart(func() (clean bool) {
+	process.Apart(func() (clean bool) {
 		if failed = unix.Unshare(namespaces); failed != nil {
 			failed = fmt.Errorf("make a mount namespace: %w", failed)
 		} else {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/cluster/local/thread"
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
 // Cell is where a function's processes live, seen from its main process. Its
@@ -40,7 +40,7 @@ func newCell(p functionPlan, dir string, notes []string) (*Cell, error) {
 	}
 	c.env = append(c.env, EnvProgram+"="+program)
 	entered := make(chan error)
-	go thread.Apart(func() (clean bool) {
+	go process.Apart(func() (clean bool) {
 		err := c.enter()
 		entered <- err
 		if err == nil {

@@ -21,8 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/gpu/inventory"
-	"github.com/faas-infer/faas-infer/gpu/mps"
+	"github.com/faas-infer/faas-infer/gpu/device"
 )
 
 // manager is the owner of what the agent writes.
@@ -40,7 +39,7 @@ type Agent struct {
 	// Share: the GPUs are shared, and not published only.
 	Share bool
 	// MPS says how the daemon runs; its devices are the agent's to fill in.
-	MPS mps.Options
+	MPS device.MPSOptions
 	// SharedMemory is the directory on the node that is /dev/shm for the daemon and
 	// for instances; "" for the node's own.
 	SharedMemory string
@@ -48,7 +47,7 @@ type Agent struct {
 	Every time.Duration
 	Log   zerolog.Logger
 
-	daemon *mps.Daemon
+	daemon *device.MPSDaemon
 	// tried is when the daemon was started last, failed why it does not run.
 	tried  time.Time
 	failed error
@@ -148,7 +147,7 @@ func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 func (a *Agent) look(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	i, err := a.Read()
 	if err == nil {
-		i, err = inventory.Only(i, a.Devices)
+		i, err = device.Only(i, a.Devices)
 	}
 	if err != nil {
 		return gpu.Inventory{Devices: []gpu.Device{}, Sharing: gpu.None, Reason: err.Error()}
@@ -206,7 +205,7 @@ func (a *Agent) begin(ctx context.Context, devices []gpu.Device) error {
 	for _, d := range devices {
 		o.Devices = append(o.Devices, d.UUID)
 	}
-	daemon, err := mps.Start(ctx, o)
+	daemon, err := device.StartMPS(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -24,12 +24,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/gpu/inventory"
-	"github.com/faas-infer/faas-infer/gpu/mps"
+	"github.com/faas-infer/faas-infer/gpu/device"
 )
 
 func TestCheck(t *testing.T) {
-	good := Agent{Node: "n", MPS: mps.Options{Directory: "/run/mps"}, Every: time.Second}
+	good := Agent{Node: "n", MPS: device.MPSOptions{Directory: "/run/mps"}, Every: time.Second}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -106,12 +105,12 @@ func TestAgent(t *testing.T) {
 	var lost atomic.Bool
 	a := &Agent{
 		Client: client, Node: "gpu-1", Share: true, Every: time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
-		MPS: mps.Options{Program: program, Directory: t.TempDir()},
+		MPS: device.MPSOptions{Program: program, Directory: t.TempDir()},
 		Read: func() (gpu.Inventory, error) {
 			if lost.Load() {
 				return gpu.Inventory{}, gpu.ErrNone
 			}
-			return inventory.Read(library)
+			return device.Read(library)
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

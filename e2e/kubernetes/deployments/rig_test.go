@@ -22,9 +22,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	clientset "k8s.io/client-go/kubernetes"
 
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/profiles"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -32,7 +33,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/provider/objects/patient"
 )
 
 const (
@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*testing.T
 	cluster  *testcluster.Cluster
-	client   kubernetes.Interface
+	client   clientset.Interface
 	dynamic  dynamic.Interface
 	network  *network
 	revision atomic.Uint64
@@ -77,8 +77,8 @@ func newRig(t *testing.T) *rig {
 	r.revision.Store(uint64(time.Now().UnixMicro()))
 	var err error
 	config := r.cluster.Config()
-	config.Wrap(patient.Transport)
-	if r.client, err = kubernetes.NewForConfig(config); err != nil {
+	config.Wrap(client.RetryTransport)
+	if r.client, err = clientset.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	if r.dynamic, err = dynamic.NewForConfig(r.cluster.Config()); err != nil {
@@ -129,7 +129,7 @@ type replica struct {
 func (r *rig) replica(edit ...func(*deployments.Options)) *replica {
 	r.Helper()
 	o := deployments.Options{
-		Client: r.client, Functions: r.object, Profiles: profiles.New(r.dynamic, r.client, "openfaas"),
+		Client: r.client, Functions: r.object, Profiles: kubernetes.NewProfiles(r.dynamic, r.client, "openfaas"),
 		Metrics: metrics.New(prometheus.NewRegistry()), Logger: zerolog.New(zerolog.NewTestWriter(r.T)).Level(zerolog.WarnLevel),
 		ColdWait: coldWait, QueueLimit: 10000, Tick: 50 * time.Millisecond, Dial: r.network.Dial,
 	}
@@ -362,7 +362,7 @@ func (l *load) end(r *rig) {
 // profile makes a profile for as long as the test runs.
 func (r *rig) profile(name, text string) {
 	r.Helper()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{profiles.Label: "true"}}, Data: map[string]string{profiles.Key: text}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kubernetes.ProfileLabel: "true"}}, Data: map[string]string{kubernetes.ProfileKey: text}}
 	if _, err := r.client.CoreV1().ConfigMaps("openfaas").Create(r.Context(), config, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/answer"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func newMetrics() *metrics.Metrics { return metrics.New(prometheus.NewRegistry()) }
@@ -47,7 +47,7 @@ func TestRefused(t *testing.T) {
 		{"what only the cluster knows", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.profile", "perhaps")}, "the cluster does not take this deployment"},
 	} {
 		_, err := p.Deploy(t.Context(), r.function(c.d))
-		var status answer.HTTPError
+		var status web.HTTPError
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, &status) || status.HTTPStatus() != 400 {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -8,14 +8,13 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
-	"github.com/faas-infer/faas-infer/bench/kubernetes/standin"
+	"github.com/faas-infer/faas-infer/lab/kubernetes"
 )
 
 // world is where a test's functions are, and what answers for their instances.
 type world struct {
 	namespace string
-	instances *standin.Instances
+	instances *kubernetes.StandIns
 }
 
 // worlds are of tests that run beside others, by their names.
@@ -26,7 +25,7 @@ func where(t *testing.T) world {
 	if w, ok := worlds.Load(t.Name()); ok {
 		return w.(world)
 	}
-	return world{rig.Namespace, shared.instances}
+	return world{kubernetes.Namespace, shared.instances}
 }
 
 // testLabel is on nodes, and says which test's they are.
@@ -41,7 +40,7 @@ func label(t *testing.T) string {
 func apart(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	instances, err := standin.Start(func(batch int) time.Duration { return rig.Times(modelTime, batch) })
+	instances, err := kubernetes.StartStandIns(func(batch int) time.Duration { return kubernetes.Times(modelTime, batch) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func apart(t *testing.T) {
 	}
 	worlds.Store(t.Name(), w)
 	// Whoever deploys does not come by the way that the test disturbs.
-	r, err := rig.Open(t.Context(), rig.Options{Config: shared.Config(), Instances: instances, Namespace: w.namespace, Logger: zerolog.Nop()})
+	r, err := kubernetes.OpenRig(t.Context(), kubernetes.RigOptions{Config: shared.Config(), Instances: instances, Namespace: w.namespace, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

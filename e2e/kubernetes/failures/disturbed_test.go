@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/disturb"
+	"github.com/faas-infer/faas-infer/lab/kubernetes"
 )
 
 // play is a day in a provider's life: instances are asked for and given up, pods are
@@ -37,7 +37,7 @@ func play(t *testing.T, config *rest.Config) string {
 	return state(t, r)
 }
 
-func scale(t *testing.T, r *rig.Rig, name string, n int) {
+func scale(t *testing.T, r *kubernetes.Rig, name string, n int) {
 	t.Helper()
 	if err := r.Scale(name, n); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
 	"github.com/faas-infer/faas-infer/cluster"
 	backend "github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
@@ -46,10 +46,10 @@ func nodes(t *testing.T, n int, cores string) (names []string) {
 
 // open puts a provider together that reaches the API server by config, with the
 // functions that every test has.
-func open(t *testing.T, config *rest.Config, edit func(*rig.Options)) *rig.Rig {
+func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) *kubernetes.Rig {
 	t.Helper()
 	in := where(t)
-	o := rig.Options{Config: config, Instances: in.instances, Namespace: in.namespace, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
+	o := kubernetes.RigOptions{Config: config, Instances: in.instances, Namespace: in.namespace, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
 	o.Backend = func(b *backend.Options) { b.NodeSelector = testLabel + "=" + label(t) }
 	if edit != nil {
 		edit(&o)
@@ -62,7 +62,7 @@ func open(t *testing.T, config *rest.Config, edit func(*rig.Options)) *rig.Rig {
 			own(c)
 		}
 	}
-	r, err := rig.Open(t.Context(), o)
+	r, err := kubernetes.OpenRig(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func open(t *testing.T, config *rest.Config, edit func(*rig.Options)) *rig.Rig {
 }
 
 // functions are two that keep instances without load and one that has none.
-func functions() []rig.Function {
-	return []rig.Function{
+func functions() []kubernetes.Function {
+	return []kubernetes.Function{
 		{Name: "a", SLO: objective, Exec: modelTime, Min: 2},
 		{Name: "b", SLO: objective, Exec: modelTime, Min: 3},
 		{Name: "c", SLO: objective, Exec: modelTime, Max: 1},
@@ -85,7 +85,7 @@ func functions() []rig.Function {
 }
 
 // end stops all instances and checks that no pod is left.
-func end(t *testing.T, r *rig.Rig) {
+func end(t *testing.T, r *kubernetes.Rig) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -113,7 +113,7 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 
 // state is what an end state is compared by: how many instances of which config each
 // function has.
-func state(t *testing.T, r *rig.Rig) string {
+func state(t *testing.T, r *kubernetes.Rig) string {
 	t.Helper()
 	instances, err := r.Backend.Instances(t.Context())
 	if err != nil {
@@ -133,7 +133,7 @@ func state(t *testing.T, r *rig.Rig) string {
 
 // differs is how what a provider knows differs from what the API server has, and
 // from the numbers of ready instances that are wanted; "" if it does not.
-func differs(t *testing.T, r *rig.Rig, want map[string]int) string {
+func differs(t *testing.T, r *kubernetes.Rig, want map[string]int) string {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if got := r.Ready(name); got != want[name] {
@@ -168,7 +168,7 @@ func differs(t *testing.T, r *rig.Rig, want map[string]int) string {
 }
 
 // converges waits until a provider and the API server agree on what is wanted.
-func converges(t *testing.T, r *rig.Rig, want map[string]int) {
+func converges(t *testing.T, r *kubernetes.Rig, want map[string]int) {
 	t.Helper()
 	eventually(t, "provider and API server agree", func() string { return differs(t, r, want) })
 }
@@ -201,7 +201,7 @@ type load struct {
 
 // begin sends a request to each of the functions every pause, to the providers in
 // turn.
-func begin(t *testing.T, pause time.Duration, names []string, providers ...*rig.Rig) *load {
+func begin(t *testing.T, pause time.Duration, names []string, providers ...*kubernetes.Rig) *load {
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{t: t, stop: stop}
 	l.all.Go(func() {
@@ -222,7 +222,7 @@ func begin(t *testing.T, pause time.Duration, names []string, providers ...*rig.
 }
 
 // send does not end with the load: what was sent is to be answered.
-func (l *load) send(r *rig.Rig, name string) {
+func (l *load) send(r *kubernetes.Rig, name string) {
 	n := l.sent.Add(1)
 	l.open.Store(n, true)
 	l.all.Go(func() {
@@ -280,7 +280,7 @@ func address(p *corev1.Pod) string { return p.Status.PodIP + ":8080" }
 
 // lose takes pods' instances away, as their end does, until the provider has seen it:
 // kwok gives their addresses to the next pods.
-func lose(t *testing.T, r *rig.Rig, lost []*corev1.Pod, how func()) {
+func lose(t *testing.T, r *kubernetes.Rig, lost []*corev1.Pod, how func()) {
 	t.Helper()
 	var addresses []string
 	for _, p := range lost {

@@ -13,18 +13,17 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	clientset "k8s.io/client-go/kubernetes"
 
-	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
-	"github.com/faas-infer/faas-infer/bench/kubernetes/standin"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/lab/kubernetes"
 )
 
 // shared is what all tests use, one after the other but for those that are apart.
 var shared struct {
 	*testcluster.Cluster
-	client    *kubernetes.Clientset
-	instances *standin.Instances
+	client    *clientset.Clientset
+	instances *kubernetes.StandIns
 }
 
 const (
@@ -60,16 +59,16 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	shared.Cluster = c
-	if err := c.Namespaces(ctx, nil, rig.Namespace, leaseNamespace); err != nil {
+	if err := c.Namespaces(ctx, nil, kubernetes.Namespace, leaseNamespace); err != nil {
 		return 1, err
 	}
 	if err := c.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
 		return 1, err
 	}
-	if shared.client, err = kubernetes.NewForConfig(c.Config()); err != nil {
+	if shared.client, err = clientset.NewForConfig(c.Config()); err != nil {
 		return 1, err
 	}
-	shared.instances, err = standin.Start(func(batch int) time.Duration { return rig.Times(modelTime, batch) })
+	shared.instances, err = kubernetes.StartStandIns(func(batch int) time.Duration { return kubernetes.Times(modelTime, batch) })
 	if err != nil {
 		return 1, err
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/client-go/rest"
 
-	"github.com/faas-infer/faas-infer/bench/kubernetes/rig"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/disturb"
+	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/provider/objects/leader"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
@@ -40,10 +40,10 @@ func (m members) Self() string { return m.id }
 
 // replica is one provider of several.
 type replica struct {
-	*rig.Rig
+	*kubernetes.Rig
 	id       string
 	proxy    *disturb.Proxy
-	election *leader.Election
+	election *client.Election
 	server   *httptest.Server
 	stop     context.CancelFunc
 	ran      sync.WaitGroup
@@ -54,7 +54,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 	t.Helper()
 	var mu sync.Mutex
 	var all []peer.Member
-	profiles := new(rig.Profiles)
+	profiles := new(kubernetes.Profiles)
 	var out []*replica
 	for i := range n {
 		r := &replica{id: fmt.Sprintf("replica-%d", i)}
@@ -70,7 +70,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 		mu.Lock()
 		all = append(append([]peer.Member(nil), all...), peer.Member{ID: r.id, URL: r.server.URL})
 		mu.Unlock()
-		r.Rig = open(t, r.proxy.Config(), func(o *rig.Options) {
+		r.Rig = open(t, r.proxy.Config(), func(o *kubernetes.RigOptions) {
 			o.Group = group
 			o.Control = func(c *control.Options) {
 				c.Leading, c.Peers, c.Profiles = r.election.Leading, group, profiles
@@ -85,7 +85,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 func (r *replica) elect(t *testing.T, config *rest.Config) {
 	t.Helper()
 	var err error
-	r.election, err = leader.New(leader.Options{Config: config, Namespace: leaseNamespace, Name: "failures", Identity: r.id,
+	r.election, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: leaseNamespace, Name: "failures", Identity: r.id,
 		Changed: func(bool) {
 			if r.Rig != nil {
 				r.Controller.Wake()

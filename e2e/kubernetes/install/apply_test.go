@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/faas-infer/faas-infer/provider/objects/access"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 )
 
 const namespaces = `{apiVersion: v1, kind: Namespace, metadata: {name: openfaas}}
@@ -28,12 +28,12 @@ const account = "system:serviceaccount:openfaas:faas-infer"
 
 // mine is what the provider may beyond what it says it needs: it does without where a
 // cluster has none of it.
-var mine = []access.Need{
-	{Scope: access.Cluster, Group: "metrics.k8s.io", Resource: "pods", Verbs: []string{"get", "list"}},
-	{Scope: access.Provider, Group: "openfaas.com", Resource: "profiles", Verbs: []string{"get"}},
+var mine = []client.Need{
+	{Scope: client.Cluster, Group: "metrics.k8s.io", Resource: "pods", Verbs: []string{"get", "list"}},
+	{Scope: client.Provider, Group: "openfaas.com", Resource: "profiles", Verbs: []string{"get"}},
 }
 
-func client(t *testing.T, edit func(*rest.Config)) *kubernetes.Clientset {
+func connect(t *testing.T, edit func(*rest.Config)) *kubernetes.Clientset {
 	t.Helper()
 	config := cluster.Config()
 	if edit != nil {
@@ -99,7 +99,7 @@ func TestApply(t *testing.T) {
 		return err
 	})
 	kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=a", "--from-literal=basic-auth-password=b")
-	c := client(t, nil)
+	c := connect(t, nil)
 	for name, want := range map[string]int{"app.kubernetes.io/name=faas-infer": 2, "app=gateway": 1, "app=nats": 1, "app=prometheus": 1} {
 		await(t, "pods of "+name, func(ctx context.Context) error {
 			pods, err := c.CoreV1().Pods("openfaas").List(ctx, metav1.ListOptions{LabelSelector: name})
@@ -123,7 +123,7 @@ func TestApply(t *testing.T) {
 
 // Nothing that is privileged can be in the provider's namespace.
 func restricted(t *testing.T) {
-	_, err := client(t, nil).CoreV1().Pods("openfaas").Create(t.Context(), &corev1.Pod{
+	_, err := connect(t, nil).CoreV1().Pods("openfaas").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "root"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
 	}, metav1.CreateOptions{})
@@ -131,7 +131,7 @@ func restricted(t *testing.T) {
 		t.Errorf("a pod as root: %v", err)
 	}
 	w := new(warnings)
-	c := client(t, func(config *rest.Config) { config.WarningHandler = w })
+	c := connect(t, func(config *rest.Config) { config.WarningHandler = w })
 	for _, name := range []string{"faas-infer", "gateway", "prometheus"} {
 		deployments := c.AppsV1().Deployments("openfaas")
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Its controller writes to it, too.
@@ -151,12 +151,12 @@ func restricted(t *testing.T) {
 
 // The provider may do what it needs, and nothing else.
 func rights(t *testing.T) {
-	provider := client(t, func(c *rest.Config) {
+	provider := connect(t, func(c *rest.Config) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
 	})
-	needs := append(access.Needs(), mine...)
+	needs := append(client.Needs(), mine...)
 	await(t, "the provider's rights", func(ctx context.Context) error {
-		missing, err := access.Check(ctx, provider, needs, "openfaas", []string{"openfaas-fn"})
+		missing, err := client.CheckAccess(ctx, provider, needs, "openfaas", []string{"openfaas-fn"})
 		if err == nil && len(missing) > 0 {
 			err = fmt.Errorf("%v", missing)
 		}
@@ -182,14 +182,14 @@ func rights(t *testing.T) {
 			}
 		}
 	}
-	for _, not := range []access.Need{
-		{Scope: access.Functions, Resource: "secrets", Verbs: []string{"get", "list"}},
-		{Scope: access.Functions, Resource: "pods", Verbs: []string{"create", "delete"}},
-		{Scope: access.Cluster, Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings", Verbs: []string{"create", "bind"}},
+	for _, not := range []client.Need{
+		{Scope: client.Functions, Resource: "secrets", Verbs: []string{"get", "list"}},
+		{Scope: client.Functions, Resource: "pods", Verbs: []string{"create", "delete"}},
+		{Scope: client.Cluster, Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings", Verbs: []string{"create", "bind"}},
 	} {
 		kubectl(t, "", "delete", "clusterrolebinding", "faas-infer-functions", "--ignore-not-found")
 		await(t, "what the option allowed is forbidden again", func(ctx context.Context) error {
-			left, err := access.Check(ctx, provider, []access.Need{not}, "openfaas", []string{"kube-system"})
+			left, err := client.CheckAccess(ctx, provider, []client.Need{not}, "openfaas", []string{"kube-system"})
 			if err == nil && len(left) != len(not.Verbs) {
 				err = fmt.Errorf("in kube-system the provider may %s %s, but for %v", strings.Join(not.Verbs, " or "), not.Resource, left)
 			}

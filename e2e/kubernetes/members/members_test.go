@@ -12,10 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/members"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
@@ -26,8 +26,8 @@ const (
 	patience  = 4 * time.Minute
 )
 
-func options(client kubernetes.Interface) members.Options[peer.Member] {
-	return members.Options[peer.Member]{
+func options(client clientset.Interface) kubernetes.MemberOptions[peer.Member] {
+	return kubernetes.MemberOptions[peer.Member]{
 		Client: client, Namespace: namespace, Service: service, Port: "http", Self: "provider-0",
 		Make: func(id, url string) peer.Member { return peer.Member{ID: id, URL: url} },
 	}
@@ -51,14 +51,14 @@ func TestMembersFollowTheService(t *testing.T) {
 	if err := c.Namespaces(ctx, nil, namespace); err != nil {
 		t.Fatal(err)
 	}
-	client := kubernetes.NewForConfigOrDie(c.Config())
+	client := clientset.NewForConfigOrDie(c.Config())
 	makeService(t, ctx, client)
 	for i := range 2 {
 		makePod(t, ctx, client, i)
 	}
 	following, stop := context.WithCancel(ctx)
 	defer stop()
-	m, err := members.New(following, ctx, options(client))
+	m, err := kubernetes.NewMembers(following, ctx, options(client))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func notAllowed(t *testing.T, ctx context.Context, c *testcluster.Cluster) {
 	var err error
 	for _, patience := range []time.Duration{3 * time.Second, patience} {
 		opening, cancel := context.WithTimeout(ctx, patience)
-		_, err = members.New(opening, opening, options(kubernetes.NewForConfigOrDie(config)))
+		_, err = kubernetes.NewMembers(opening, opening, options(clientset.NewForConfigOrDie(config)))
 		cancel()
 		if err != nil && strings.Contains(err.Error(), "list and watch endpointslices") {
 			return
@@ -110,7 +110,7 @@ func notAllowed(t *testing.T, ctx context.Context, c *testcluster.Cluster) {
 	t.Errorf("without the right to read EndpointSlices: %v", err)
 }
 
-func makeService(t *testing.T, ctx context.Context, client kubernetes.Interface) {
+func makeService(t *testing.T, ctx context.Context, client clientset.Interface) {
 	t.Helper()
 	_, err := client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: namespace},
@@ -122,7 +122,7 @@ func makeService(t *testing.T, ctx context.Context, client kubernetes.Interface)
 	}
 }
 
-func makePod(t *testing.T, ctx context.Context, client kubernetes.Interface, i int) {
+func makePod(t *testing.T, ctx context.Context, client clientset.Interface, i int) {
 	t.Helper()
 	_, err := client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("provider-%d", i), Namespace: namespace, Labels: map[string]string{"app": service}},

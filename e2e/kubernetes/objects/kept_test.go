@@ -11,10 +11,10 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
-	"github.com/faas-infer/faas-infer/provider/objects/access"
-	"github.com/faas-infer/faas-infer/provider/objects/learned"
+	"github.com/faas-infer/faas-infer/provider/objects"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -77,9 +77,9 @@ func TestSecrets(t *testing.T) {
 
 func TestWhatIsLearnedStays(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	open := func(leading bool) *learned.Store {
+	open := func(leading bool) *objects.HistoryStore {
 		t.Helper()
-		s, err := learned.Open(ctx, clientOf(t, cluster.Config()), "openfaas", func() bool { return leading })
+		s, err := objects.OpenHistoryStore(ctx, clientOf(t, cluster.Config()), "openfaas", func() bool { return leading })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestWhatIsLearnedStays(t *testing.T) {
 		}
 		return ""
 	})
-	kubectl(t, "", "patch", "configmap", "-n", "openfaas", strings.TrimSpace(kubectl(t, "", "get", "configmap", "-n", "openfaas", "-l", learned.KindLabel+"=profile", "-o", "jsonpath={.items[0].metadata.name}")),
+	kubectl(t, "", "patch", "configmap", "-n", "openfaas", strings.TrimSpace(kubectl(t, "", "get", "configmap", "-n", "openfaas", "-l", objects.KindLabel+"=profile", "-o", "jsonpath={.items[0].metadata.name}")),
 		"--type=merge", "-p", `{"binaryData":{"value":"bm8="}}`)
 	eventually(t, func() string {
 		if _, err := c.Profile("hash engine machine b≤32"); err == nil || !strings.Contains(err.Error(), "delete it") {
@@ -140,13 +140,13 @@ func TestMissingRights(t *testing.T) {
 	kubectl(t, "", "create", "role", "narrow", "-n", "openfaas-fn", "--verb=create,delete", "--resource=pods,pods/resize")
 	kubectl(t, "", "create", "rolebinding", "narrow", "-n", "openfaas-fn", "--role=narrow", "--user=narrow")
 	config := cluster.Config()
-	if missing, err := access.Check(t.Context(), clientOf(t, config), access.Needs(), "openfaas", []string{"openfaas-fn"}); err != nil || len(missing) != 0 {
+	if missing, err := client.CheckAccess(t.Context(), clientOf(t, config), client.Needs(), "openfaas", []string{"openfaas-fn"}); err != nil || len(missing) != 0 {
 		t.Errorf("the administrator lacks %v, %v", missing, err)
 	}
 	config.Impersonate.UserName = "narrow"
 	var text string
 	eventually(t, func() string {
-		missing, err := access.Check(t.Context(), clientOf(t, config), access.Needs(), "openfaas", []string{"openfaas-fn"})
+		missing, err := client.CheckAccess(t.Context(), clientOf(t, config), client.Needs(), "openfaas", []string{"openfaas-fn"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestMissingRights(t *testing.T) {
 		}
 	}
 	// What is asked for exists: a misspelt resource would be asked for in vain.
-	for _, n := range access.Needs() {
+	for _, n := range client.Needs() {
 		resource, _, _ := strings.Cut(n.Resource, "/")
 		if out := kubectl(t, "", "api-resources", "--api-group="+n.Group, "-o", "name"); !strings.Contains(out, resource) {
 			t.Errorf("no resource %s in group %q", resource, n.Group)

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/faas-infer/faas-infer/provider/objects/leader"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 )
 
 // candidateVariable makes this program one that takes part in an election; it holds
@@ -25,8 +25,8 @@ func candidate(of string) int {
 	file, identity, _ := strings.Cut(of, ",")
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err == nil {
-		var e *leader.Election
-		e, err = leader.New(leader.Options{Config: config, Namespace: "openfaas", Name: "test", Identity: identity, Logger: zerolog.Nop(),
+		var e *client.Election
+		e, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: "openfaas", Name: "test", Identity: identity, Logger: zerolog.Nop(),
 			Changed: func(leading bool) { fmt.Println(identity, leading) }})
 		if err == nil {
 			err = e.Run(context.Background())
@@ -100,7 +100,7 @@ func followed(t *testing.T) bool {
 	first, says := elected(t, "first")
 	next(t, says, "first true")
 	var changes []bool
-	e, err := leader.New(leader.Options{Config: cluster.Config(), Namespace: "openfaas", Name: "test", Identity: "second", Logger: zerolog.Nop(),
+	e, err := client.NewElection(client.ElectionOptions{Config: cluster.Config(), Namespace: "openfaas", Name: "test", Identity: "second", Logger: zerolog.Nop(),
 		Changed: func(leading bool) { changes = append(changes, leading) }})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestLeaderWithoutAPIServer(t *testing.T) {
 	config := cluster.Config()
 	cut := newSwitch()
 	config.Dial = cut.dial
-	e, err := leader.New(leader.Options{Config: config, Namespace: "openfaas", Name: "cut", Identity: "x", Logger: zerolog.Nop()})
+	e, err := client.NewElection(client.ElectionOptions{Config: config, Namespace: "openfaas", Name: "cut", Identity: "x", Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestLeaderWithoutAPIServer(t *testing.T) {
 }
 
 func TestLeaderRefusesNamelessOnes(t *testing.T) {
-	if _, err := leader.New(leader.Options{Config: cluster.Config(), Namespace: "openfaas", Name: "x"}); err == nil || !strings.Contains(err.Error(), "identity") {
+	if _, err := client.NewElection(client.ElectionOptions{Config: cluster.Config(), Namespace: "openfaas", Name: "x"}); err == nil || !strings.Contains(err.Error(), "identity") {
 		t.Error(err)
 	}
 }

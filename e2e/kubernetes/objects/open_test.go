@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/provider/objects"
-	"github.com/faas-infer/faas-infer/provider/objects/learned"
 )
 
 // openAs opens the functions as a user, "" for the administrator, and closes them.
@@ -43,7 +42,7 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	}
 	config := cluster.Config()
 	config.Impersonate.UserName = "nobody"
-	if _, err := learned.Open(t.Context(), clientOf(t, config), "openfaas", nil); err == nil || !strings.Contains(err.Error(), `cannot list resource "configmaps"`) {
+	if _, err := objects.OpenHistoryStore(t.Context(), clientOf(t, config), "openfaas", nil); err == nil || !strings.Contains(err.Error(), `cannot list resource "configmaps"`) {
 		t.Errorf("without rights: %v", err)
 	}
 	// Not only when opening is given up.

@@ -15,13 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/objects"
-	"github.com/faas-infer/faas-infer/provider/objects/patient"
-	"github.com/faas-infer/faas-infer/provider/objects/secrets"
 )
 
 // controller runs nothing and remembers what it was told. Functions answer with the
@@ -144,7 +143,7 @@ func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	r.leading.Store(leading)
 	config := cluster.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &trier{next, r} })
-	config.Wrap(patient.Transport)
+	config.Wrap(client.RetryTransport)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next, r} })
 	client := clientOf(t, config)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -158,7 +157,7 @@ func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	}
 	registry := prometheus.NewRegistry()
 	r.Server = provider.New(provider.Options{Store: r.objects, Controller: r.controller, Metrics: metrics.New(registry), Gatherer: registry,
-		Secrets: secrets.New(client), Defaults: r.brought, Logger: log})
+		Secrets: objects.NewSecretStore(client), Defaults: r.brought, Logger: log})
 	if err := r.Restore(ctx); err != nil {
 		t.Error(err)
 	}

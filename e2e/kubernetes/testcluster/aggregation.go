@@ -3,8 +3,6 @@ package testcluster
 import (
 	"os"
 	"path/filepath"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/pki"
 )
 
 // frontProxy is the user as whom the API server connects to those that serve a part of
@@ -17,7 +15,7 @@ func (c *Cluster) makeFrontProxy() error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	authority, err := pki.New(dir)
+	authority, err := NewAuthority(dir)
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/pki"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 const (
 	// nodeAddress is the real node's, serviceAddress the API server's among the
 	// services, serviceRange all services'.
-	nodeAddress    = isolation.NodeAddress
+	nodeAddress    = node.NodeAddress
 	serviceAddress = "10.96.0.1"
 	serviceRange   = "10.96.0.0/16"
 	// NodeName is the real node's.
@@ -114,7 +113,7 @@ func freePort() (int, error) {
 }
 
 func (c *Cluster) makeCertificates() (err error) {
-	if c.ca, err = pki.New(c.file("pki")); err != nil {
+	if c.ca, err = NewAuthority(c.file("pki")); err != nil {
 		return err
 	}
 	hosts := []string{"127.0.0.1", serviceAddress, nodeAddress, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", NodeName}

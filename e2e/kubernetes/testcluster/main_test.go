@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-func TestMain(m *testing.M) { os.Exit(isolation.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(node.Run(m.Run)) }

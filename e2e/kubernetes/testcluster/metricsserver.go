@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // metricsServer is the metrics server's name, as a user too, and that of its service.
@@ -92,7 +92,7 @@ func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 		return err
 	}
 	config := c.file(metricsServer + ".kubeconfig")
-	if c.metrics, err = process.Start(filepath.Join(c.Logs(), metricsServer+".log"), nil, program,
+	if c.metrics, err = node.StartProcess(filepath.Join(c.Logs(), metricsServer+".log"), nil, program,
 		"--kubeconfig="+config, "--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
 		"--bind-address="+nodeAddress, fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file="+c.ca.File(metricsServer+".crt"),
 		"--tls-private-key-file="+c.ca.File(metricsServer+".key"), "--kubelet-certificate-authority="+c.ca.File("ca.crt"),

@@ -12,9 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/registry"
 )
 
 // startRest starts what only some tests need. A node takes even its pods' first
@@ -27,16 +25,16 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 	if c.options.Node {
 		address = nodeAddress // Pods have other addresses that mean the machine itself.
 	}
-	if c.registry, err = registry.Start(c.file("registry"), address); err != nil || !c.options.Node {
+	if c.registry, err = StartRegistry(c.file("registry"), address); err != nil || !c.options.Node {
 		return err
 	}
-	if err := c.ca.Issue("hub", "hub", nil, isolation.Hub); err != nil {
+	if err := c.ca.Issue("hub", "hub", nil, node.Hub); err != nil {
 		return err
 	}
-	if err := c.registry.ServeTLS(isolation.HubAddress+":443", c.ca.File("hub.crt"), c.ca.File("hub.key")); err != nil {
+	if err := c.registry.ServeTLS(node.HubAddress+":443", c.ca.File("hub.crt"), c.ca.File("hub.key")); err != nil {
 		return err
 	}
-	image, err := registry.Image(map[string]string{"/pause": c.program("pause")}, nil, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"})
+	image, err := RegistryImage(map[string]string{"/pause": c.program("pause")}, nil, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"})
 	if err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func (c *Cluster) PushTools(name string, files map[string]string, config v1.Conf
 	for _, tool := range tools {
 		links["/bin/"+tool] = "busybox"
 	}
-	image, err := registry.Image(all, links, config)
+	image, err := RegistryImage(all, links, config)
 	if err != nil {
 		return "", err
 	}

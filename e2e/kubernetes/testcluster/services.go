@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/policies"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // dnsAddress is the name service's among the services.
@@ -77,7 +76,7 @@ func (c *Cluster) startServices(ctx context.Context) error {
 		if err := os.WriteFile(c.file(p.file), []byte(p.config), 0o644); err != nil {
 			return err
 		}
-		started, err := process.Start(filepath.Join(c.Logs(), filepath.Base(p.program)+".log"), environment, p.program, p.flag, c.file(p.file))
+		started, err := node.StartProcess(filepath.Join(c.Logs(), filepath.Base(p.program)+".log"), environment, p.program, p.flag, c.file(p.file))
 		if err != nil {
 			return err
 		}
@@ -86,7 +85,7 @@ func (c *Cluster) startServices(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, fmt.Sprintf(dnsService, dnsAddress, nodeAddress), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if c.policies, err = policies.Start(c.Config(), filepath.Join(dir, "usr/sbin/nft"), environment); err != nil {
+	if c.policies, err = StartEnforcer(c.Config(), filepath.Join(dir, "usr/sbin/nft"), environment); err != nil {
 		return err
 	}
 	if err := c.await(ctx, "kube-proxy", func() error { return proxies(ctx) }); err != nil {

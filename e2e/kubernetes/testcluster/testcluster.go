@@ -18,10 +18,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/pki"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/policies"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/registry"
 )
 
 // Options are what a cluster has beyond its control plane.
@@ -56,15 +52,15 @@ type Cluster struct {
 	options Options
 	// binaries is where the programs are, dir where the state is.
 	binaries, dir string
-	ca            *pki.Authority
+	ca            *Authority
 	// etcd and server are ports of the addresses that all is reached at.
 	etcd, peer, server int
-	apiserver, metrics *process.Process
-	others             []*process.Process
+	apiserver, metrics *node.Process
+	others             []*node.Process
 	config             *rest.Config
 	node               *node.Node
-	policies           *policies.Enforcer
-	registry           *registry.Registry
+	policies           *Enforcer
+	registry           *Registry
 }
 
 // startAttempts is how often a cluster is started of which a program ends: somebody else
@@ -172,8 +168,8 @@ func (c *Cluster) say(format string, arguments ...any) {
 }
 
 // launch starts one of the cluster's programs.
-func (c *Cluster) launch(name string, arguments ...string) (*process.Process, error) {
-	return process.Start(filepath.Join(c.Logs(), name+".log"), nil, c.program(name), arguments...)
+func (c *Cluster) launch(name string, arguments ...string) (*node.Process, error) {
+	return node.StartProcess(filepath.Join(c.Logs(), name+".log"), nil, c.program(name), arguments...)
 }
 
 // run is launch for what lives as long as the cluster.
@@ -187,7 +183,7 @@ func (c *Cluster) run(name string, arguments ...string) error {
 
 // alive is the error of the first program that has ended.
 func (c *Cluster) alive() error {
-	for _, p := range append([]*process.Process{c.apiserver, c.metrics}, c.others...) {
+	for _, p := range append([]*node.Process{c.apiserver, c.metrics}, c.others...) {
 		if p == nil {
 			continue
 		}

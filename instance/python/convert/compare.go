@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/faas-infer/faas-infer/instance/npy"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -86,7 +86,7 @@ func load(work string, names []string, as []string) ([]tensor.Tensor, error) {
 		if err != nil {
 			return nil, err
 		}
-		t, err := npy.Decode(file)
+		t, err := protocol.DecodeNPY(file)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", as[n], err)
 		}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/faas-infer/faas-infer/model/bundle/place"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // kept is a bundle that Pull has left on this machine.
@@ -45,7 +45,7 @@ func Evict(cacheDir string, most int64, used time.Time) (freed int64, err error)
 		}
 		total, freed = total-k.bytes, freed+k.bytes
 	}
-	return freed, place.Sweep(cacheDir)
+	return freed, bundle.Sweep(cacheDir)
 }
 
 // evict takes a bundle out of its place, unless it was asked for meanwhile.
@@ -56,7 +56,7 @@ func evict(cacheDir, folder string, used time.Time) error {
 	if err != nil || info.ModTime().After(used) {
 		return nil // Gone, or wanted again.
 	}
-	staging := filepath.Join(cacheDir, place.StagingDir)
+	staging := filepath.Join(cacheDir, bundle.StagingDir)
 	if err := os.MkdirAll(staging, 0o700); err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/bundle/place"
 )
 
 // Errors that Resolve and Pull wrap.
@@ -212,7 +211,7 @@ func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir str
 
 // take unpacks an image's bundle and puts it at folder below cacheDir.
 func (s settings) take(ctx context.Context, r *Resolved, cacheDir, folder string) (_ *bundle.Bundle, err error) {
-	staged, err := place.New(cacheDir)
+	staged, err := bundle.NewStaged(cacheDir)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // script is what instances run; its argument says how it goes.
@@ -41,7 +41,7 @@ while true; do date +%s.tick; sleep 1 & wait $!; done
 
 const namespace = "openfaas-fn"
 
-func TestMain(m *testing.M) { os.Exit(isolation.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(node.Run(m.Run)) }
 
 // rig is a cluster with a real node, and a backend on it.
 type rig struct {

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
 )
 
 // containerdConfig asks runc to leave the score of the kernel's memory killer: not
@@ -97,7 +95,7 @@ func (n *Node) configure() error {
 		"containerd.toml": fmt.Sprintf(containerdConfig, n.file("containerd"), n.file("containerd-state"), n.socket(), o.Pause,
 			filepath.Join(root, "usr/lib/cni"), n.file("cni"), n.file("registries"), filepath.Join(root, "usr/sbin/runc")),
 		"cni/10-pods.conflist": fmt.Sprintf(bridgeConfig, n.file("addresses")),
-		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), isolation.Cgroup(),
+		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), Cgroup(),
 			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig),
 		filepath.Join("registries", o.Registry, "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
 		// Names without a host mean this one, and so do those of the stock gateway's.

@@ -1,5 +1,5 @@
 // Package node runs a real node for a test's cluster: containerd with runc and CNI's
-// bridge, and a kubelet. It runs in the namespaces that package isolation makes.
+// bridge, and a kubelet. It runs in the namespaces that [Run] makes.
 package node
 
 import (
@@ -10,9 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/isolation"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/process"
 )
 
 // patience is how long containerd may take to listen, on a machine that others use, too.
@@ -39,12 +36,12 @@ type Options struct {
 // Node is one that runs.
 type Node struct {
 	options             Options
-	containerd, kubelet *process.Process
+	containerd, kubelet *Process
 }
 
 // Possible is nil where a real node can run; else it says what is missing.
 func Possible(binaries string) error {
-	if !isolation.Isolated() {
+	if !Isolated() {
 		return errors.New("a real node runs in namespaces of its own only: let the test's TestMain call isolation.Run, as root")
 	}
 	for _, program := range []string{"usr/bin/containerd", "usr/sbin/runc", "usr/lib/cni/bridge"} {
@@ -52,7 +49,7 @@ func Possible(binaries string) error {
 			return fmt.Errorf("a real node needs Debian's packages: run scripts/kubernetes.sh where apt-get works: %w", err)
 		}
 	}
-	if err := isolation.MakeCgroups(isolation.Cgroup()); err != nil {
+	if err := MakeCgroups(Cgroup()); err != nil {
 		return fmt.Errorf("a real node needs control groups: %w", err)
 	}
 	return nil
@@ -80,7 +77,7 @@ func (n *Node) start(ctx context.Context) error {
 	environment := append(os.Environ(),
 		"PATH="+filepath.Join(root, "usr/bin")+":"+filepath.Join(root, "usr/sbin")+":"+os.Getenv("PATH"),
 		"LD_LIBRARY_PATH="+filepath.Join(root, "usr/lib/x86_64-linux-gnu"))
-	n.containerd, err = process.Start(filepath.Join(n.options.Logs, "containerd.log"), environment,
+	n.containerd, err = StartProcess(filepath.Join(n.options.Logs, "containerd.log"), environment,
 		filepath.Join(root, "usr/bin/containerd"), "--config", n.file("containerd.toml"))
 	if err != nil {
 		return err
@@ -88,16 +85,16 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.awaitContainerd(ctx); err != nil {
 		return err
 	}
-	n.kubelet, err = process.Start(filepath.Join(n.options.Logs, "kubelet.log"), environment,
+	n.kubelet, err = StartProcess(filepath.Join(n.options.Logs, "kubelet.log"), environment,
 		filepath.Join(n.options.Binaries, "bin/kubelet"), "--config", n.file("kubelet.yaml"), "--kubeconfig", n.options.Kubeconfig,
 		"--root-dir", n.file("kubelet"), "--cert-dir", n.file("kubelet-pki"),
-		"--hostname-override", n.options.Name, "--node-ip", isolation.NodeAddress)
+		"--hostname-override", n.options.Name, "--node-ip", NodeAddress)
 	return err
 }
 
 // Alive is nil while the node's programs run.
 func (n *Node) Alive() error {
-	for _, p := range []*process.Process{n.containerd, n.kubelet} {
+	for _, p := range []*Process{n.containerd, n.kubelet} {
 		if err := p.Alive(); err != nil {
 			return err
 		}
@@ -137,12 +134,12 @@ func (n *Node) socket() string { return "/run/containerd-" + n.options.Name + ".
 // mounted.
 func (n *Node) Stop() error {
 	var errs []error
-	for _, p := range []*process.Process{n.kubelet, n.containerd} {
+	for _, p := range []*Process{n.kubelet, n.containerd} {
 		if p != nil {
 			errs = append(errs, p.Kill())
 		}
 	}
-	errs = append(errs, killShims(n.socket()), isolation.KillCgroups(isolation.Cgroup()), unmountBelow(n.options.Dir), unmountBelow("/run/netns"),
-		isolation.RemoveCgroups(isolation.Cgroup()), os.RemoveAll(n.options.Dir))
+	errs = append(errs, killShims(n.socket()), KillCgroups(Cgroup()), unmountBelow(n.options.Dir), unmountBelow("/run/netns"),
+		RemoveCgroups(Cgroup()), os.RemoveAll(n.options.Dir))
 	return errors.Join(errs...)
 }

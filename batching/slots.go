@@ -1,0 +1,48 @@
+package batching
+
+import "github.com/faas-infer/faas-infer/cluster"
+
+// Slots numbers instances from 0 on, so that what is known of them lies in
+// slices. The lowest number that is free is given next: numbers stay small, and
+// they depend on nothing but the order of what happened.
+type Slots struct {
+	of   map[cluster.InstanceID]int
+	free Set
+	// end is one past the highest number that was ever given.
+	end int
+}
+
+// Find returns the number of id.
+func (s *Slots) Find(id cluster.InstanceID) (slot int, known bool) {
+	slot, known = s.of[id]
+	return slot, known
+}
+
+// Give returns the number of id, a new one if it has none.
+func (s *Slots) Give(id cluster.InstanceID) (slot int, known bool) {
+	if slot, known = s.of[id]; known {
+		return slot, true
+	}
+	if s.of == nil {
+		s.of = map[cluster.InstanceID]int{}
+	}
+	if slot = s.free.First(); slot >= 0 {
+		s.free.Remove(slot)
+	} else {
+		slot = s.end
+		s.end++
+	}
+	s.of[id] = slot
+	return slot, false
+}
+
+// Drop takes the number of id back.
+func (s *Slots) Drop(id cluster.InstanceID) {
+	if slot, ok := s.of[id]; ok {
+		delete(s.of, id)
+		s.free.Add(slot)
+	}
+}
+
+// Len is how many have a number.
+func (s *Slots) Len() int { return len(s.of) }

@@ -1,0 +1,105 @@
+// Package report is how measuring commands print: one table for people, or one JSON
+// object for programs, and a progress bar while they work.
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Result is one figure. Names are lower-case words joined by "." and "_" and
+// stay the same from release to release.
+type Result struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Note  string  `json:"note,omitempty"`
+}
+
+// Report is all that one run of a measuring command found.
+type Report struct {
+	Command string   `json:"command"`
+	Machine string   `json:"machine"`
+	Commit  string   `json:"commit"`
+	Date    string   `json:"date"`
+	Results []Result `json:"results"`
+}
+
+// New starts a report of command, run now on this machine by this build.
+func New(command string, now time.Time) *Report {
+	return &Report{Command: command, Machine: Machine(), Commit: commit(), Date: now.UTC().Format(time.RFC3339), Results: []Result{}}
+}
+
+// Add appends a figure.
+func (r *Report) Add(name string, value float64, unit, note string) {
+	r.Results = append(r.Results, Result{Name: name, Value: value, Unit: unit, Note: note})
+}
+
+// JSON writes the report as one object.
+func (r *Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// Table writes the report for people.
+func (r *Report) Table(w io.Writer) error {
+	fmt.Fprintf(w, "%s\n%s, commit %s, %s\n", r.Command, r.Machine, r.Commit, r.Date)
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, x := range r.Results {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", x.Name, number(x.Value), x.Unit, x.Note)
+	}
+	return t.Flush()
+}
+
+// number prints four digits, or all that stand before the point.
+func number(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// Machine names this machine's processor and the cores that this process could
+// use when it started: "AMD EPYC × 2".
+func Machine() string {
+	name := runtime.GOARCH
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			if k, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(k) == "model name" {
+				name = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s × %d", name, runtime.NumCPU())
+}
+
+// commit is what the linker or the Go toolchain recorded of the source.
+func commit() string {
+	if Commit != "" {
+		return Commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+// Commit is set by the Makefile with -ldflags.
+var Commit string

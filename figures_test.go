@@ -1,0 +1,130 @@
+package main_test
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rooms are the packages with code of our own, tests aside.
+type room struct {
+	files, lines int
+	importers    map[string]bool
+}
+
+// surveyed are the house's packages by folder.
+func surveyed(t *testing.T) map[string]*room {
+	rooms := map[string]*room{}
+	at := func(folder string) *room {
+		if rooms[folder] == nil {
+			rooms[folder] = &room{importers: map[string]bool{}}
+		}
+		return rooms[folder]
+	}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		r := at(s.folder)
+		r.files, r.lines = r.files+1, r.lines+s.lines
+		for _, p := range s.imports() {
+			if to, ours := strings.CutPrefix(p, module+"/"); ours {
+				at(to).importers[s.folder] = true
+			}
+		}
+	}
+	maps.DeleteFunc(rooms, func(_ string, r *room) bool { return r.files == 0 }) // Generated code.
+	return rooms
+}
+
+// functions lists the lengths of the house's functions in lines, tests aside, and
+// the number of methods of each type, by "folder.Type".
+func functions(t *testing.T) (lengths []int, methods map[string]int) {
+	methods = map[string]int{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			lengths = append(lengths, length(s, f))
+			if f.Recv != nil {
+				methods[s.folder+"."+receiver(f)]++
+			}
+		}
+	}
+	slices.Sort(lengths)
+	return lengths, methods
+}
+
+func length(s source, f *ast.FuncDecl) int {
+	return s.set.Position(f.End()).Line - s.set.Position(f.Pos()).Line + 1
+}
+
+// receiver is the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	name := ""
+	ast.Inspect(f.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name
+		}
+		return name == ""
+	})
+	return name
+}
+
+// The figures that scripts/house.sh prints.
+func TestFigures(t *testing.T) {
+	rooms := surveyed(t)
+	var oneFile, oneImporter, inProvider, lines int
+	byRoom := map[string]int{}
+	var sizes []int
+	for folder, r := range rooms {
+		if r.files == 1 {
+			oneFile++
+		}
+		if len(r.importers) == 1 {
+			oneImporter++
+		}
+		if within(folder, "provider") {
+			inProvider++
+		}
+		byRoom[top(folder)] += r.lines
+		lines += r.lines
+		sizes = append(sizes, r.lines)
+	}
+	slices.Sort(sizes)
+	lengths, methods := functions(t)
+	largest := slices.MaxFunc(slices.Collect(maps.Keys(methods)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(methods[a], methods[b]), cmp.Compare(a, b))
+	})
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	line := func(name string, value any) { fmt.Fprintf(&b, "%-44s %v\n", name, value) }
+	line("packages", len(rooms))
+	line("packages with one file", oneFile)
+	line("packages with one importer", oneImporter)
+	line("packages in provider", inProvider)
+	line("lines of the median package", sizes[len(sizes)/2])
+	line("methods of the largest type", fmt.Sprintf("%d (%s)", methods[largest], largest))
+	line("lines of the median function", lengths[len(lengths)/2])
+	line("lines of the 90th percentile of functions", lengths[len(lengths)*9/10])
+	line("lines of the longest function", lengths[len(lengths)-1])
+	line("hand-written lines, tests aside", lines)
+	for _, name := range slices.Sorted(maps.Keys(byRoom)) {
+		line("  "+cmp.Or(strings.TrimPrefix(name, "."), "(root)"), byRoom[name])
+	}
+	line("words of ARCHITECTURE.md", len(strings.Fields(string(text))))
+	t.Log("\n" + b.String())
+}

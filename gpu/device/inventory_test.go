@@ -1,0 +1,146 @@
+package device
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+
+	"github.com/faas-infer/faas-infer/gpu"
+)
+
+// dgx is a DGX A100 as go-nvml has it, with what it does not answer: each of its GPUs
+// has 6912 cores, 64 in each of 108 multiprocessors.
+func dgx() *dgxa100.Server {
+	s := dgxa100.New()
+	for _, d := range s.Devices {
+		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
+	}
+	return s
+}
+
+func TestRead(t *testing.T) {
+	s := dgx()
+	i, err := Read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(i.Devices) != 8 || i.Driver != "550.54.15" || i.CUDA != "12.4" || i.Sharing != gpu.None {
+		t.Errorf("%+v", i)
+	}
+	for n, d := range i.Devices {
+		want := gpu.Device{Index: n, UUID: s.Devices[n].(*dgxa100.Device).UUID, Model: "Mock NVIDIA A100-SXM4-40GB", Memory: 40 << 30, SMs: 108, Capability: "8.0"}
+		if d != want {
+			t.Errorf("%+v, want %+v", d, want)
+		}
+	}
+	if len(s.InitCalls()) != len(s.ShutdownCalls()) {
+		t.Error("NVML is left open")
+	}
+	i.Sharing, i.PipeDirectory = gpu.MPS, "/run/mps"
+	if percent, memory := i.Total(); percent != 800 || memory != 320<<30 {
+		t.Errorf("%d %%, %d bytes", percent, memory)
+	}
+	if again, err := gpu.Parse(i.String()); err != nil || len(again.Devices) != 8 {
+		t.Errorf("%v, %v", again, err)
+	}
+}
+
+// What cannot be shared is there, with why.
+func TestUnshareable(t *testing.T) {
+	s := dgx()
+	s.Devices[1].SetMigMode(nvml.DEVICE_MIG_ENABLE)
+	old := s.Devices[2].(*dgxa100.Device)
+	old.CudaComputeCapability = dgxa100.CudaComputeCapability{Major: 6, Minor: 1}
+	old.GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
+	old.GetNumGpuCoresFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_FUNCTION_NOT_FOUND }
+	i, err := Read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, says := range map[int]string{1: "MIG", 2: "6.1"} {
+		if !strings.Contains(i.Devices[n].Unshareable, says) {
+			t.Errorf("GPU %d: %q", n, i.Devices[n].Unshareable)
+		}
+	}
+	if i.Devices[2].SMs != 0 || i.Devices[0].Unshareable != "" {
+		t.Errorf("%+v", i.Devices)
+	}
+}
+
+// Whatever NVML does not answer is an error that names it; a machine without a driver
+// or a GPU is one without a GPU.
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spoil func(s *dgxa100.Server, d *dgxa100.Device)
+		none  bool
+		says  string
+	}{
+		{"no driver", func(s *dgxa100.Server, _ *dgxa100.Device) {
+			s.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
+		}, true, "driver is not there"},
+		{"no permission", func(s *dgxa100.Server, _ *dgxa100.Device) {
+			s.InitFunc = func() nvml.Return { return nvml.ERROR_NO_PERMISSION }
+		}, false, "start NVML"},
+		{"no GPU", func(s *dgxa100.Server, _ *dgxa100.Device) {
+			s.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
+		}, true, "finds none"},
+		{"a lost GPU", func(s *dgxa100.Server, _ *dgxa100.Device) {
+			s.DeviceGetHandleByIndexFunc = func(int) (nvml.Device, nvml.Return) { return nil, nvml.ERROR_GPU_IS_LOST }
+		}, false, "GPU 0"},
+		{"no memory", func(_ *dgxa100.Server, d *dgxa100.Device) {
+			d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
+		}, false, "GPU 3: ask NVML for the memory"},
+		{"no MIG mode", func(_ *dgxa100.Server, d *dgxa100.Device) {
+			d.GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_UNKNOWN }
+		}, false, "MIG mode"},
+	} {
+		s := dgx()
+		test.spoil(s, s.Devices[3].(*dgxa100.Device))
+		if _, err := Read(s); err == nil || errors.Is(err, gpu.ErrNone) != test.none || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// This machine's own driver, if it has one: what is read can be written and read, and
+// without one it says so.
+func TestThisMachine(t *testing.T) {
+	i, err := Read(nvml.New())
+	switch {
+	case errors.Is(err, gpu.ErrNone):
+		t.Logf("this machine: %v", err)
+	case err != nil:
+		t.Fatal(err)
+	default:
+		if _, err := gpu.Parse(i.String()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOnly(t *testing.T) {
+	i, err := Read(dgx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := Only(i, []string{"2", i.Devices[5].UUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	some.Sharing = gpu.MPS
+	if s := some.Shareable(); len(s) != 2 || s[0].Index != 2 || s[1].Index != 5 {
+		t.Errorf("%+v", s)
+	}
+	if i.Devices[0].Unshareable != "" {
+		t.Error("the argument was changed")
+	}
+	for says, names := range map[string][]string{"no GPU \"8\"": {"8"}, "no GPU \"\"": {""}, "twice": {"1", i.Devices[1].UUID}} {
+		if _, err := Only(i, names); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", names, err)
+		}
+	}
+}

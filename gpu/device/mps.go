@@ -1,0 +1,208 @@
+package device
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// MPSProgram is the daemon and the tool that speaks to it; it comes with the driver.
+const MPSProgram = "nvidia-cuda-mps-control"
+
+// MPSOptions say how the daemon runs.
+type MPSOptions struct {
+	// MPSProgram is [MPSProgram] by default.
+	Program string
+	// Directory is where the daemon has its pipes and log, each in a directory below.
+	Directory string
+	// Devices are the UUIDs of the GPUs that it shares.
+	Devices []string
+}
+
+// Pipes is the directory in which the daemon listens, for CUDA_MPS_PIPE_DIRECTORY.
+func (o MPSOptions) Pipes() string { return filepath.Join(o.Directory, "pipe") }
+
+func (o MPSOptions) logs() string { return filepath.Join(o.Directory, "log") }
+
+// MPSDaemon is a running MPS control daemon, a child of this process.
+type MPSDaemon struct {
+	options MPSOptions
+	command *exec.Cmd
+	exited  chan struct{}
+	// once is for the end of it, state how it ended.
+	state error
+	stop  sync.Once
+}
+
+const (
+	// patience is how long the daemon may take to answer at first, and answers
+	// later.
+	patience = 10 * time.Second
+	// grace is how long it may take to end.
+	grace = 5 * time.Second
+)
+
+// StartMPS starts the daemon and returns once it answers. Where another one listens at
+// the same place already, which may serve other GPUs, that is an error.
+func StartMPS(ctx context.Context, o MPSOptions) (*MPSDaemon, error) {
+	o.Program = cmp.Or(o.Program, MPSProgram)
+	if len(o.Devices) == 0 {
+		return nil, errors.New("start the MPS daemon: there is no GPU for it")
+	}
+	program, err := exec.LookPath(o.Program)
+	if err != nil {
+		return nil, fmt.Errorf("start the MPS daemon: %w: it comes with NVIDIA's driver (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\")", err)
+	}
+	o.Program = program
+	// Instances' users must get through to the sockets, and not write here.
+	for _, dir := range []string{o.Pipes(), o.logs()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("start the MPS daemon: %w", err)
+		}
+	}
+	if err := o.healthy(ctx); err == nil {
+		return nil, fmt.Errorf("start the MPS daemon: one listens in %s already; end it with: echo quit | CUDA_MPS_PIPE_DIRECTORY=%s %s", o.Pipes(), o.Pipes(), MPSProgram)
+	}
+	d := &MPSDaemon{options: o, command: exec.Command(program, "-f"), exited: make(chan struct{})}
+	d.command.Env = o.environment()
+	// A group of its own: a signal from the terminal is for us, who end it in order.
+	d.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := d.command.Start(); err != nil {
+		return nil, fmt.Errorf("start the MPS daemon: %w", err)
+	}
+	go func() {
+		d.state = d.command.Wait()
+		close(d.exited)
+	}()
+	if err := d.ready(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the MPS daemon: %w%s", err, d.lastLine()), d.Stop())
+	}
+	return d, nil
+}
+
+// environment is what the daemon and its tool need to find each other, besides ours.
+func (o MPSOptions) environment() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		// What we were given a share of is no business of the daemon's.
+		if !strings.HasPrefix(v, "CUDA_") {
+			env = append(env, v)
+		}
+	}
+	return append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.Devices, ","),
+		"CUDA_MPS_PIPE_DIRECTORY="+o.Pipes(), "CUDA_MPS_LOG_DIRECTORY="+o.logs())
+}
+
+// ready waits until the daemon answers.
+func (d *MPSDaemon) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := d.options.healthy(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-d.exited:
+			return fmt.Errorf("it ended: %w", cmp.Or(d.state, errors.New("without an error")))
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Healthy reports why the daemon does not answer, or nil.
+func (d *MPSDaemon) Healthy(ctx context.Context) error {
+	select {
+	case <-d.exited:
+		return fmt.Errorf("the MPS daemon ended: %w%s", cmp.Or(d.state, errors.New("without an error")), d.lastLine())
+	default:
+	}
+	return d.options.healthy(ctx)
+}
+
+// healthy asks for something that changes nothing.
+func (o MPSOptions) healthy(ctx context.Context) error {
+	_, err := o.ask(ctx, "get_default_active_thread_percentage")
+	return err
+}
+
+// Servers counts the servers that the daemon has started: none as long as no process
+// has used it.
+func (d *MPSDaemon) Servers(ctx context.Context) (int, error) {
+	answer, err := d.options.ask(ctx, "get_server_list")
+	return len(strings.Fields(answer)), err
+}
+
+// ask gives the daemon one command and returns its answer.
+func (o MPSOptions) ask(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, o.Program)
+	c.Env, c.Stdin = o.environment(), strings.NewReader(command+"\n")
+	out, err := c.CombinedOutput()
+	answer := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("ask the MPS daemon for %s: %w: %s", command, err, answer)
+	}
+	return answer, nil
+}
+
+// Exited is closed when the daemon has ended.
+func (d *MPSDaemon) Exited() <-chan struct{} { return d.exited }
+
+// Stop ends the daemon and with it what computes through it, and returns when it is
+// gone.
+func (d *MPSDaemon) Stop() error {
+	var err error
+	d.stop.Do(func() { err = d.end() })
+	<-d.exited
+	return err
+}
+
+func (d *MPSDaemon) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	select {
+	case <-d.exited:
+		return nil
+	default:
+	}
+	_, asked := d.options.ask(ctx, "quit")
+	if asked != nil {
+		_ = d.command.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-d.exited:
+		return nil
+	case <-ctx.Done():
+	}
+	// The group: its servers are its children.
+	if err := syscall.Kill(-d.command.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill the MPS daemon: %w", err)
+	}
+	return nil
+}
+
+// lastLine is the last line of the daemon's log, for an error's end; "" if there is
+// none.
+func (d *MPSDaemon) lastLine() string {
+	text, err := os.ReadFile(filepath.Join(d.options.logs(), "control.log"))
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + last
+	}
+	return ""
+}

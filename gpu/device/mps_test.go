@@ -1,0 +1,141 @@
+package device
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// standIn is a program that stands in for nvidia-cuda-mps-control where there is no
+// GPU: it speaks as that does, but shares nothing. What it was started with is in the
+// pipe directory's file "environment".
+const standIn = `#!/bin/sh
+pid=$CUDA_MPS_PIPE_DIRECTORY/pid
+if [ "$1" = -f ]; then
+	[ -n "$BROKEN" ] && { echo "no such device" >> "$CUDA_MPS_LOG_DIRECTORY/control.log"; exit 1; }
+	env > "$CUDA_MPS_PIPE_DIRECTORY/environment"
+	[ -n "$DEAF" ] && trap '' TERM
+	echo $$ > "$pid"
+	while [ -e "$pid" ] || [ -n "$DEAF" ]; do sleep 0.02; done
+	exit 0
+fi
+read -r command
+[ -e "$pid" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
+case $command in
+quit) rm "$pid" ;;
+get_default_active_thread_percentage) echo 100.0 ;;
+get_server_list) ;;
+esac
+`
+
+func options(t *testing.T) MPSOptions {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "control")
+	if err := os.WriteFile(program, []byte(standIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return MPSOptions{Program: program, Directory: t.TempDir(), Devices: []string{"GPU-a", "GPU-b"}}
+}
+
+// A daemon is started with its GPUs, answers, and is gone after Stop; a second one at
+// the same place is refused.
+func TestDaemon(t *testing.T) {
+	t.Setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "30")
+	o := options(t)
+	d, err := StartMPS(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Stop()
+	if err := d.Healthy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n, err := d.Servers(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d servers, %v", n, err)
+	}
+	env, err := os.ReadFile(filepath.Join(o.Pipes(), "environment"))
+	if err != nil || !strings.Contains(string(env), "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") || strings.Contains(string(env), "PERCENTAGE") {
+		t.Errorf("%s, %v", env, err)
+	}
+	if _, err := StartMPS(t.Context(), o); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Stop(); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	if err := d.Healthy(t.Context()); err == nil {
+		t.Error("it is healthy after its end")
+	}
+	again, err := StartMPS(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One that dies is seen to have.
+func TestDeath(t *testing.T) {
+	d, err := StartMPS(t.Context(), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-d.Exited():
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody saw its end")
+	}
+	if err := d.Healthy(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("%v", err)
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What cannot be started says why, and leaves nothing.
+func TestCannotStart(t *testing.T) {
+	o := options(t)
+	t.Setenv("BROKEN", "yes")
+	if _, err := StartMPS(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no such device") {
+		t.Errorf("%v", err)
+	}
+	missing := o
+	missing.Program = filepath.Join(t.TempDir(), "missing")
+	if _, err := StartMPS(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "driver") {
+		t.Errorf("%v", err)
+	}
+	o.Devices = nil
+	if _, err := StartMPS(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no GPU") {
+		t.Errorf("%v", err)
+	}
+}
+
+// One that does not end is killed.
+func TestDeaf(t *testing.T) {
+	t.Setenv("DEAF", "yes")
+	d, err := StartMPS(t.Context(), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+	if d.Healthy(context.Background()) == nil {
+		t.Error("it lives")
+	}
+}

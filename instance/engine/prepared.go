@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// HashPrepared identifies the content of a bundle's directory, every file, and of what else
+// decides how it runs.
+func HashPrepared(dir, beside string) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n", beside)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fmt.Fprintf(sum, "\n%q\n", name)
+		_, err = io.Copy(sum, f)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("hash the bundle: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Record is a file in a prepared directory that tells what it is.
+type Record string
+
+// In reports whether a directory is prepared and has this record.
+func (r Record) In(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, string(r)))
+	return err == nil
+}
+
+// Read reads the record into what it was written from.
+func (r Record) Read(dir string, into any) error {
+	text, err := os.ReadFile(filepath.Join(dir, string(r)))
+	if err != nil {
+		return fmt.Errorf("the prepared model: %w", err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the prepared model in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Write writes the record of what into a directory, which makes it a prepared one.
+func (r Record) Write(dir string, what any) error {
+	text, err := json.MarshalIndent(what, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, string(r)), text, 0o644)
+}
+
+// Keep copies a bundle's directory to DIR/bundle, and a record beside it that
+// describe makes from where the copy will be, once; whoever looks meanwhile finds
+// all of it or nothing.
+func (r Record) Keep(bundle, dir string, describe func(bundle string) any) (err error) {
+	if r.In(dir) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dir), ".prepare-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	if err := os.CopyFS(filepath.Join(work, "bundle"), os.DirFS(bundle)); err != nil {
+		return fmt.Errorf("keep the bundle: %w", err)
+	}
+	if err := r.Write(work, describe(filepath.Join(dir, "bundle"))); err != nil {
+		return err
+	}
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(work, dir); err != nil && !r.In(dir) {
+		return fmt.Errorf("keep the bundle: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package batchmodel
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching/arrival"
+	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/lab/arrivals"
+)
+
+// azureTrace is the recording, as lab/arrivals calls it.
+const azureTrace = "azure-llm"
+
+// azureBuffers are the buffers that the recording goes through, with S_k = 50 + 20k ms.
+var azureBuffers = []struct {
+	batch   int
+	timeout time.Duration
+}{{8, 500 * time.Millisecond}, {16, 2 * time.Second}}
+
+func azureTimes(batch int) []float64 {
+	times := make([]float64, batch)
+	for k := range times {
+		times[k] = 0.05 + 0.02*float64(k+1)
+	}
+	return times
+}
+
+// Driven is a recording that went through a buffer, and what the exact model says with
+// the process that was fitted to it.
+type Driven struct {
+	Batch             int
+	Timeout           time.Duration
+	Replayed, Model   [3]float64
+	Batches, Expected float64
+}
+
+// Fitted is a recording with its process.
+type Fitted struct {
+	Moments arrival.Moments
+	Process arrival.MAP
+	Note    arrival.Note
+}
+
+// azure drives the buffers with the recording.
+func azure() (Fitted, []Driven, error) {
+	t, err := arrivals.OpenTrace(azureTrace)
+	if err != nil {
+		return Fitted{}, nil, err
+	}
+	times := t.Columns[0].Times
+	fit, err := Fit(times)
+	if err != nil {
+		return Fitted{}, nil, fmt.Errorf("trace %s: %w", azureTrace, err)
+	}
+	var all []Driven
+	for _, b := range azureBuffers {
+		exec := azureTimes(b.batch)
+		d, err := latency.Buffer{Arrivals: fit.Process, Batch: b.batch, Timeout: b.timeout.Seconds(), Service: exec}.Exact()
+		if err != nil {
+			return Fitted{}, nil, err
+		}
+		r := Replay(times, b.batch, b.timeout, exec)
+		one := Driven{Batch: b.batch, Timeout: b.timeout, Batches: r.MeanBatch, Expected: d.MeanBatch()}
+		for i, q := range quantiles {
+			one.Replayed[i], one.Model[i] = r.Quantile(q), d.Quantile(q)
+		}
+		all = append(all, one)
+	}
+	return fit, all, nil
+}
+
+// Fit fits a process to recorded times, with at least two of them.
+func Fit(times []time.Duration) (Fitted, error) {
+	w := arrival.NewWindow(max(1, len(times)-1))
+	for i := 1; i < len(times); i++ {
+		w.Add(times[i] - times[i-1])
+	}
+	f := Fitted{Moments: w.Moments()}
+	var err error
+	f.Process, f.Note, err = arrival.Fit(f.Moments)
+	return f, err
+}

@@ -1,0 +1,146 @@
+package batchmodel
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/lab/figure"
+)
+
+// paperBound is the error in % that BATCH tells of its model (§VI-C).
+const paperBound = 9
+
+var headers = []string{"p50", "p95", "p99"}
+
+// vectors adds what is compared with simulation.
+func (o *Outcome) vectors(all []*Compared) {
+	t := figure.Table{
+		Title:  "Percentiles of a dispatching buffer: simulated, and by how many % the models are off.",
+		Header: []string{"vector", "arrivals", "B", "T ms", "p50 ms", "p95 ms", "p99 ms"},
+		Notes: []string{
+			"apart: execution times differ by more than the timeout from one batch size to the next, where BATCH's formula is meant to hold.",
+			"distance: the largest difference between the two distributions, in % of the requests.",
+		},
+	}
+	for _, model := range []string{"exact", "paper"} {
+		for _, h := range headers {
+			t.Header = append(t.Header, model+" "+h)
+		}
+	}
+	t.Header = append(t.Header, "distance", "apart")
+	worst, where := 0.0, ""
+	for _, c := range all {
+		exact, most := offBy(c.Exact, c.Truth)
+		paper, paperMost := offBy(c.Paper, c.Truth)
+		if most >= worst {
+			worst, where = most, c.Name
+		}
+		row := []string{c.Name, c.Arrival, fmt.Sprint(c.B), number(1e3 * c.T)}
+		for _, p := range c.Truth {
+			row = append(row, number(1e3*p))
+		}
+		t.Rows = append(t.Rows, append(append(append(row, signed(exact)...), signed(paper)...), number(100*c.Distance), yes(c.Shown)))
+		name := plain(c.Name)
+		o.Report.Add("error_pct.exact."+name, most, "%", "")
+		o.Report.Add("error_pct.paper."+name, paperMost, "%", "")
+	}
+	o.Tables = append(o.Tables, t)
+	o.Report.Add("worst_pct.exact", worst, "%", "of p50, p95 and p99 against simulation; "+where)
+}
+
+// shown adds how good the paper's model is on its own ground and elsewhere.
+func (o *Outcome) shown(cases, vectors []*Compared) {
+	t := figure.Table{
+		Title:  "The paper's model where it was shown (BATCH §VI-C): by how many % it is off the exact one, over four arrival processes the worst.",
+		Header: []string{"service times", "B", "T ms", "p50", "p95", "p99", "distance"},
+	}
+	worst, where := 0.0, ""
+	note := func(c *Compared, most float64) {
+		if most >= worst {
+			worst, where = most, fmt.Sprintf("%s, B = %d, T = %v s, %s", c.Name, c.B, c.T, c.Arrival)
+		}
+	}
+	n := len(publishedArrivals)
+	for i := 0; i+n <= len(cases); i += n {
+		var most [3]float64
+		away := 0.0
+		for _, c := range cases[i : i+n] {
+			each, highest := offBy(c.Paper, c.Truth)
+			for k, e := range each {
+				most[k] = max(most[k], math.Abs(e))
+			}
+			away = max(away, c.Distance)
+			note(c, highest)
+		}
+		c := cases[i]
+		t.Rows = append(t.Rows, []string{c.Name, fmt.Sprint(c.B), number(1e3 * c.T), number(most[0]), number(most[1]), number(most[2]), number(100 * away)})
+	}
+	elsewhere, other := 0.0, ""
+	for _, c := range vectors {
+		_, most := offBy(c.Paper, c.Truth)
+		if c.Shown {
+			note(c, most)
+		} else if most >= elsewhere {
+			elsewhere, other = most, c.Name
+		}
+	}
+	o.Tables = append(o.Tables, t)
+	o.Report.Add("worst_pct.paper", worst, "%", fmt.Sprintf("on the service times that it was shown for, where it claims %d %%; %s", paperBound, where))
+	o.Report.Add("worst_pct.paper_elsewhere", elsewhere, "%", "where service times differ by less than the timeout; "+other)
+}
+
+// driven adds what is compared with a recording.
+func (o *Outcome) driven(fit Fitted, all []Driven) {
+	m := fit.Moments
+	t := figure.Table{
+		Title: fmt.Sprintf("%d requests of Azure's LLM service through the buffer, and the exact model with a MAP of order %d: %.3g requests/s, SCV %.3g, skewness %.3g, lag-1 %.3g.",
+			m.N+1, fit.Process.Order(), 1/m.Mean, m.SCV, m.Skewness, m.Lag1),
+		Header: []string{"buffer", "batch", "model", "p50 ms", "model", "p95 ms", "model", "p99 ms", "model", "worst %"},
+	}
+	if says := fmt.Sprint(fit.Note); says != "" {
+		t.Notes = append(t.Notes, says)
+	}
+	worst, where := 0.0, ""
+	for _, d := range all {
+		_, most := offBy(d.Model, d.Replayed)
+		name := fmt.Sprintf("B = %d, T = %v", d.Batch, d.Timeout)
+		if most >= worst {
+			worst, where = most, name
+		}
+		row := []string{name, number(d.Batches), number(d.Expected)}
+		for i := range d.Model {
+			row = append(row, number(1e3*d.Replayed[i]), number(1e3*d.Model[i]))
+		}
+		t.Rows = append(t.Rows, append(row, number(most)))
+	}
+	o.Tables = append(o.Tables, t)
+	o.Report.Add("azure_worst_pct", worst, "%", "of p50, p95 and p99 against the recording's; "+where)
+}
+
+func number(v float64) string { return fmt.Sprintf("%.4g", v) }
+
+func signed(values [3]float64) []string {
+	var all []string
+	for _, v := range values {
+		all = append(all, fmt.Sprintf("%+.2f", v))
+	}
+	return all
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// plain makes of a vector's name one for a result.
+func plain(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+}

@@ -1,0 +1,278 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/rig"
+)
+
+// Async says what Run measures.
+type Async struct {
+	// Model is the batchable function's, SLO its objective.
+	Model string
+	SLO   time.Duration
+	// Queued is how many requests wait when executing them is timed.
+	Queued int
+	// Messages are queued while the provider is killed Kills times.
+	Messages, Kills int
+}
+
+// RunAsync measures the queue of asynchronous requests behind the stock
+// gateway: how many it accepts per second, how much faster requests are executed
+// many at a time than one at a time, and whether any is lost when the provider is
+// killed.
+func RunAsync(ctx context.Context, o rig.Options, a Async) (*report.Report, error) {
+	r := report.New("bench async --model "+a.Model, time.Now())
+	for _, part := range []func(context.Context, rig.Options, *report.Report, Async) error{accept, execute, survive} {
+		if err := part(ctx, o, r, a); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// queued is a provider with a gateway before it.
+type queued struct {
+	*rig.Deployed
+	options       rig.Options
+	dir           string
+	address, nats string
+	gateway       string
+	closeGateway  func()
+}
+
+// queue starts a provider that executes so many asynchronous requests at a time
+// (0: as many as it does by default), with the gateway before it and a function.
+func queue(ctx context.Context, o rig.Options, s *rig.Subject, slo time.Duration, concurrency int) (_ *queued, err error) {
+	q := &queued{options: o, dir: s.Dir, closeGateway: func() {}}
+	if q.address, err = rig.FreePort(); err != nil {
+		return nil, err
+	}
+	if q.nats, err = rig.FreePort(); err != nil {
+		return nil, err
+	}
+	if err := q.start(ctx, concurrency); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			q.close()
+		}
+	}()
+	if q.gateway, q.closeGateway, err = o.Gateway(ctx, q.address, q.nats, s.Dir); err != nil {
+		q.closeGateway = func() {}
+		return nil, err
+	}
+	if err := q.Bundle(s, "subject:latest"); err != nil {
+		return nil, err
+	}
+	if err := q.Deploy(ctx, rig.FunctionName, "subject:latest", slo); err != nil {
+		return nil, err
+	}
+	target, err := s.Target(q.URL + "/function/" + rig.FunctionName)
+	if err != nil {
+		return nil, err
+	}
+	// The first answer comes once the model has been measured.
+	_, err = rig.One(ctx, target)
+	return q, err
+}
+
+func (q *queued) start(ctx context.Context, concurrency int) (err error) {
+	arguments := []string{"--nats-listen", q.nats}
+	if concurrency > 0 {
+		arguments = append(arguments, "--async-concurrency", fmt.Sprint(concurrency))
+	}
+	q.Deployed, err = q.options.ProviderAt(ctx, q.address, q.dir, arguments...)
+	return err
+}
+
+func (q *queued) close() {
+	q.closeGateway()
+	q.Stop()
+}
+
+// accept times how fast small requests are accepted for a function that hardly
+// executes any: what accepting takes, and not what executing leaves of the
+// machine.
+func accept(ctx context.Context, o rig.Options, r *report.Report, _ Async) error {
+	const seconds = 7
+	s, err := rig.NewSubject("identity")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	fmt.Fprintln(o.Log, "queueing small requests through the gateway")
+	q, err := queue(ctx, o, s, time.Second, 1)
+	if err != nil {
+		return err
+	}
+	defer q.close()
+	if err := q.DeployProgram(ctx, "sleeper", "sleep 5"); err != nil {
+		return err
+	}
+	target := load.Target{URL: q.gateway + "/async-function/sleeper", Body: load.Cycle([]byte("hello"))}
+	rates, err := acceptedPerSecond(ctx, target, func(_, done int) bool { return done < seconds })
+	if err != nil {
+		return err
+	}
+	r.Add("async.accept_rps", rig.Median(rates), "requests/s", fmt.Sprintf("5 bytes each, from %d clients through the gateway, the median second of %d", senders, len(rates)))
+	return nil
+}
+
+// execute fills the queue while requests are executed one at a time, times that,
+// and then times the same with as many at a time as by default.
+func execute(ctx context.Context, o rig.Options, r *report.Report, a Async) error {
+	s, err := rig.NewSubject(a.Model)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	q, err := queue(ctx, o, s, a.SLO, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { q.close() }()
+	if err := q.fill(ctx, r, s, a.Queued); err != nil {
+		return err
+	}
+	serial, err := q.executed(ctx, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	q.Stop()
+	if err := q.start(ctx, 0); err != nil {
+		return err
+	}
+	batched, err := q.executedBatched(ctx, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	r.Add("async.serial_rps", serial, "requests/s", "executed one at a time, as OpenFaaS's queue-worker does")
+	r.Add("async.batched_rps", batched, "requests/s", "executed many at a time")
+	r.Add("async.ratio_over_serial", batched/serial, "×", "")
+	return nil
+}
+
+// senders is how many clients the gateway has.
+const senders = 64
+
+// fill queues requests for the model until at least so many have been accepted.
+func (q *queued) fill(ctx context.Context, r *report.Report, s *rig.Subject, count int) error {
+	fmt.Fprintf(q.options.Log, "queueing %d requests of %s through the gateway\n", count, s.Name)
+	target, err := s.Target(q.gateway + "/async-function/" + rig.FunctionName)
+	if err != nil {
+		return err
+	}
+	rates, err := acceptedPerSecond(ctx, target, func(accepted, _ int) bool { return accepted < count })
+	if err != nil {
+		return err
+	}
+	r.Add("async.accept_model_rps", rig.Median(rates), "requests/s", fmt.Sprintf("%d bytes each, while the model executes one at a time; the median second of %d", len(target.Body(0)), len(rates)))
+	return nil
+}
+
+// acceptedPerSecond drives a target for whole seconds as long as more says so of
+// what has been accepted and of the seconds.
+func acceptedPerSecond(ctx context.Context, target load.Target, more func(accepted, seconds int) bool) (rates []float64, err error) {
+	for accepted := 0; more(accepted, len(rates)); {
+		ran, err := load.RunClosed(ctx, target, senders, time.Second)
+		if err != nil {
+			return nil, err
+		}
+		if err := rig.AllGood(ran); err != nil {
+			return nil, err
+		}
+		accepted += ran.Good
+		rates = append(rates, ran.Achieved)
+	}
+	return rates, nil
+}
+
+// executed is how many requests/s are answered during d.
+func (q *queued) executed(ctx context.Context, d time.Duration) (float64, error) {
+	before, err := q.answered(ctx)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := pause(ctx, d); err != nil {
+		return 0, err
+	}
+	after, err := q.answered(ctx)
+	return (after - before) / time.Since(began).Seconds(), err
+}
+
+// executedBatched is the same once instances have started and taken up what is
+// queued.
+func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64, error) {
+	const warmUp, patience = 3 * time.Second, 60 * time.Second
+	for began := time.Now(); ; {
+		n, err := q.answered(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if n > 0 {
+			break
+		}
+		if time.Since(began) > patience {
+			return 0, errors.New("nothing that was queued is executed")
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	if err := pause(ctx, warmUp); err != nil {
+		return 0, err
+	}
+	rate, err := q.executed(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	if left, err := q.waiting(ctx); err != nil || left == 0 {
+		return 0, errors.Join(errors.New("the queue ran empty while executing was timed; give --queued more"), err)
+	}
+	return rate, nil
+}
+
+// waiting is how many requests for the model are in the queue.
+func (q *queued) waiting(ctx context.Context) (int, error) {
+	_, text, err := rig.Get(ctx, http.DefaultClient, q.URL+"/system/async")
+	if err != nil {
+		return 0, err
+	}
+	var status struct {
+		Functions []struct {
+			Name   string `json:"name"`
+			Queued int    `json:"queued"`
+		} `json:"functions"`
+	}
+	err = json.Unmarshal(text, &status)
+	for _, f := range status.Functions {
+		if f.Name == rig.FunctionName+".openfaas-fn" {
+			return f.Queued, err
+		}
+	}
+	return 0, err
+}
+
+// answered is how many requests of the function were answered well.
+func (q *queued) answered(ctx context.Context) (float64, error) {
+	return q.Metric(ctx, `faas_infer_requests_total{code="200",function="`+rig.FunctionName+`.openfaas-fn"}`)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

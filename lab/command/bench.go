@@ -1,0 +1,197 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"github.com/faas-infer/faas-infer/command"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/bench"
+	"github.com/faas-infer/faas-infer/lab/rig"
+)
+
+func newBenchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure attainment of objectives, the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances, models of latency and other model servers",
+		Long: `bench measures on this machine, with real instances. What is compared is
+measured in the same run and in turn, so that the ratios hold where single times
+do not. Each command prints a table, or with --json one object.`,
+		Example: `  faas-infer-lab bench dataplane
+  faas-infer-lab bench throughput --model dssm --slo 50ms --json
+  faas-infer-lab bench coldstart --model resnet-50
+  faas-infer-lab bench async --messages 10000 --kills 2`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newRecoveryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand())
+	return c
+}
+
+// benchCommand is a bench with the flags that all have.
+func benchCommand(c *cobra.Command, run func(ctx context.Context, o rig.Options) (*report.Report, error)) *cobra.Command {
+	var asJSON bool
+	var prepared string
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().StringVar(&prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		program, err := rig.FindProgram()
+		if err != nil {
+			return err
+		}
+		if prepared, err = profile.PreparedDir(prepared); err != nil {
+			return err
+		}
+		r, err := run(cmd.Context(), rig.Options{Program: program, Models: command.ModelsIn(prepared), Log: os.Stderr, Gateway: command.StartGateway})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return r.JSON(cmd.OutOrStdout())
+		}
+		return r.Table(cmd.OutOrStdout())
+	}
+	return c
+}
+
+func newDataplaneCommand() *cobra.Command {
+	each := time.Second
+	c := benchCommand(&cobra.Command{
+		Use:   "dataplane",
+		Short: "What the provider adds to calling an instance, beside faas-provider's proxy",
+		Long: `dataplane calls one instance of an identity model directly, through this
+provider's invoke route (shared queue, batches of one) and through faas-provider's
+own proxy, each a process of its own, in turn: latency with one client,
+requests/s with 16, with small bodies and with bodies of 1 MiB.`,
+		Example: `  faas-infer-lab bench dataplane --each 2s`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		return bench.RunDataplane(ctx, o, each)
+	})
+	c.Flags().DurationVar(&each, "each", each, "how long each way is driven, per round")
+	return c
+}
+
+func newThroughputCommand() *cobra.Command {
+	t := bench.Throughput{}
+	c := benchCommand(&cobra.Command{
+		Use:   "throughput",
+		Short: "The highest rate that each batching policy serves within the SLO",
+		Long: `throughput finds, by bisection, the highest open-loop Poisson rate of which 99 %
+of the requests are answered within the SLO, for one request per execution, for
+INFless' queues and for the shared queue. The instance has one core for itself;
+everything else shares the other.`,
+		Example: `  faas-infer-lab bench throughput --model dssm --slo 50ms
+  faas-infer-lab bench throughput --model lstm --slo 100ms --max-batch 16 --json`,
+	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
+		if t.MaxBatch < 1 || t.SLO <= 0 || t.Trial <= 0 {
+			return nil, errors.New("--max-batch, --slo and --trial must be positive")
+		}
+		if t.Core, err = rig.PinCores(); err != nil {
+			return nil, err
+		}
+		return bench.RunThroughput(ctx, o, t)
+	})
+	f := c.Flags()
+	f.StringVar(&t.Model, "model", "dssm", "an architecture of faas-infer model make")
+	f.DurationVar(&t.SLO, "slo", 50*time.Millisecond, "latency objective")
+	f.IntVar(&t.MaxBatch, "max-batch", 32, "largest batch")
+	f.DurationVar(&t.Trial, "trial", 4*time.Second, "how long each rate is offered")
+	return c
+}
+
+func newColdstartCommand() *cobra.Command {
+	var model string
+	var runs int
+	c := benchCommand(&cobra.Command{
+		Use:   "coldstart",
+		Short: "From zero instances to the first answer",
+		Long: `coldstart deploys a model with a provider of its own, scales it to zero, and
+times a request until its answer, several times; the instance tells how its part
+of the start went.`,
+		Example: `  faas-infer-lab bench coldstart --model mnist
+  faas-infer-lab bench coldstart --model resnet-50 --runs 10 --json`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		if runs < 1 {
+			return nil, errors.New("--runs must be at least 1")
+		}
+		return bench.Coldstart(ctx, o, model, runs)
+	})
+	c.Flags().StringVar(&model, "model", "mnist", "an architecture of faas-infer model make")
+	c.Flags().IntVar(&runs, "runs", 20, "how many cold starts")
+	return c
+}
+
+func newSharingCommand() *cobra.Command {
+	var model string
+	c := benchCommand(&cobra.Command{
+		Use:     "sharing",
+		Short:   "What a second instance of a model costs: load time and memory of its own",
+		Example: `  faas-infer-lab bench sharing --model bert`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		return bench.Sharing(ctx, o, model)
+	})
+	c.Flags().StringVar(&model, "model", "resnet-50", "an architecture of faas-infer model make")
+	return c
+}
+
+func newMemoryCommand() *cobra.Command {
+	var functions int
+	c := benchCommand(&cobra.Command{
+		Use:     "memory",
+		Short:   "What an idle provider takes, alone and with many functions at zero instances",
+		Example: `  faas-infer-lab bench memory --functions 100`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		if functions < 1 {
+			return nil, errors.New("--functions must be at least 1")
+		}
+		return bench.Memory(ctx, o, functions)
+	})
+	c.Flags().IntVar(&functions, "functions", 100, "how many functions are deployed")
+	return c
+}
+
+func newFunctionsCommand() *cobra.Command {
+	var each int
+	c := benchCommand(&cobra.Command{
+		Use:   "functions",
+		Short: "Listing and memory with many ordinary and inference functions",
+		Long: `functions deploys ordinary functions, each with its one instance, and as many
+inference functions at zero instances, times the list of all of them, and adds up
+what provider and instances take.`,
+		Example: `  faas-infer-lab bench functions --each 100`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		if each < 1 {
+			return nil, errors.New("--each must be at least 1")
+		}
+		return bench.Functions(ctx, o, each)
+	})
+	c.Flags().IntVar(&each, "each", 100, "how many functions of each kind")
+	return c
+}
+
+func newFrontCommand() *cobra.Command {
+	var kind, listen, socket, address string
+	var exec time.Duration
+	c := &cobra.Command{
+		Use:     "front",
+		Short:   "Serve one front of the data plane's bench",
+		Example: `  faas-infer-lab bench front --kind provider --listen 127.0.0.1:9001 --socket instance.sock`,
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			command.TuneCollector(0)
+			return rig.ServeFront(cmd.Context(), kind, listen, socket, address, exec)
+		},
+	}
+	c.Flags().StringVar(&kind, "kind", "provider", "provider or faas-proxy")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address to serve at")
+	c.Flags().StringVar(&socket, "socket", "", "the instance's Unix socket")
+	c.Flags().DurationVar(&exec, "exec", 50*time.Microsecond, "the time of one execution")
+	c.Flags().StringVar(&address, "address", "", "the instance's TCP address")
+	return c
+}

@@ -1,0 +1,87 @@
+package command
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/gpu/device"
+	benchgpu "github.com/faas-infer/faas-infer/lab/gpu"
+)
+
+// newGPUBenchCommand returns "bench gpu".
+func newGPUBenchCommand() *cobra.Command {
+	o := benchgpu.Options{
+		Device: "0", MPS: device.MPSProgram, Models: []string{"mobilenet", "resnet-50", "bert"}, Batch: 8,
+		Shares: []int{10, 20, 30, 50, 70, 100}, Each: 3 * time.Second,
+	}
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "gpu",
+		Short: "How CUDA MPS shares a GPU: two processes with 30 and 70 %, and latency by share",
+		Long: `gpu reads the machine's GPUs from NVIDIA's driver, starts an MPS control daemon of
+its own, and measures what processes with 30, 70 and 100 % of one GPU compute, alone
+and together. Then it measures the latency of models by share, if the ONNX Runtime
+library was built with CUDA; otherwise it says so and leaves them out. Where there is
+no GPU it says that, and ends with an error. Nothing else should use the GPU.`,
+		Example: `  faas-infer-lab bench gpu
+  faas-infer-lab bench gpu --device 1 --models resnet-50 --shares 25,50,100 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Batch < 1 || o.Each <= 0 {
+				return errors.New("--batch and --each must be positive")
+			}
+			if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
+				return errors.New("--shares must be one or more of 1 to 100 %")
+			}
+			slices.Sort(o.Shares)
+			if o.Self, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Log, o.Library = cmd.ErrOrStderr(), nvml.New()
+			r, err := benchgpu.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return r.JSON(cmd.OutOrStdout())
+			}
+			return r.Table(cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	f.StringVar(&o.Device, "device", o.Device, "index or UUID of the GPU")
+	f.StringVar(&o.MPS, "mps-control", o.MPS, "the MPS control program")
+	f.StringSliceVar(&o.Models, "models", o.Models, "architectures of faas-infer model make")
+	f.IntVar(&o.Batch, "batch", o.Batch, "how many requests one execution takes")
+	f.IntSliceVar(&o.Shares, "shares", o.Shares, "shares of the GPU, in %")
+	f.DurationVar(&o.Each, "each", o.Each, "how long each process works")
+	return c
+}
+
+// newGPUWorkerCommand returns "bench gpu-worker", of which "bench gpu" starts one per
+// share.
+func newGPUWorkerCommand() *cobra.Command {
+	w := benchgpu.Work{Batch: 1, Each: time.Second}
+	c := &cobra.Command{
+		Use:     "gpu-worker",
+		Short:   "Work on a share of a GPU",
+		Example: `  faas-infer-lab bench gpu-worker --each 3s`,
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.Do(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&w.Model, "model", "", "model file; without, a kernel of multiply-adds")
+	f.IntVar(&w.Batch, "batch", w.Batch, "how many requests one execution takes")
+	f.DurationVar(&w.Each, "each", w.Each, "how long to work")
+	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
+	return c
+}

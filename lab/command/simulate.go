@@ -1,0 +1,246 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/figure"
+	"github.com/faas-infer/faas-infer/lab/plot"
+	"github.com/faas-infer/faas-infer/lab/scenario"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// simulateOptions are the flags of "simulate".
+type simulateOptions struct {
+	policies       []string
+	json           bool
+	plot           string
+	trace, cluster string
+	duration       time.Duration
+	seed           uint64
+	// against is what the simulator is compared with, "" for nothing.
+	against string
+	// seeded reports whether a seed was given.
+	seeded func() bool
+}
+
+// everyPolicy stands for all policies.
+const everyPolicy = "all"
+
+// newSimulateCommand returns "faas-infer-lab simulate".
+func newSimulateCommand() *cobra.Command {
+	var o simulateOptions
+	c := &cobra.Command{
+		Use:   "simulate SCENARIO",
+		Short: "Run the real policies against simulated machines, side by side",
+		Long: `simulate runs a scenario on a virtual clock: requests queue, are batched, executed
+and dropped, instances start, load and stop, and what decides about that is the code
+that the provider runs. Nothing is measured on this machine but the time that
+scheduling takes (INFless §5.3).
+
+SCENARIO is a built-in one or a YAML file; the built-in ones, in lab/fleet,
+explain the keys. It says which machines there are, which functions with which
+objectives, and how requests arrive.
+
+` + namedList("Scenarios", scenarioList()) + `
+` + namedList("Policies", policyList()) + `
+What INFless published stands beside each figure as "paper". --plot draws the
+figures of the paper's evaluation anew.
+
+With --against local no scenario is simulated. Instead dssm, lstm and mnist are
+served on this machine, at a fifth, a half and four fifths of what an instance
+carries, the same requests are simulated, and what is printed is by how much mean
+latency, 99th percentile, batch sizes and the share within the SLO differ. That
+takes some minutes, two cores, and a machine that has nothing else to do.`,
+		Example: `  faas-infer-lab simulate testbed-osvt
+  faas-infer-lab simulate testbed-qa --policy infless,faas-infer --json
+  faas-infer-lab simulate traces --policy all --duration 24h --plot figures
+  faas-infer-lab simulate traces --trace my-load.csv --policy batch,faas-infer
+  faas-infer-lab simulate my-scenario.yaml --cluster large --seed 7
+  faas-infer-lab simulate --against local --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("against") {
+				return checkAgainst(o.against, cmd.Flags(), args)
+			}
+			return oneScenario(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("duration") && o.duration <= 0 {
+				return fmt.Errorf("--duration %v: it must be more than 0, as 10m; without it, it is as the scenario says", o.duration)
+			}
+			if o.against != "" {
+				return o.compare(cmd.Context(), cmd.OutOrStdout())
+			}
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.policies, "policy", nil, "policies to compare, or "+everyPolicy+" (default: what the scenario names, else all)")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	f.StringVar(&o.plot, "plot", "", "directory to write drawings to, as SVG")
+	f.StringVar(&o.trace, "trace", "", "trace in place of the scenario's: a CSV file with a column for each load, requests per minute")
+	f.StringVar(&o.cluster, "cluster", "", "cluster in place of the scenario's: testbed, large or a YAML file")
+	f.DurationVar(&o.duration, "duration", 0, "how long to simulate, in simulated time (default: what the scenario says)")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of all that is random (default: what the scenario says)")
+	f.StringVar(&o.against, "against", "", "compare the simulator with what it simulates: "+againstLocal+", a provider on this machine")
+	o.seeded = func() bool { return f.Changed("seed") }
+	return c
+}
+
+// oneScenario wants one argument and says which there are.
+func oneScenario(_ *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	var names []string
+	for _, s := range scenario.Builtin() {
+		names = append(names, s.Name)
+	}
+	return fmt.Errorf("%d scenarios are named, simulate takes one: %s, or a file", len(args), strings.Join(names, ", "))
+}
+
+// namedList is a list of names and what they are, for help.
+func namedList(title string, rows [][2]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n", title)
+	for _, r := range rows {
+		fmt.Fprintf(&b, "  %-14s %s\n", r[0], r[1])
+	}
+	return b.String()
+}
+
+func scenarioList() (rows [][2]string) {
+	for _, s := range scenario.Builtin() {
+		rows = append(rows, [2]string{s.Name, s.About})
+	}
+	return rows
+}
+
+func policyList() (rows [][2]string) {
+	for _, name := range systems.Names() {
+		if s, err := systems.ByName(name); err == nil {
+			rows = append(rows, [2]string{name, s.Says})
+		}
+	}
+	return rows
+}
+
+// run simulates a scenario and prints what it shows.
+func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) error {
+	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Duration: o.duration}
+	if o.seeded() {
+		overrides.Seed = &o.seed
+	}
+	s, err := scenario.Load(name, overrides)
+	if err != nil {
+		return err
+	}
+	systems, err := o.systems(s.Policies)
+	if err != nil {
+		return err
+	}
+	if err := o.writable(); err != nil {
+		return err
+	}
+	outcome, err := figure.Run(ctx, s, figure.Options{
+		Systems: systems, Drawings: o.plot != "", Progress: report.ProgressBar(os.Stderr, "simulating "+s.Name),
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.print(out, s, outcome); err != nil {
+		return err
+	}
+	return o.draw(outcome)
+}
+
+// systems are those that were asked for, each once; else the scenario's, else all.
+func (o *simulateOptions) systems(usual []string) ([]systems.System, error) {
+	names := o.policies
+	if len(names) == 0 {
+		names = usual
+	}
+	if len(names) == 0 {
+		names = []string{everyPolicy}
+	}
+	var all []systems.System
+	seen := map[string]bool{}
+	for _, name := range names {
+		wanted := []string{strings.TrimSpace(name)}
+		if wanted[0] == everyPolicy {
+			wanted = systems.Names()
+		}
+		for _, n := range wanted {
+			s, err := systems.ByName(n)
+			if err != nil {
+				return nil, fmt.Errorf("--policy: %w, or %s", err, everyPolicy)
+			}
+			if !seen[n] {
+				seen[n] = true
+				all = append(all, s)
+			}
+		}
+	}
+	return all, nil
+}
+
+// writable makes the directory for drawings, and a file in it, before anything is
+// simulated.
+func (o *simulateOptions) writable() error {
+	if o.plot == "" {
+		return nil
+	}
+	err := os.MkdirAll(o.plot, 0o755)
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(o.plot, ".faas-infer-*"); err == nil {
+			err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--plot: nothing can be written there: %w", err)
+	}
+	return nil
+}
+
+// print writes the tables, or the one object.
+func (o *simulateOptions) print(out io.Writer, s *scenario.Scenario, outcome *figure.Outcome) error {
+	r := report.New("simulate "+s.Name, time.Now())
+	r.Results = outcome.Results
+	if o.json {
+		return r.JSON(out)
+	}
+	fmt.Fprintf(out, "%s: %s\nseed %d; %s, commit %s\n", r.Command, s.About, s.Seed, r.Machine, r.Commit)
+	for _, t := range outcome.Tables {
+		fmt.Fprintln(out)
+		if err := t.Print(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draw writes the drawings and says where they are.
+func (o *simulateOptions) draw(outcome *figure.Outcome) error {
+	if o.plot == "" {
+		return nil
+	}
+	for _, d := range outcome.Drawings {
+		if err := plot.WriteFile(filepath.Join(o.plot, d.Name+".svg"), d.Figure); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	if len(outcome.Drawings) > 0 {
+		fmt.Fprintf(os.Stderr, "%d drawings are in %s\n", len(outcome.Drawings), o.plot)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package fidelity
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+// Function is one that is put under load.
+type Function struct {
+	// Name is the function's, and that of its model in the zoo.
+	Name     string
+	SLO      time.Duration
+	MaxBatch int
+}
+
+// Subject is a function with its model and the requests that it gets.
+type Subject struct {
+	Function
+	model *model.Model
+	// Bodies are sent in turn, each with Header.
+	Bodies [][]byte
+	Header http.Header
+}
+
+// inputs is how many different requests are sent in turn.
+const inputs = 8
+
+// NewSubject makes a function of the zoo ready to be deployed and asked.
+func NewSubject(f Function) (*Subject, error) {
+	m, err := zoo.Make(f.Name, 1)
+	if err != nil {
+		return nil, err
+	}
+	s := &Subject{Function: f, model: m}
+	for seed := range uint64(inputs) {
+		in, err := m.SampleInputs(1, seed)
+		if err != nil {
+			return nil, fmt.Errorf("inputs of %s: %w", f.Name, err)
+		}
+		body, length, err := load.EncodeBinary(in)
+		if err != nil {
+			return nil, fmt.Errorf("inputs of %s: %w", f.Name, err)
+		}
+		s.Bodies = append(s.Bodies, body)
+		s.Header = http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
+	}
+	return s, nil
+}
+
+// target is the function under a load.
+func (s *Subject) target(url string, rate float64) load.Target {
+	return load.Target{Name: s.Name, URL: url + "/function/" + s.Name, Header: s.Header, Body: load.Cycle(s.Bodies...), SLO: s.SLO, Rate: rate, Arrivals: load.Poisson}
+}
+
+// Seconds is a duration of s seconds.
+func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,127 @@
+package figure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/scenario"
+	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// tuning compares BATCH's buffer, tuned again as the load changes, with one call for
+// each request at the largest and at the cheapest size (BATCH Fig. 14 and 15). The
+// platform is Lambda's: it has an instance for every batch at once.
+func tuning(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
+	system, err := systems.ByName(systems.Batch)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []tuningJob
+	for _, c := range cases {
+		for _, f := range c.Functions {
+			jobs = append(jobs, tuningJob{c, f})
+		}
+	}
+	days := make([]*day, len(jobs))
+	err = o.each(ctx, len(jobs), func(ctx context.Context, i int, part func(float64)) (err error) {
+		if days[i], err = jobs[i].run(ctx, system, part); err != nil {
+			return fmt.Errorf("%s of %s: %w", jobs[i].Function.Name, caseName(jobs[i].Scenario), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &Outcome{}
+	for i, d := range days {
+		name := jobs[i].Function.Name
+		if len(cases) > 1 {
+			name = caseName(jobs[i].Scenario) + "." + name
+		}
+		d.results(out, name)
+		if o.Drawings {
+			out.Drawings = append(out.Drawings, d.drawing(name))
+		}
+	}
+	return out, nil
+}
+
+// tuningJob is one function of one case.
+type tuningJob struct {
+	*scenario.Scenario
+	scenario.Function
+}
+
+// price is what resources cost: as the profile says, else the cluster's.
+func (j tuningJob) price() otp.Pricing {
+	if j.Function.Price != nil {
+		return j.Function.Price
+	}
+	return otp.Cluster{Beta: j.Beta}
+}
+
+// run simulates the function's day.
+func (j tuningJob) run(ctx context.Context, system systems.System, part func(float64)) (*day, error) {
+	d := &day{SLO: j.SLO, quantile: j.Percentile / 100}
+	if d.quantile == 0 {
+		d.quantile = systems.DefaultPercentile / 100.
+	}
+	b, err := newBuffered(j, system)
+	if err != nil {
+		return nil, err
+	}
+	process, err := j.Function.Arrivals(1, j.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.run(ctx, process, j.Duration, part); err != nil {
+		return nil, err
+	}
+	d.ways = append(d.ways, b.way("BATCH"))
+	for _, single := range []struct {
+		name string
+		less func(a, b alone) bool
+	}{
+		{"one-to-one, largest", func(a, b alone) bool { return a.memory > b.memory || a.memory == b.memory && a.cpu > b.cpu }},
+		{"one-to-one, cheapest", func(a, b alone) bool { return a.cost < b.cost }},
+	} {
+		best, err := j.single(single.less)
+		if err != nil {
+			return nil, err
+		}
+		d.ways = append(d.ways, best.way(single.name, b.hours))
+	}
+	return d, nil
+}
+
+// alone is a call for each request on some resources.
+type alone struct {
+	config      cluster.Config
+	memory, cpu int64
+	exec        time.Duration
+	cost        float64
+}
+
+// single is the way to serve requests one by one that less prefers.
+func (j tuningJob) single(less func(a, b alone) bool) (alone, error) {
+	var best alone
+	found := false
+	for _, c := range j.Times.Configs() {
+		exec, ok := j.Times.Exec(c, 1)
+		if !ok {
+			continue
+		}
+		p := j.price().Price(c.Resources)
+		one := alone{c, c.Memory, int64(c.CPU), exec, p.PerSecond*exec.Seconds() + p.PerCall}
+		if !found || less(one, best) {
+			best, found = one, true
+		}
+	}
+	if !found {
+		return alone{}, fmt.Errorf("%s has no time of a single request", j.Model)
+	}
+	return best, nil
+}

@@ -1,0 +1,153 @@
+package figure
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/lab/figure/draw"
+	"github.com/faas-infer/faas-infer/lab/plot"
+)
+
+// day is a function's day in each of several ways, ours first.
+type day struct {
+	SLO      time.Duration
+	quantile float64
+	ways     []way
+}
+
+// way is a day in one way.
+type way struct {
+	name  string
+	hours []hour
+}
+
+func (b *buffered) way(name string) way { return way{name, b.hours} }
+
+// way is the same requests, each alone: with deterministic times the latency of all
+// is the same.
+func (a alone) way(name string, hours []hour) way {
+	w := way{name: name}
+	for _, h := range hours {
+		one := hour{requests: h.requests, batches: h.requests, cost: a.cost * float64(h.requests), memory: float64(a.memory>>20) * float64(h.requests)}
+		if h.requests > 0 {
+			one.latencies = []float64{a.exec.Seconds()}
+		}
+		w.hours = append(w.hours, one)
+	}
+	return w
+}
+
+// percentile is in s; NaN of an hour without requests.
+func (h *hour) percentile(q float64) float64 {
+	n := len(h.latencies)
+	if n == 0 {
+		return math.NaN()
+	}
+	slices.Sort(h.latencies)
+	return h.latencies[max(0, int(math.Ceil(q*float64(n)))-1)]
+}
+
+// sums are a way's day.
+type daySums struct {
+	requests, batches, tunings, missed int
+	// cost is of a request, worst the highest hour's percentile as a part of the SLO.
+	cost, worst float64
+}
+
+func (d *day) sum(w way) (s daySums) {
+	for i := range w.hours {
+		h := &w.hours[i]
+		s.requests, s.batches, s.tunings = s.requests+h.requests, s.batches+h.batches, s.tunings+h.tunings
+		s.cost += h.cost
+		if p := h.percentile(d.quantile) / d.SLO.Seconds(); p > 0 {
+			s.worst = max(s.worst, p)
+			if p > 1 {
+				s.missed++
+			}
+		}
+	}
+	s.cost /= max(1, float64(s.requests))
+	return s
+}
+
+// names of the ways in results.
+var wayNames = []string{"batch", "one_to_one_largest", "one_to_one_cheapest"}
+
+// results adds what the day has shown.
+func (d *day) results(out *Outcome, name string) {
+	label := fmt.Sprintf("p%g", 100*d.quantile)
+	t := Table{
+		Title:  fmt.Sprintf("%s: BATCH's buffer, tuned as the arrivals change, and one call for each request. The objective is %s within %v.", name, label, d.SLO),
+		Header: []string{"way", "requests", "worst hour's " + label + " / SLO", "hours above", "cost of 1000", "cost %", "requests a batch", "tunings"},
+		Notes:  []string{"cost %: of one request at a time at the largest size. BATCH Fig. 14 has the same ways, on other traces."},
+	}
+	var sums []daySums
+	for _, w := range d.ways {
+		sums = append(sums, d.sum(w))
+	}
+	for i, s := range sums {
+		t.row(d.ways[i].name, fmt.Sprint(s.requests), s.worst, fmt.Sprint(s.missed), 1000*s.cost, percent(s.cost, sums[1].cost), float64(s.requests)/max(1, float64(s.batches)), fmt.Sprint(s.tunings))
+		end := "." + name + "." + wayNames[i]
+		out.add("worst_hour_over_slo"+end, s.worst, "", label+" of the worst hour, divided by the SLO")
+		out.add("hours_above_slo"+end, float64(s.missed), "hours", "")
+		out.add("cost_per_request"+end, s.cost, "", "")
+	}
+	out.add("cost_ratio."+name+".batch_over_largest", sums[0].cost/sums[1].cost, "", "")
+	out.add("cost_ratio."+name+".batch_over_cheapest", sums[0].cost/sums[2].cost, "", "")
+	out.Tables = append(out.Tables, t, d.hourly(name, label))
+}
+
+// hourly is the day hour by hour (BATCH Fig. 15).
+func (d *day) hourly(name, label string) Table {
+	t := Table{
+		Title:  name + ": hour by hour.",
+		Header: []string{"hour", "requests/s", label + " / SLO", "cost %", "requests a batch", "timeout ms", "memory MB", "tunings"},
+	}
+	for i := range d.ways[0].hours {
+		h, largest := &d.ways[0].hours[i], &d.ways[1].hours[i]
+		n := float64(h.batches)
+		t.row(fmt.Sprint(i), float64(h.requests)/3600, h.percentile(d.quantile)/d.SLO.Seconds(), percent(h.cost, largest.cost),
+			float64(h.requests)/n, 1000*h.timeout/n, h.memory/n, fmt.Sprint(h.tunings))
+	}
+	return t
+}
+
+// drawing is Fig. 14's latency and cost, and Fig. 15.
+func (d *day) drawing(name string) draw.Drawing {
+	line := func(name string, colour int, hours []hour, of func(i int, h *hour) float64) plot.Series {
+		s := plot.Series{Name: name, Mark: plot.Line, Colour: colour}
+		for i := range hours {
+			s.Points = append(s.Points, plot.Point{X: float64(i), Y: of(i, &hours[i])})
+		}
+		return s
+	}
+	panel := func(title, y string) plot.Panel {
+		return plot.Panel{Title: title, X: plot.Axis{Label: "hour"}, Y: plot.Axis{Label: y}}
+	}
+	latency, cost := panel("Latency", fmt.Sprintf("p%g / SLO", 100*d.quantile)), panel("Cost", "relative to the largest size")
+	for k, w := range d.ways {
+		latency.Series = append(latency.Series, line(w.name, k, w.hours, func(_ int, h *hour) float64 { return h.percentile(d.quantile) / d.SLO.Seconds() }))
+		cost.Series = append(cost.Series, line(w.name, k, w.hours, func(i int, h *hour) float64 { return h.cost / d.ways[1].hours[i].cost }))
+	}
+	panels := []plot.Panel{latency, cost}
+	for _, p := range []struct {
+		title, y string
+		of       func(i int, h *hour) float64
+	}{
+		{"Batch size", "requests", func(_ int, h *hour) float64 { return float64(h.requests) / float64(h.batches) }},
+		{"Timeout", "ms", func(_ int, h *hour) float64 { return 1000 * h.timeout / float64(h.batches) }},
+		{"Memory", "MB", func(_ int, h *hour) float64 { return h.memory / float64(h.batches) }},
+		{"Load", "requests/s", func(_ int, h *hour) float64 { return float64(h.requests) / 3600 }},
+	} {
+		one := panel(p.title, p.y)
+		one.Series = []plot.Series{line("BATCH", 0, d.ways[0].hours, p.of)}
+		panels = append(panels, one)
+	}
+	return draw.Drawing{Name: "batch-fig14-" + name, Figure: plot.Figure{
+		Title:  "BATCH (SC 2020) Fig. 14 and 15: " + name,
+		Note:   "Simulated, on another trace than the paper's. Latency and cost of each hour; below, what the optimiser has chosen.",
+		Panels: panels,
+	}}
+}

@@ -1,0 +1,167 @@
+package figure
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/sim"
+	"github.com/faas-infer/faas-infer/scaling/packing"
+)
+
+// Attained is the part of each function's requests that is to be answered within
+// the SLO for a load to count as borne.
+const Attained = 0.99
+
+// penalties are tried as μ of [LimitAny]; the least bound counts.
+var penalties = []float64{0, 1, 2, 4, 8, 16, 32}
+
+// LimitAny is a factor on rates, in requests/s for each function, above which no policy,
+// whatever it does, answers 99 % of all functions' requests within their SLO on
+// the setup's nodes.
+//
+// A batch of b requests on a config takes a time of mean m whose logarithm has a
+// standard deviation of σ. It ends within the SLO, less the way to the instance and
+// back, with a probability p of Φ(ln((SLO − overhead)/median)/σ) at most, which is
+// that of requests that did not wait. So an instance answers b·p/m requests/s in
+// time and b·(1−p)/m late, at most and at least. Of a load D, all instances have to
+// answer 0.99·D in time, and may answer 0.01·D late. For any μ ≥ 0 it follows that
+//
+//	Σ b/m·(p − μ·(1−p)) ≥ (0.99 − 0.01·μ)·D
+//
+// which has one value for each instance and is what packing.Bound wants; it cuts
+// instances into pieces. Each μ gives a bound. With μ = 0, batches that are often
+// late count as if the late ones had not been requests; with a high μ they do not
+// pay, and D is less: at μ = 8, those with p < 8/9, for 8 % less of D.
+func LimitAny(s sim.Setup, rates []float64) (float64, error) {
+	least := math.Inf(1)
+	for _, penalty := range penalties {
+		p := packing.Problem{Classes: classes(s.Nodes)}
+		for k, f := range s.Functions {
+			p.Demands = append(p.Demands, (Attained-penalty*(1-Attained))*rates[k])
+			p.Items = append(p.Items, items(k, f.Times.Configs(), func(c cluster.Config) float64 {
+				best := 0.0
+				for b := 1; b <= c.Batch && (f.MaxBatch <= 0 || b <= f.MaxBatch); b++ {
+					if mean, ok := f.Times.Exec(c, b); ok && mean > 0 {
+						in := inTime(mean, f.Times.Spread(), f.SLO-s.Overhead)
+						best = max(best, float64(b)/mean.Seconds()*(in-penalty*(1-in)))
+					}
+				}
+				return best
+			})...)
+		}
+		factor, err := packing.Bound(p)
+		if err != nil {
+			return 0, fmt.Errorf("the limit of what any policy can do: %w", err)
+		}
+		least = min(least, factor)
+	}
+	return least, nil
+}
+
+// LimitOwn is a factor on rates above which instances of the configs that the setup's
+// system considers cannot execute all requests, wherever they are placed: those
+// that it predicts to meet the SLO, or half of it (INFless Eq. 3 and 4), as fast as
+// they are in truth, with full batches.
+func LimitOwn(s sim.Setup, rates []float64) (float64, error) {
+	settings := s.System.Settings()
+	p := packing.Problem{Demands: rates, Classes: classes(s.Nodes)}
+	for k, f := range s.Functions {
+		var configs []cluster.Config
+		for _, c := range s.System.Candidates(f.Function, rates[k], f.Times) {
+			half := settings.HalfSLO && !settings.Joint && c.Config.Batch > 1
+			if c.Exec <= f.SLO && (!half || 2*c.Exec <= f.SLO) {
+				configs = append(configs, c.Config)
+			}
+		}
+		p.Items = append(p.Items, items(k, configs, func(c cluster.Config) float64 {
+			mean, ok := f.Times.Exec(c, c.Batch)
+			if !ok || mean <= 0 {
+				return 0
+			}
+			return float64(c.Batch) / mean.Seconds()
+		})...)
+	}
+	factor, err := packing.Bound(p)
+	if err != nil {
+		return 0, fmt.Errorf("the limit of the configs that %s considers: %w", s.System.Name, err)
+	}
+	return factor, nil
+}
+
+// items are demand k's: for each share of resources what it serves at best; shares
+// that serve nothing are left out.
+func items(k int, configs []cluster.Config, serves func(cluster.Config) float64) []packing.Item {
+	var all []packing.Item
+	at := map[cluster.Resources]int{}
+	for _, c := range configs {
+		rate := serves(c)
+		if !(rate > 0) {
+			continue
+		}
+		i, known := at[c.Resources]
+		if !known {
+			i = len(all)
+			at[c.Resources] = i
+			all = append(all, packing.Item{Demand: k, Need: c.Resources})
+		}
+		all[i].Rate = max(all[i].Rate, rate)
+	}
+	return all
+}
+
+// inTime is the probability that an execution with this mean ends within limit,
+// where the logarithm of its time is normal with a standard deviation of spread:
+// its median is mean·exp(−spread²/2).
+func inTime(mean time.Duration, spread float64, limit time.Duration) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	ratio := math.Log(float64(limit)/float64(mean)) + spread*spread/2
+	if spread <= 0 {
+		if ratio >= 0 {
+			return 1
+		}
+		return 0
+	}
+	return math.Erfc(-ratio/spread/math.Sqrt2) / 2
+}
+
+// classes groups nodes that are alike, in the order of the first of each.
+func classes(nodes []cluster.Node) []packing.Class {
+	var all []packing.Class
+	at := map[cluster.Resources]int{}
+	for _, n := range nodes {
+		i, ok := at[n.Total]
+		if !ok {
+			i = len(all)
+			at[n.Total] = i
+			all = append(all, packing.Class{Free: n.Total})
+		}
+		all[i].Count++
+	}
+	return all
+}
+
+// LimitRates are the functions' mean rates in requests per second over what is
+// measured of a setup: of each arrival process that knows its rate. It uses up the
+// setup's processes.
+func LimitRates(s sim.Setup) ([]float64, error) {
+	const looks = 2000
+	rates := make([]float64, len(s.Functions))
+	for k, f := range s.Functions {
+		r, ok := f.Arrivals.(sim.Rate)
+		if !ok {
+			return nil, fmt.Errorf("function %s: its arrivals do not tell their rate", f.Name)
+		}
+		span := s.Duration - s.Warmup
+		for i := range looks {
+			rates[k] += r.Rate(s.Warmup+time.Duration((float64(i)+0.5)/looks*float64(span))) / looks
+		}
+		if !(rates[k] > 0) {
+			return nil, fmt.Errorf("function %s has no requests between %v and %v", f.Name, s.Warmup, s.Duration)
+		}
+	}
+	return rates, nil
+}

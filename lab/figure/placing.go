@@ -1,0 +1,139 @@
+package figure
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/sim"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// Plan is what a system's scheduler makes of loads on an empty cluster, all at once
+// (INFless §5.3).
+type Plan struct {
+	// Instances is how many it starts.
+	Instances int
+	// Fragments is the part in % of the machines in use that nobody has, Held
+	// what instances have of all, weighted, and RPS the load that is placed, in
+	// requests per second.
+	Fragments, Held, RPS float64
+	// Took is the time in Scale.
+	Took time.Duration
+}
+
+// begin is when plans are made; no decision depends on it.
+var begin = time.Unix(0, 0)
+
+// Place has a system's scheduler place rates, in requests/s for each function.
+func Place(system systems.System, s sim.Setup, rates []float64) (Plan, error) {
+	var functions []scaling.Function
+	total := 0.0
+	for k, f := range s.Functions {
+		total += rates[k]
+		functions = append(functions, scaling.Function{
+			Name: f.Name, SLO: f.SLO, Queue: system.Queue(), Rate: rates[k],
+			Configs: system.Candidates(f.Function, rates[k], f.Times), Min: f.MinInstances, Max: f.MaxInstances,
+		})
+	}
+	nodes := slices.Clone(s.Nodes)
+	for i := range nodes {
+		nodes[i].Free = nodes[i].Total
+	}
+	scaler := system.Scaler()
+	started := time.Now()
+	made := scaler.Scale(begin, functions, nodes)
+	p := Plan{Took: time.Since(started), Instances: len(made.Start), RPS: total}
+	for _, u := range made.Unplaced {
+		p.RPS -= u.RPS
+	}
+	return p, p.measure(system.Name, s, made)
+}
+
+// measure adds up what a plan holds. A node that has to give more than it has is an
+// error.
+func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
+	used := map[string]cluster.Resources{}
+	for _, start := range made.Start {
+		used[start.Node] = used[start.Node].Add(start.Config.Resources)
+		p.Held += Weigh(start.Config.Resources, s.Beta)
+	}
+	machine := s.Machine
+	if machine == nil {
+		machine = func(node string) string { return node }
+	}
+	active := map[string]bool{}
+	for _, n := range s.Nodes {
+		if u, ok := used[n.Name]; ok {
+			if !u.Fits(n.Total) {
+				return fmt.Errorf("%s gives node %s %v, which has %v", name, n.Name, u, n.Total)
+			}
+			active[machine(n.Name)] = true
+		}
+	}
+	all := 0.0
+	for _, n := range s.Nodes {
+		if active[machine(n.Name)] {
+			all += Weigh(n.Total, s.Beta)
+		}
+	}
+	p.Fragments = 100 * (all - p.Held) / max(all, 1e-9)
+	return nil
+}
+
+// Fill finds the load, as a factor on rates, for which a system starts n instances,
+// or as near to it as 20 plans come, and returns the plan. Instances are nearly in
+// proportion to the load, so each try corrects the one before. An error says if the
+// cluster has no room for n.
+func Fill(system systems.System, s sim.Setup, rates []float64, n int) (Plan, float64, error) {
+	load := 1.0
+	var best Plan
+	at, low, high := 0.0, 0.0, math.Inf(1)
+	for range 20 {
+		p, err := Place(system, s, Multiplied(rates, load))
+		if err != nil {
+			return Plan{}, 0, err
+		}
+		if at == 0 || abs(p.Instances-n) < abs(best.Instances-n) {
+			best, at = p, load
+		}
+		if abs(p.Instances-n)*200 <= n {
+			break
+		}
+		if p.Instances < n {
+			low = max(low, load)
+		} else {
+			high = min(high, load)
+		}
+		next := load * float64(n) / float64(max(1, p.Instances))
+		if next <= low || next >= high {
+			if next = (low + high) / 2; math.IsInf(high, 1) {
+				next = 2 * low
+			}
+		}
+		load = next
+	}
+	return best, at, nil
+}
+
+// Multiplied is rates times a load.
+func Multiplied(rates []float64, load float64) []float64 {
+	out := slices.Clone(rates)
+	for i := range out {
+		out[i] *= load
+	}
+	return out
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// Weigh is what resources weigh: β·cores + % of a GPU (INFless §3.4). A β of 0
+// means [capacity.DefaultBeta].
+func Weigh(r cluster.Resources, beta float64) float64 {
+	return cmp.Or(beta, capacity.DefaultBeta)*float64(r.CPU)/1000 + float64(r.GPU)
+}

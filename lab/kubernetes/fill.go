@@ -1,0 +1,128 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// settle is how long the cluster is left alone between two measurements.
+const settle = time.Second
+
+// fill makes the pods in rounds, and in each as many by a bare client that are then
+// removed. Who begins alternates.
+func (b *bench) fill(ctx context.Context) error {
+	like, err := b.bare.any(ctx, Namespace)
+	if err != nil {
+		return err
+	}
+	var ours, bares, ratios []float64
+	parts := b.Rounds * (b.Functions - 1)
+	each := (b.Pods + parts - 1) / parts
+	for round := range b.Rounds {
+		var rate [2]float64
+		order := []int{0, 1}
+		if round%2 == 1 {
+			order = []int{1, 0}
+		}
+		for _, who := range order {
+			if who == 0 {
+				rate[0], err = b.grow(ctx, each*(round+1))
+			} else {
+				rate[1], err = b.beside(ctx, each*(b.Functions-1), like)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		b.say("round %d: the provider made %.0f pods/s, a bare client %.0f", round+1, rate[0], rate[1])
+		ours, bares, ratios = append(ours, rate[0]), append(bares, rate[1]), append(ratios, rate[0]/rate[1])
+	}
+	note := fmt.Sprintf("median of %d rounds of %d pods", b.Rounds, each*(b.Functions-1))
+	b.report.Add("pods_per_s.ours", median(ours), "pods/s", "from the first order to the last pod's creation, "+note)
+	b.report.Add("pods_per_s.bare", median(bares), "pods/s", fmt.Sprintf("a client that makes the same pods, %d at a time, and does nothing else, %s", parallel, note))
+	b.report.Add("pods_ratio", median(ratios), "×", "ours to bare, median of the rounds' own")
+	return nil
+}
+
+// grow has each filled function keep so many instances, and returns the pods made
+// per second.
+func (b *bench) grow(ctx context.Context, each int) (float64, error) {
+	b.rig.Backend.Begin()
+	for i := 1; i < b.Functions; i++ {
+		if err := b.rig.Scale(b.name(i), each); err != nil {
+			return 0, err
+		}
+	}
+	err := b.until(ctx, fmt.Sprintf("every function has %d instances that serve", each), func() bool {
+		for i := 1; i < b.Functions; i++ {
+			if b.rig.Ready(b.name(i)) < each {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	s := b.rig.Backend.Span()
+	if s.Failed > 0 {
+		return 0, fmt.Errorf("%d of %d pods could not be made", s.Failed, s.Failed+s.Made)
+	}
+	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), b.rest(ctx)
+}
+
+// beside has the bare client make n pods and removes them.
+func (b *bench) beside(ctx context.Context, n int, like *corev1.Pod) (float64, error) {
+	took, err := b.bare.create(ctx, n, like)
+	if err != nil {
+		return 0, fmt.Errorf("a bare client's pods: %w", err)
+	}
+	if err := b.pods(ctx, "the bare client's pods run", func(running, _ int) bool { return running == n }); err != nil {
+		return 0, err
+	}
+	if err := b.bare.remove(ctx); err != nil {
+		return 0, err
+	}
+	if err := b.pods(ctx, "the bare client's pods are gone", func(_, all int) bool { return all == 0 }); err != nil {
+		return 0, err
+	}
+	return float64(n) / took.Seconds(), b.rest(ctx)
+}
+
+// pods waits for a condition on the bare client's pods.
+func (b *bench) pods(ctx context.Context, what string, condition func(running, all int) bool) error {
+	var failure error
+	looked := time.Time{}
+	err := b.until(ctx, what, func() bool {
+		if time.Since(looked) < settle/2 {
+			return false
+		}
+		running, all, err := b.bare.running(ctx, bareNamespace)
+		looked, failure = time.Now(), err
+		return err != nil || condition(running, all)
+	})
+	if failure != nil {
+		return failure
+	}
+	return err
+}
+
+// rest leaves the cluster alone for a moment.
+func (b *bench) rest(ctx context.Context) error {
+	select {
+	case <-time.After(settle):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

@@ -1,0 +1,212 @@
+// Package kubernetes measures the provider on a large cluster: a real API server with
+// nodes that kwok makes up, thousands of them, on each of which pods run that do
+// nothing. What the provider does is compared, in the same run, with what a bare
+// client of the API server does.
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+)
+
+// Fleet is what is measured.
+type Fleet struct {
+	// Nodes are of kwok's, NodeCPU and NodeMemory what each has.
+	Nodes               int
+	NodeCPU, NodeMemory string
+	// Functions share Pods instances evenly.
+	Functions, Pods int
+	// Rounds is in how many parts the pods are made, each beside as many of a bare
+	// client's.
+	Rounds int
+	// Rate is the load step in requests/s, for Step.
+	Rate float64
+	Step time.Duration
+	// Serve is how long requests are served to count the API server's writes.
+	Serve time.Duration
+	// Log is told of progress.
+	Log io.Writer
+}
+
+// Default is the size that INFless' largest simulation has (§5.4), but for pods.
+func Default() Fleet {
+	return Fleet{Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 40, Pods: 10000, Rounds: 10, Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second}
+}
+
+// Check says which field makes no sense.
+func (f Fleet) Check() error {
+	var err error
+	for name, n := range map[string]int{"nodes": f.Nodes, "functions": f.Functions - 1, "pods": f.Pods, "rounds": f.Rounds} {
+		if n < 1 {
+			err = errors.Join(err, fmt.Errorf("--%s is too small", name))
+		}
+	}
+	if f.Rounds > 0 && f.Functions > 1 && f.Pods < f.Rounds*(f.Functions-1) {
+		err = errors.Join(err, fmt.Errorf("--pods %d is less than one for each function and round", f.Pods))
+	}
+	if !(f.Rate > 0) || f.Step <= 0 || f.Serve <= 0 {
+		err = errors.Join(err, errors.New("--rate, --step and --serve must be positive"))
+	}
+	return err
+}
+
+const (
+	// modelTime is a batch of one's, objective the functions'. They are long so that
+	// few requests need many instances.
+	modelTime = 400 * time.Millisecond
+	objective = 2 * time.Second
+	// stepped is the function whose load jumps; it has one instance before.
+	stepped = "step"
+)
+
+// bench is a run.
+type bench struct {
+	Fleet
+	cluster *testcluster.Cluster
+	rig     *Rig
+	bare    *bare
+	writes  *writes
+	report  *report.Report
+}
+
+// Run starts a cluster of its own and measures.
+func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	f.say("starting a control plane")
+	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	b := &bench{Fleet: f, cluster: c, report: report.New("bench kubernetes", time.Now())}
+	if err := b.furnish(ctx); err != nil {
+		return nil, err
+	}
+	instances, err := StartStandIns(func(batch int) time.Duration { return Times(modelTime, batch) })
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, instances.Close()) }()
+	config := c.Config()
+	b.writes = newWrites(c.Config())
+	config.Wrap(b.writes.wrap)
+	if b.rig, err = OpenRig(ctx, RigOptions{Config: config, Instances: instances, Logger: zerolog.Nop()}); err != nil {
+		return nil, err
+	}
+	b.rig.Run()
+	defer func() { err = errors.Join(err, b.rig.Crash()) }() // The pods go with the cluster.
+	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.weigh, b.serve, b.step} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return b.report, nil
+}
+
+// furnish makes nodes, the namespace and the custom resource.
+func (b *bench) furnish(ctx context.Context) error {
+	b.say("making %d nodes", b.Nodes)
+	if err := b.cluster.AddNodes(ctx, b.Nodes, b.NodeCPU, b.NodeMemory, nil); err != nil {
+		return err
+	}
+	if err := b.cluster.Namespaces(ctx, nil, Namespace, bareNamespace); err != nil {
+		return err
+	}
+	if _, err := b.cluster.Kubectl(ctx, customResource, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := b.cluster.Defined(ctx, "functions.faas-infer.dev"); err != nil {
+		return err
+	}
+	var err error
+	b.bare, err = newBare(b.cluster.Config(), b.Nodes)
+	return err
+}
+
+// customResource lets the API server keep functions; the bench has no need of a
+// schema.
+const customResource = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: functions.faas-infer.dev}
+spec:
+  group: faas-infer.dev
+  scope: Namespaced
+  names: {kind: Function, plural: functions, singular: function, listKind: FunctionList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// deploy makes the functions: all but one are filled with instances that wait.
+func (b *bench) deploy(ctx context.Context) error {
+	b.say("deploying %d functions", b.Functions)
+	for i := range b.Functions {
+		f := Function{Name: b.name(i), SLO: objective, Exec: modelTime}
+		if i == 0 {
+			f.Min = 1
+		}
+		if err := b.rig.Deploy(ctx, f); err != nil {
+			return err
+		}
+	}
+	return b.until(ctx, "the first instance serves", func() bool { return b.rig.Ready(stepped) == 1 })
+}
+
+func (b *bench) name(i int) string {
+	if i == 0 {
+		return stepped
+	}
+	return fmt.Sprintf("filled-%d", i)
+}
+
+// weigh tells what this process takes, which is provider, load and stand-in.
+func (b *bench) weigh(ctx context.Context) error {
+	debug.FreeOSMemory()
+	resident, peak, err := memory()
+	if err != nil {
+		return err
+	}
+	note := fmt.Sprintf("resident set of provider, stand-in and bench in one process, %d nodes, %d pods", b.Nodes, b.Pods)
+	b.report.Add("memory_mib", resident, "MiB", note)
+	b.report.Add("memory_peak_mib", peak, "MiB", "the same, at its highest so far, the bare client's pods included")
+	return ctx.Err()
+}
+
+func (f Fleet) say(format string, arguments ...any) {
+	if f.Log != nil {
+		fmt.Fprintf(f.Log, format+"\n", arguments...)
+	}
+}
+
+// patience bounds each wait for the cluster.
+const patience = 3 * time.Minute
+
+// until waits for a condition.
+func (b *bench) until(ctx context.Context, what string, condition func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w", what, ctx.Err())
+		}
+	}
+	return nil
+}

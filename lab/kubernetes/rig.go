@@ -1,0 +1,261 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// RigOptions say what a rig is put together from.
+type RigOptions struct {
+	// Config is how the provider reaches the API server.
+	Config *rest.Config
+	// Instances answer in the pods' place.
+	Instances *StandIns
+	Logger    zerolog.Logger
+	// Backend and Control may change what the parts are told; nil for nothing.
+	Backend func(*kubernetes.Options)
+	Control func(*control.Options)
+	// Group is this replica's part among several; nil if it is the only one.
+	Group *peer.Group
+	// Namespace is where all functions are; [Namespace] if empty.
+	Namespace string
+}
+
+// Rig is a provider's model side at work.
+type Rig struct {
+	// Backend is watched: each call of the controller's can be told apart.
+	Backend *Watched
+	// Controller is the provider's own.
+	Controller *control.Controller
+	own        *kubernetes.Backend
+	objects    *v1alpha1.Client
+	namespace  string
+	group      *peer.Group
+	stop       context.CancelFunc
+	ran        chan struct{}
+
+	mu          sync.Mutex
+	functions   map[string]*v1alpha1.Function
+	dispatchers map[string]provider.Dispatcher
+	revision    uint64
+}
+
+const (
+	// tick, grace and coldWait are the provider's defaults.
+	tick     = 100 * time.Millisecond
+	grace    = 10 * time.Second
+	coldWait = 30 * time.Second
+	// openPatience bounds how long a backend may take to know the cluster.
+	openPatience = 2 * time.Minute
+)
+
+// OpenRig puts a rig together and runs it. The custom resource must be known to the
+// cluster.
+func OpenRig(ctx context.Context, o RigOptions) (*Rig, error) {
+	config := rest.CopyConfig(o.Config)
+	config.Wrap(client.RetryTransport) // As the provider's own.
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	r := &Rig{namespace: cmp.Or(o.Namespace, Namespace), functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, group: o.Group, ran: make(chan struct{})}
+	if r.objects, err = v1alpha1.NewClient(o.Config); err != nil {
+		return nil, err
+	}
+	backend := kubernetes.Options{
+		Client: client, Functions: r.function, Namespaces: func() []string { return []string{r.namespace} }, Logger: o.Logger, Dial: o.Instances.Dial,
+		Args: func(spec cluster.InstanceSpec) []string { return []string{"instance", "--model", spec.Model} },
+	}
+	if o.Backend != nil {
+		o.Backend(&backend)
+	}
+	known, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	if r.own, err = kubernetes.New(known, backend); err != nil {
+		return nil, err
+	}
+	r.Backend = newWatched(r.own)
+	settings := control.Options{
+		Backend: r.Backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(time.Hour),
+		Models: models{}, Profiles: &Profiles{}, Bundles: bundles{}, Secrets: secrets{},
+		Metrics: metrics.New(prometheus.NewRegistry()), Logger: o.Logger, Policy: batching.SharedName,
+		ColdWait: coldWait, QueueLimit: 20000, Tick: tick, StopGrace: grace, Engine: engine, Machine: machine, Dial: o.Instances.Dial,
+	}
+	if o.Control != nil {
+		o.Control(&settings)
+	}
+	if r.Controller, err = control.New(ctx, settings); err != nil {
+		return nil, errors.Join(err, r.own.Close())
+	}
+	if r.group != nil {
+		r.group.Attach(r.Controller)
+	}
+	return r, nil
+}
+
+// Run begins to drive the functions; those that were deployed before it keep the
+// instances that they have.
+func (r *Rig) Run() {
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go func() {
+		defer close(r.ran)
+		var parts sync.WaitGroup
+		if r.group != nil {
+			parts.Go(func() { r.group.Run(ctx) })
+		}
+		r.Controller.Run(ctx)
+		parts.Wait()
+	}()
+}
+
+// Crash ends the rig as a killed provider ends: nothing is stopped, nothing is said.
+func (r *Rig) Crash() error {
+	r.halt()
+	return r.own.Close()
+}
+
+// Close stops all instances and ends the rig.
+func (r *Rig) Close(ctx context.Context) error {
+	r.halt()
+	return errors.Join(r.Controller.Close(ctx), r.own.Close())
+}
+
+func (r *Rig) halt() {
+	if r.stop != nil {
+		r.stop()
+		<-r.ran
+	}
+}
+
+// Function is one that is to be deployed.
+type Function struct {
+	Name string
+	// SLO is its objective.
+	SLO time.Duration
+	// Exec is how long a batch of one takes on one core; a batch of b takes
+	// (b+1)/2 times as long.
+	Exec time.Duration
+	// Min is how many instances it keeps without load, Max how many it has at most;
+	// 0 for no bound.
+	Min, Max int
+}
+
+// Namespace is where functions are unless a rig is told otherwise.
+const Namespace = provider.DefaultNamespace
+
+// Deploy makes a function's object, if there is none, and deploys it.
+func (r *Rig) Deploy(ctx context.Context, f Function) error {
+	object, err := r.object(ctx, f)
+	if err != nil {
+		return err
+	}
+	full := provider.FullName(f.Name, r.namespace)
+	r.mu.Lock()
+	r.functions[full] = object
+	r.revision++
+	revision := r.revision
+	r.mu.Unlock()
+	function := &provider.Function{
+		Name: full, Revision: revision, CreatedAt: time.Now(), Replicas: uint64(f.Min),
+		Deployment: types.FunctionDeployment{Service: f.Name, Namespace: r.namespace, Image: object.Spec.Image},
+		Inference:  annotation.Inference{IsInference: true, SLO: f.SLO, Percentile: annotation.DefaultPercentile, MaxBatch: 8, MinReplicas: f.Min, MaxReplicas: f.Max},
+	}
+	d, err := r.Controller.Deploy(ctx, function)
+	if err != nil {
+		return fmt.Errorf("deploy %s: %w", f.Name, err)
+	}
+	if r.group != nil {
+		d = r.group.Share(function, d)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dispatchers[full] = d
+	return nil
+}
+
+// object finds or makes a function's object.
+func (r *Rig) object(ctx context.Context, f Function) (*v1alpha1.Function, error) {
+	objects := r.objects.Functions(r.namespace)
+	if found, err := objects.Get(ctx, f.Name, metav1.GetOptions{}); err == nil {
+		return found, nil
+	}
+	made, err := objects.Create(ctx, &v1alpha1.Function{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: r.namespace},
+		Spec:       v1alpha1.FunctionSpec{Image: image(f), Annotations: map[string]string{annotation.SLOLatency: f.SLO.String()}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("make function %s: %w", f.Name, err)
+	}
+	return made, nil
+}
+
+// image tells a function's time, so that its model's profile can be made from it.
+func image(f Function) string {
+	return fmt.Sprintf("registry.example.com/%s:%dus@sha256:%s", f.Name, f.Exec.Microseconds(), strings.Repeat("0", 64))
+}
+
+// function is the backend's view of what is deployed.
+func (r *Rig) function(full string) (*v1alpha1.Function, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, ok := r.functions[full]
+	return f, ok
+}
+
+// Scale sets how many instances a function keeps without load.
+func (r *Rig) Scale(name string, replicas int) error {
+	return r.Controller.Scale(provider.FullName(name, r.namespace), uint64(replicas))
+}
+
+// Ready is how many of a function's instances serve.
+func (r *Rig) Ready(name string) int {
+	s, _ := r.Controller.Status(provider.FullName(name, r.namespace))
+	return int(s.AvailableReplicas)
+}
+
+// Invoke has a function answer one request, whose body comes back.
+func (r *Rig) Invoke(ctx context.Context, name, body string) error {
+	r.mu.Lock()
+	d := r.dispatchers[provider.FullName(name, r.namespace)]
+	r.mu.Unlock()
+	if d == nil {
+		return fmt.Errorf("%s is not deployed", name)
+	}
+	answer, err := d.Invoke(ctx, &frame.Request{Method: http.MethodPost, Path: "/", Header: http.Header{}, Body: []byte(body)})
+	switch {
+	case err != nil:
+		return err
+	case answer.Status != http.StatusOK || string(answer.Body) != body:
+		return fmt.Errorf("%s answered %d %q to %q", name, answer.Status, answer.Body, body)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// step gives one function a load that it has to have many instances for, at once,
+// and tells how long it took to decide on them.
+func (b *bench) step(ctx context.Context) error {
+	b.say("a load step of %.0f requests/s", b.Rate)
+	b.rig.Backend.Begin()
+	began := time.Now()
+	answered, failure := b.load(ctx, stepped, b.Rate, b.Step)
+	passes := b.rig.Backend.Passes()
+	if len(passes) == 0 {
+		return fmt.Errorf("the load step had no instance started; %d requests were answered: %w", answered, failure)
+	}
+	longest := slices.MaxFunc(passes, func(a, b Pass) int { return int(a.Decision() - b.Decision()) })
+	listing := slices.MaxFunc(passes, func(a, b Pass) int { return int(a.Listing - b.Listing) })
+	starts := 0
+	for _, p := range passes {
+		starts += p.Starts
+	}
+	note := fmt.Sprintf("%d nodes, %d functions, %d pods", b.Nodes, b.Functions, b.Pods)
+	b.report.Add("decision_ms", milliseconds(longest.Decision()), "ms", fmt.Sprintf("from looking at the nodes to the first order, the longest of %d decisions; %s", len(passes), note))
+	b.report.Add("decision_first_ms", milliseconds(passes[0].Decision()), "ms", fmt.Sprintf("the first decision, on %d instances", passes[0].Starts))
+	b.report.Add("decision_nodes_ms", milliseconds(listing.Listing), "ms", "of which listing the nodes, the longest")
+	b.report.Add("step.reaction_ms", milliseconds(passes[0].First.Sub(began)), "ms", "from the first request to the first order")
+	b.report.Add("step.instances", float64(starts), "instances", fmt.Sprintf("ordered for %.0f requests/s", b.Rate))
+	note = fmt.Sprintf("of %.0f, with instances that the cluster makes meanwhile", b.Rate*b.Step.Seconds())
+	if failure != nil {
+		note += "; the first that was not: " + failure.Error()
+	}
+	b.report.Add("step.answered", float64(answered), "requests", note)
+	return nil
+}
+
+// serve sends requests to a function that has enough instances, and counts what is
+// written to the API server meanwhile, once what the load itself had changed is done.
+func (b *bench) serve(ctx context.Context) error {
+	b.say("counting writes to the API server")
+	if err := b.quiet(ctx); err != nil {
+		return err
+	}
+	idle, err := b.writes.during(ctx, func() error { return pause(ctx, b.Serve) })
+	if err != nil {
+		return err
+	}
+	name := b.name(1)
+	rate := min(b.Rate, 0.5*float64(b.rig.Ready(name))) // Few enough to need no further instance.
+	answered, stop := b.sustain(ctx, name, rate)
+	defer stop()
+	if err := b.quiet(ctx); err != nil {
+		return err
+	}
+	before := answered.Load()
+	loaded, err := b.writes.during(ctx, func() error { return pause(ctx, b.Serve) })
+	if err != nil {
+		return err
+	}
+	requests := answered.Load() - before
+	if requests == 0 {
+		return errors.New("no request was answered")
+	}
+	b.report.Add("writes_per_request", float64(loaded.own)/float64(requests), "writes", strings.TrimSuffix(fmt.Sprintf("by the provider, over %d requests at a steady load: %s", requests, loaded.which), ": "))
+	b.report.Add("writes.loaded", loaded.server, "writes", fmt.Sprintf("of all that use the API server in %v with requests (apiserver_request_total)", b.Serve))
+	b.report.Add("writes.idle", idle.server, "writes", "the same without requests")
+	return nil
+}
+
+// sustain sends requests at a rate until stop is called, and counts those that were
+// answered well.
+func (b *bench) sustain(ctx context.Context, name string, rate float64) (answered *atomic.Int64, stop func()) {
+	answered = new(atomic.Int64)
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() {
+		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				all.Go(func() {
+					if b.rig.Invoke(ctx, name, "request") == nil {
+						answered.Add(1)
+					}
+				})
+			}
+		}
+	})
+	return answered, func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// quiet waits until the provider has written nothing for a while. If it never ceases,
+// the error says what it writes.
+func (b *bench) quiet(ctx context.Context) error {
+	begun := b.writes.now()
+	last, since := -1, time.Now()
+	err := b.until(ctx, "the provider writes nothing any more", func() bool {
+		if n, _ := b.writes.ours(nil); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 3*settle
+	})
+	if err != nil {
+		_, which := b.writes.ours(begun)
+		return fmt.Errorf("%w; it wrote %s", err, which)
+	}
+	return nil
+}
+
+// load sends requests at a rate, each when it is due, and returns how many were
+// answered well, and the first failure.
+func (b *bench) load(ctx context.Context, name string, rate float64, d time.Duration) (answered int, failure error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	began := time.Now()
+	for i := range int(rate * d.Seconds()) {
+		due := began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+		if err := pause(ctx, time.Until(due)); err != nil {
+			failure = err
+			break
+		}
+		all.Go(func() {
+			err := b.rig.Invoke(ctx, name, "request")
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				answered++
+			} else if failure == nil {
+				failure = err
+			}
+		})
+	}
+	all.Wait()
+	return answered, failure
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,175 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+)
+
+// StandIns are all of a cluster's, by their addresses. Its methods are safe for
+// concurrent use.
+type StandIns struct {
+	exec     func(batch int) time.Duration
+	server   *http.Server
+	listener net.Listener
+	done     chan struct{}
+
+	mu     sync.Mutex
+	served map[string]int
+	gone   map[string]bool
+	open   map[string]map[*connection]struct{}
+}
+
+// errGone is what a connection to an instance fails with that is gone.
+var errGone = errors.New("no route to host")
+
+// StartStandIns begins to answer, each batch after the time that exec says.
+func StartStandIns(exec func(batch int) time.Duration) (*StandIns, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	i := &StandIns{exec: exec, listener: l, done: make(chan struct{}), served: map[string]int{}, gone: map[string]bool{},
+		open: map[string]map[*connection]struct{}{}}
+	i.server = &http.Server{Handler: i, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		defer close(i.done)
+		_ = i.server.Serve(l)
+	}()
+	return i, nil
+}
+
+// Close ends all connections.
+func (i *StandIns) Close() error {
+	err := i.server.Close()
+	<-i.done
+	return err
+}
+
+// Dial connects to the instance at an address.
+func (i *StandIns) Dial(ctx context.Context, _, address string) (net.Conn, error) {
+	i.mu.Lock()
+	gone := i.gone[address]
+	i.mu.Unlock()
+	if gone {
+		return nil, fmt.Errorf("dial %s: %w", address, errGone)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", i.listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: conn, instances: i, address: address}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.open[address] == nil {
+		i.open[address] = map[*connection]struct{}{}
+	}
+	i.open[address][c] = struct{}{}
+	return c, nil
+}
+
+// Lose lets the instances at these addresses be gone, as with their node: what is
+// connected breaks off, and nobody connects any more.
+func (i *StandIns) Lose(addresses ...string) {
+	i.mu.Lock()
+	var broken []*connection
+	for _, a := range addresses {
+		i.gone[a] = true
+		for c := range i.open[a] {
+			broken = append(broken, c)
+		}
+	}
+	i.mu.Unlock()
+	for _, c := range broken {
+		_ = c.Close()
+	}
+}
+
+// Restore lets addresses be reached again that Lose has taken: those of pods are
+// given to others.
+func (i *StandIns) Restore(addresses ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, a := range addresses {
+		delete(i.gone, a)
+	}
+}
+
+// Served is how many batches were sent to each address.
+func (i *StandIns) Served() map[string]int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return maps.Clone(i.served)
+}
+
+// ServeHTTP implements [http.Handler]: it answers batches, and that it is well.
+func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != frame.Path {
+		return // Healthy, ready, resized: 200.
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	requests, err := frame.DecodeRequests(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	took := i.exec(len(requests))
+	timer := time.NewTimer(took)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+		return
+	}
+	answers := make([]frame.Response, len(requests))
+	for n := range requests {
+		answers[n] = frame.Response{Status: http.StatusOK, Header: http.Header{}, Body: bytes.Clone(requests[n].Body)}
+	}
+	out, length := frame.EncodeResponses(answers)
+	w.Header().Set("Content-Type", frame.ContentType)
+	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+	w.Header().Set(frame.ExecHeader, strconv.FormatInt(took.Microseconds(), 10))
+	_, _ = out.WriteTo(w)
+}
+
+// connection counts what is sent over it, by the address that was asked for.
+type connection struct {
+	net.Conn
+	instances *StandIns
+	address   string
+}
+
+// batchLine begins each batch.
+var batchLine = []byte("POST " + frame.Path + " ")
+
+// Write implements [net.Conn].
+func (c *connection) Write(b []byte) (int, error) {
+	if bytes.HasPrefix(b, batchLine) {
+		c.instances.mu.Lock()
+		c.instances.served[c.address]++
+		c.instances.mu.Unlock()
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements [net.Conn].
+func (c *connection) Close() error {
+	c.instances.mu.Lock()
+	delete(c.instances.open[c.address], c)
+	c.instances.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,240 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+const (
+	// attainment is the share of requests that must be answered well within the
+	// objective.
+	attainment = 0.99
+	// objectives is how many objectives a trial lasts at least: a queue that grows
+	// has to show.
+	objectives = 12
+	// fewestTrials is how many trials a search has time for at least.
+	fewestTrials = 7
+	// patience is how many objectives' worth of requests may be unanswered at once;
+	// more are not sent, and missed. Servers then have no long queue to get rid of, and
+	// no connection is cut while a request is under way.
+	patience = 4
+	// first is the rate of the first trial, in requests for each objective.
+	first = 16
+	// challenge is by how much another setting must be better than the best so far.
+	challenge = 1.05
+	// every so many answers, one is compared with ours while load is offered.
+	every = 7
+	// inFlight is how many requests may be unanswered at least.
+	inFlight = 64
+	// lost is after how long more than patience an answer is thought lost.
+	lost = 2 * time.Second
+	// settling is how long a server may take to answer within the objective again
+	// after a rate that it could not serve.
+	settling = 20 * time.Second
+)
+
+// subject is a model with the answers that are due.
+type subject struct {
+	slo    time.Duration
+	inputs [][]tensor.Tensor
+	due    [][]float32
+	// trial and budget are for each rate and each search.
+	trial, budget time.Duration
+	log           io.Writer
+}
+
+// address is where one setting takes one kind of request.
+type address struct {
+	way     Way
+	url     string
+	setting string
+}
+
+// target makes the requests of all samples. Every seventh answer is compared.
+func (s *subject) target(a address) (load.Target, func(), error) {
+	var bodies [][]byte
+	t := load.Target{Name: a.setting, SLO: s.slo, Arrivals: load.Poisson}
+	for _, inputs := range s.inputs {
+		body, header, err := a.way.Encode(a.setting, inputs)
+		if err != nil {
+			return t, nil, err
+		}
+		if t.Header != nil && !reflect.DeepEqual(header, t.Header) {
+			return t, nil, fmt.Errorf("%s: requests need headers of their own", a.way.Name)
+		}
+		t.Header = header
+		bodies = append(bodies, body)
+	}
+	t.Body = load.Cycle(bodies...)
+	t.URL = a.url
+	t.Verify = func(i int, body []byte) error {
+		if i%every != 0 {
+			return nil
+		}
+		return s.check(a.way, i%len(s.inputs), body)
+	}
+	release := func() {}
+	if a.way.GRPC {
+		c := newCaller(a.url)
+		t.Send, release = c.send, c.close
+	}
+	return t, release, nil
+}
+
+// check compares the answer to a sample with the one that is due.
+func (s *subject) check(w Way, sample int, body []byte) error {
+	got, err := w.Decode(body)
+	if err != nil {
+		return err
+	}
+	if s.due == nil {
+		return nil
+	}
+	return equal(got, s.due[sample])
+}
+
+// ask sends one body and returns a good answer.
+func ask(ctx context.Context, t load.Target, body []byte) ([]byte, error) {
+	if t.Send != nil {
+		_, answer, err := t.Send(ctx, body)
+		return answer, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = t.Header.Clone()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %.300s", response.Status, strings.TrimSpace(string(answer)))
+	}
+	return answer, err
+}
+
+// answers asks for all samples' answers until each is there and equal to the one that is
+// due, or the time is over: a server may say too early that it is ready.
+func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.Duration) (all [][]float32, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for i := 0; i < len(s.inputs); {
+		body, err := ask(ctx, t, t.Body(i))
+		if err == nil {
+			err = s.check(w, i, body)
+		}
+		if err == nil {
+			got, err := w.Decode(body)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, got)
+			i++
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(10 * poll):
+		}
+	}
+	return all, nil
+}
+
+// rate searches the highest rate of a target. With a rate to beat that is not beaten, it
+// is 0 after one trial.
+func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
+	// Under a long objective a trial is long, and so is the search.
+	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, fewestTrials*(s.counted()+s.trial/3))}
+	if beat > 0 {
+		search.Start = beat * challenge
+	}
+	for try := uint64(1); ; try++ {
+		rate, done := search.Next()
+		if done {
+			return search.Low, nil
+		}
+		began := time.Now()
+		met, err := s.met(ctx, t, rate, try)
+		if err != nil {
+			return search.Low, err // What was met before was met.
+		}
+		if !met && beat > 0 && search.Low == 0 {
+			return 0, nil
+		}
+		search.Saw(rate, met, time.Since(began))
+	}
+}
+
+// counted is how long a rate is offered for its figure.
+func (s *subject) counted() time.Duration { return max(s.trial, objectives*s.slo) }
+
+// met offers a rate, after a while of it that does not count. One that is missed is
+// offered once more: on a shared machine a pause may be of another tenant's making.
+func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uint64) (bool, error) {
+	t.Rate = rate
+	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(inFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
+	for try := range 2 {
+		o.Duration = s.trial / 3
+		if _, err := load.Run(ctx, o); err != nil {
+			return false, err
+		}
+		o.Duration = s.counted()
+		ran, err := load.Run(ctx, o)
+		if err != nil {
+			return false, err
+		}
+		r := &ran.Targets[0]
+		lagged := ""
+		if r.Lagged() {
+			lagged = ", the generator lagged"
+		}
+		if r.FirstError != nil && r.WithinSLO < attainment {
+			lagged += fmt.Sprintf(", %.120v", r.FirstError)
+		}
+		fmt.Fprintf(s.log, "    %.4g requests/s: %.2f %% within %v, p99 %v%s\n", rate, 100*r.WithinSLO, s.slo, r.Latency.P99.Round(100*time.Microsecond), lagged)
+		if r.WithinSLO >= attainment {
+			return true, nil
+		}
+		if err := s.settle(ctx, t); err != nil {
+			return false, err
+		}
+		// What is far off is no pause's making.
+		if try == 0 && r.WithinSLO < attainment/2 {
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// settle waits until a server answers within the objective again.
+func (s *subject) settle(ctx context.Context, t load.Target) error {
+	for end := time.Now().Add(settling); ; {
+		began := time.Now()
+		asked, cancel := context.WithTimeout(ctx, settling)
+		_, err := ask(asked, t, t.Body(0))
+		cancel()
+		if err == nil && time.Since(began) <= s.slo {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(end) {
+			return errors.Join(fmt.Errorf("%v after a rate that was too high it does not answer within %v", settling, s.slo), err)
+		}
+	}
+}

@@ -1,0 +1,376 @@
+// Package peers measures the provider beside other model servers: the same ONNX files,
+// objectives, payloads and core, each peer as its documents have it and tuned over a small
+// grid. The highest rate within the objective is found by one search for all. Begin
+// reading at Run; what is tried of each peer is in grid.go.
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/lab/rig"
+)
+
+// Bench is what a bench of peers is asked.
+type Bench struct {
+	// Models, Peers and Payloads are what is measured, all if empty.
+	Models, Peers, Payloads []string
+	// Trial is how long one rate is offered, at least; Budget how long one search may
+	// offer load.
+	Trial, Budget time.Duration
+	// Core is the servers'; this process has another (see cores.Pin).
+	Core int
+	// Progress is told how many searches of how many are done.
+	Progress func(done, total int)
+}
+
+// samples is how many different requests are sent in turn.
+const samples = 8
+
+// subjects are the models with their objectives.
+var subjects = []struct {
+	model string
+	slo   time.Duration
+}{
+	{"mnist", 50 * time.Millisecond}, {"dssm", 50 * time.Millisecond}, {"lstm-2365", 50 * time.Millisecond}, {"resnet-50", 400 * time.Millisecond},
+}
+
+// Models names the models.
+func Models() (names []string) {
+	for _, s := range subjects {
+		names = append(names, s.model)
+	}
+	return names
+}
+
+// run is one of Run's.
+type run struct {
+	Bench
+	o        rig.Options
+	r        *report.Report
+	dir      string
+	peers    []Peer
+	python   map[string]environment.Environment
+	missing  map[string]error
+	payloads []Payload
+	done     int
+	total    int
+	ratios   []float64
+}
+
+// Run measures ours and the peers, model by model, and adds up how ours compares.
+func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
+	if b.Trial <= 0 || b.Budget <= 0 {
+		return nil, errors.New("--trial and --budget must be positive")
+	}
+	u := &run{Bench: b, o: o, r: report.New("bench peers", time.Now()), python: map[string]environment.Environment{}, missing: map[string]error{}}
+	var err error
+	if u.peers, err = choose(b.Peers); err != nil {
+		return nil, err
+	}
+	for _, name := range b.Models {
+		if !slices.Contains(Models(), name) {
+			return nil, fmt.Errorf("--models: %q is not measured; those that are: %s", name, strings.Join(Models(), ", "))
+		}
+	}
+	for _, p := range Payloads() {
+		if len(b.Payloads) == 0 || slices.Contains(b.Payloads, string(p)) {
+			u.payloads = append(u.payloads, p)
+		}
+	}
+	if len(u.payloads) == 0 || len(u.payloads) < len(b.Payloads) {
+		return nil, fmt.Errorf("--only: %s has a payload that there is not; they are %s, %s", strings.Join(b.Payloads, ","), Binary, JSON)
+	}
+	// The directory's name is short: Ray has sockets in it.
+	if u.dir, err = os.MkdirTemp("", "fip-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(u.dir)
+	if err := u.environments(ctx); err != nil {
+		return nil, err
+	}
+	chosen := 0
+	for _, s := range subjects {
+		if len(b.Models) == 0 || slices.Contains(b.Models, s.model) {
+			chosen++
+		}
+	}
+	u.total = chosen * len(u.payloads) * (1 + len(u.peers))
+	for _, s := range subjects {
+		if len(b.Models) > 0 && !slices.Contains(b.Models, s.model) {
+			continue
+		}
+		if err := u.model(ctx, s.model, s.slo); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.model, err)
+		}
+	}
+	if len(u.ratios) > 0 {
+		u.r.Add("ratio.worst", slices.Min(u.ratios), "ratio", "aim >= 1")
+		u.r.Add("ratio.median", rig.Median(u.ratios), "ratio", "aim >= 2")
+	}
+	return u.r, nil
+}
+
+// environments makes what is not there yet. A peer that cannot be installed is left out,
+// and the report says so.
+func (u *run) environments(ctx context.Context) error {
+	for _, p := range u.peers {
+		u.r.Add("grid."+p.Name, float64(len(p.grid(subjects[0].slo))), "settings", p.describeGrid(subjects[0].slo))
+		u.r.Add("limits."+p.Name, 1, "", p.without)
+		file := filepath.Join(u.dir, p.Name+".txt")
+		if err := copyService(p.Name+".txt", file); err != nil {
+			return err
+		}
+		e, err := environment.Find(ctx, p.engine, file)
+		if err == nil && !e.Made() {
+			began := time.Now()
+			fmt.Fprintf(u.o.Log, "making the Python environment of %s, which takes some minutes the first time\n", p.Name)
+			e, err = environment.Ensure(ctx, p.engine, file)
+			fmt.Fprintf(u.o.Log, "it took %v\n", time.Since(began).Round(time.Second))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		u.python[p.Name], u.missing[p.Name] = e, err
+	}
+	return nil
+}
+
+// step tells that a search is done.
+func (u *run) step() {
+	u.done++
+	if u.Progress != nil {
+		u.Progress(u.done, u.total)
+	}
+}
+
+// model measures one model everywhere.
+func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
+	m, err := rig.NewSubject(name)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	s := &subject{slo: slo, trial: u.Trial, budget: u.Budget, log: u.o.Log}
+	for seed := range uint64(samples) {
+		inputs, err := m.Samples(seed)
+		if err != nil {
+			return err
+		}
+		s.inputs = append(s.inputs, inputs)
+	}
+	rates, err := u.ours(ctx, m, s)
+	if err != nil {
+		return fmt.Errorf("ours: %w", err)
+	}
+	for _, p := range u.peers {
+		if err := u.peer(ctx, m, s, p, rates); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours measures a function as users deploy it.
+func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload]float64, error) {
+	dir, err := os.MkdirTemp(u.dir, "ours-")
+	if err != nil {
+		return nil, err
+	}
+	var d *rig.Deployed
+	if err := rig.RunOnCore(u.Core, func() (err error) {
+		d, err = u.o.Provider(ctx, dir)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	defer d.Stop()
+	image := m.Name + ":bench"
+	if err := errors.Join(d.Bundle(m, image), d.Deploy(ctx, rig.FunctionName, image, s.slo)); err != nil {
+		return nil, err
+	}
+	at := d.URL + "/function/" + rig.FunctionName
+	rates := map[Payload]float64{}
+	for _, payload := range u.payloads {
+		way := ours[payload]
+		fmt.Fprintf(u.o.Log, "%s, %s: ours\n", m.Name, payload)
+		t, release, err := s.target(address{way: way, url: at})
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		due, err := s.answers(ctx, way, t, starting)
+		if err != nil {
+			return nil, err
+		}
+		s.due = due
+		rate, err := s.rate(ctx, t, 0)
+		if err != nil {
+			return nil, err
+		}
+		rates[payload] = rate
+		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.slo, way.Name))
+		u.step()
+	}
+	return rates, nil
+}
+
+// peer measures a peer on all payloads. What it cannot do is in the report.
+func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours map[Payload]float64) error {
+	best := map[Payload]found{}
+	failed := u.missing[p.Name]
+	for _, group := range p.groups(s.slo) {
+		if u.missing[p.Name] == nil {
+			failed = errors.Join(failed, u.group(ctx, m, s, p, group, best))
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if failed != nil {
+		fmt.Fprintf(u.o.Log, "%s: %s: %v\n", m.Name, p.Name, failed)
+	}
+	for _, payload := range u.payloads {
+		u.step()
+		u.add(fmt.Sprintf("%s.%s.", m.Name, payload), p, best[payload], ours[payload], failed)
+	}
+	return nil
+}
+
+// add reports what was found of a peer, and what failed.
+func (u *run) add(name string, p Peer, b found, ours float64, failed error) {
+	why := "no rate is answered within the objective, so there is no ratio"
+	if failed != nil {
+		why = failed.Error()
+	}
+	if b.rate == 0 {
+		u.r.Add("missing."+name+p.Name, 1, "", why)
+		return
+	}
+	note := p.describe(b.point)
+	if failed != nil {
+		note += "; it failed in the grid: " + why
+	}
+	u.r.Add("rps."+name+p.Name, b.rate, "requests/s", note)
+	ratio := ours / b.rate
+	u.ratios = append(u.ratios, ratio)
+	u.r.Add("ratio."+name+p.Name, ratio, "ratio", "")
+}
+
+// found is the best point of a grid so far, and its rate in requests/s.
+type found struct {
+	point
+	rate float64
+}
+
+// group measures the settings that one server has. A server that does not survive a
+// setting is started anew for the next one; what happened to it is the error.
+func (u *run) group(ctx context.Context, m *rig.Subject, s *subject, p Peer, settings []Setting, best map[Payload]found) (failed error) {
+	var server *running
+	stop := func() {
+		if server != nil {
+			server.stop()
+		}
+		server = nil
+	}
+	defer stop()
+	for _, payload := range u.payloads {
+		ways := p.ways[payload]
+		for _, x := range settings {
+			if b := best[payload]; b.rate > 0 {
+				ways = []Way{b.way}
+			}
+			for _, way := range ways {
+				if server == nil {
+					var err error
+					if server, err = u.start(ctx, m, s, p, settings); err != nil {
+						return errors.Join(failed, err)
+					}
+				}
+				point := point{x, way}
+				fmt.Fprintf(u.o.Log, "%s, %s: %s: %s\n", m.Name, payload, p.Name, p.describe(point))
+				b := best[payload]
+				rate, err := u.point(ctx, s, server, point, b.rate)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if err != nil {
+					err = fmt.Errorf("%s: %w: %s", p.describe(point), err, server.said())
+					fmt.Fprintln(u.o.Log, err)
+					failed = errors.Join(failed, err)
+					stop()
+				}
+				if rate > b.rate || b.way.Name == "" {
+					best[payload] = found{point, rate}
+				}
+			}
+		}
+	}
+	return failed
+}
+
+// start starts a server with settings and waits until it rests.
+func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, settings []Setting) (*running, error) {
+	dir, err := os.MkdirTemp(u.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	site := &site{dir: dir, model: m.File, output: m.Model.Outputs()[0].Name, python: u.python[p.Name], inputs: s.inputs[0], settings: settings}
+	for _, port := range []*int{&site.http, &site.grpc} {
+		if *port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	fmt.Fprintf(u.o.Log, "%s: starting %s\n", m.Name, p.Name)
+	server, err := site.launch(ctx, p, u.Core)
+	if err != nil {
+		return nil, err
+	}
+	server.rest(ctx)
+	return server, nil
+}
+
+// point measures one setting by one way, after its answers were compared with ours.
+func (u *run) point(ctx context.Context, s *subject, server *running, x point, beat float64) (float64, error) {
+	base := server.base
+	if x.way.GRPC {
+		base = server.grpc
+	}
+	path := x.way.Path
+	if strings.Contains(path, "%s") {
+		path = fmt.Sprintf(path, x.Name)
+	}
+	t, release, err := s.target(address{way: x.way, url: base + path, setting: x.Name})
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	if _, err := s.answers(ctx, x.way, t, starting/6); err != nil {
+		return 0, err
+	}
+	return s.rate(ctx, t, beat)
+}
+
+// freePort is a port of the loopback interface at which nobody listens.
+func freePort() (int, error) {
+	at, err := rig.FreePort()
+	if err != nil {
+		return 0, err
+	}
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	_, err = fmt.Sscan(port, &n)
+	return n, err
+}

@@ -1,0 +1,321 @@
+package peers
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// services are the peers' services and what they need beside their engine's packages.
+//
+//go:embed services
+var services embed.FS
+
+const (
+	// starting is how long a server may take until it answers.
+	starting = 3 * time.Minute
+	// leaving is how long one may take to end when it is asked to.
+	leaving = 15 * time.Second
+	// resting is how long a server may take until it rests after its start: in
+	// restingLook it uses less than one part of restingPart of a core.
+	resting     = 15 * time.Second
+	restingLook = 500 * time.Millisecond
+	restingPart = 5
+	// poll is how often one that starts is asked.
+	poll = 50 * time.Millisecond
+	// markEnv marks the processes of a server, whatever group they are in.
+	markEnv = "FAAS_INFER_PEER"
+)
+
+// site is where a server is laid out.
+type site struct {
+	dir, model, output string
+	python             environment.Environment
+	inputs             []tensor.Tensor
+	settings           []Setting
+	// http and grpc are ports of the loopback interface.
+	http, grpc int
+}
+
+// server is a command and where it says that it is ready.
+type server struct {
+	argv, env []string
+	ready     string
+	// cleanUp removes what a killed server leaves; it may be nil.
+	cleanUp func()
+}
+
+// dtypes are NumPy's names of the types that the models take.
+var dtypes = map[tensor.Type]string{tensor.FP32: "float32", tensor.Int64: "int64"}
+
+// describe writes what the services read, and returns the file.
+func (s *site) describe() (string, error) {
+	type input struct {
+		Name  string  `json:"name"`
+		Type  string  `json:"dtype"`
+		Shape []int64 `json:"shape"`
+	}
+	type setting struct {
+		Name     string  `json:"name"`
+		MaxBatch int     `json:"max_batch"`
+		Delay    float64 `json:"delay_ms"`
+		Workers  int     `json:"workers"`
+	}
+	var inputs []input
+	for _, in := range s.inputs {
+		if dtypes[in.Type] == "" {
+			return "", fmt.Errorf("input %q has type %s, which the services do not read", in.Name, in.Type)
+		}
+		inputs = append(inputs, input{in.Name, dtypes[in.Type], in.Shape})
+	}
+	var settings []setting
+	for _, x := range s.settings {
+		settings = append(settings, setting{x.Name, x.MaxBatch, rig.Milliseconds(x.Delay), x.Workers})
+	}
+	file := filepath.Join(s.dir, "peer.json")
+	return file, writeJSON(file, map[string]any{"model": s.model, "dir": s.dir, "port": s.http, "inputs": inputs, "settings": settings})
+}
+
+func writeJSON(file string, what any) error {
+	text, err := json.MarshalIndent(what, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
+// copyService writes one of the embedded files.
+func copyService(name, to string) error {
+	text, err := services.ReadFile("services/" + name)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644)
+}
+
+func startMLServer(s *site) (server, error) {
+	err := writeJSON(filepath.Join(s.dir, "settings.json"), map[string]any{
+		"host": "127.0.0.1", "http_port": s.http, "grpc_port": s.grpc, "metrics_endpoint": nil, "debug": false,
+		"parallel_workers": s.settings[0].Workers, "gzip_enabled": false,
+	})
+	for _, x := range s.settings {
+		dir := filepath.Join(s.dir, x.Name)
+		settings := map[string]any{"name": x.Name, "implementation": "peer_mlserver.Onnx"}
+		if x.MaxBatch > 1 {
+			settings["max_batch_size"], settings["max_batch_time"] = x.MaxBatch, x.Delay.Seconds()
+		}
+		err = errors.Join(err, os.MkdirAll(dir, 0o755), writeJSON(filepath.Join(dir, "model-settings.json"), settings))
+	}
+	return server{
+		argv:  []string{s.python.Python, "-c", "from mlserver.cli import main; main()", "start", s.dir},
+		ready: "/v2/health/ready",
+	}, errors.Join(err, copyService("peer_mlserver.py", filepath.Join(s.dir, "peer_mlserver.py")))
+}
+
+func startBentoML(s *site) (server, error) {
+	return server{
+		argv: []string{s.python.Python, "-m", "bentoml", "serve", "peer_bentoml:Peer", "--host", "127.0.0.1", "--port", strconv.Itoa(s.http), "--working-dir", s.dir},
+		env:  []string{"BENTOML_DO_NOT_TRACK=True", "BENTOML_HOME=" + filepath.Join(s.dir, "home")}, ready: "/readyz",
+	}, copyService("peer_bentoml.py", filepath.Join(s.dir, "peer_bentoml.py"))
+}
+
+func startRay(s *site) (server, error) {
+	return server{
+		argv: []string{s.python.Python, "peer_ray.py"},
+		// What Ray's documents advise for throughput, and no worker behind other processes.
+		env: []string{"RAY_SERVE_THROUGHPUT_OPTIMIZED=1", "RAY_worker_niceness=0", "RAY_USAGE_STATS_ENABLED=0"}, ready: "/-/healthz",
+	}, copyService("peer_ray.py", filepath.Join(s.dir, "peer_ray.py"))
+}
+
+func startTriton(s *site) (server, error) {
+	packages, version, err := s.python.Packages()
+	if err != nil {
+		return server{}, err
+	}
+	inside := filepath.Join(packages, "pytriton", "tritonserver")
+	backend := filepath.Join(s.dir, "backends", "python")
+	err = os.MkdirAll(backend, 0o755)
+	files, globErr := filepath.Glob(filepath.Join(inside, "backends", "python", "*"))
+	err = errors.Join(err, globErr)
+	for _, file := range append(files, filepath.Join(inside, "python_backend_stubs", version, "triton_python_backend_stub")) {
+		err = errors.Join(err, os.Symlink(file, filepath.Join(backend, filepath.Base(file))))
+	}
+	for _, x := range s.settings {
+		model := filepath.Join(s.dir, "models", x.Name)
+		err = errors.Join(err, copyService("peer_triton.py", filepath.Join(model, "1", "model.py")),
+			os.WriteFile(filepath.Join(model, "config.pbtxt"), []byte(s.tritonConfig(x)), 0o644))
+	}
+	own, linkErr := filepath.EvalSymlinks(s.python.Python)
+	region := fmt.Sprintf("faas-infer-bench-%d-", s.http)
+	return server{
+		argv: []string{filepath.Join(inside, "bin", "tritonserver"),
+			"--model-repository=" + filepath.Join(s.dir, "models"), "--backend-directory=" + filepath.Join(s.dir, "backends"),
+			"--http-address=127.0.0.1", "--http-port=" + strconv.Itoa(s.http), "--grpc-address=127.0.0.1", "--grpc-port=" + strconv.Itoa(s.grpc),
+			"--allow-metrics=false", "--log-info=false", "--http-thread-count=2", "--backend-config=python,shm-region-prefix-name=" + region},
+		env: []string{"LD_LIBRARY_PATH=" + filepath.Join(filepath.Dir(filepath.Dir(own)), "lib") + ":" + filepath.Join(packages, "nvidia_pytriton.libs")},
+		cleanUp: func() {
+			left, _ := filepath.Glob("/dev/shm/" + region + "*")
+			for _, file := range left {
+				_ = os.Remove(file)
+			}
+		},
+		ready: "/v2/health/ready",
+	}, errors.Join(err, linkErr)
+}
+
+// tritonConfig is a model's settings; outputs are taken as the model has them.
+func (s *site) tritonConfig(x Setting) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "backend: \"python\"\nmax_batch_size: %d\n", x.MaxBatch)
+	for _, in := range s.inputs {
+		dims := strings.Trim(strings.ReplaceAll(fmt.Sprint(in.Shape[1:]), " ", ", "), "[]")
+		fmt.Fprintf(&b, "input { name: %q data_type: TYPE_%s dims: [ %s ] }\n", in.Name, in.Type, dims)
+	}
+	fmt.Fprintf(&b, "output { name: %q data_type: TYPE_FP32 dims: [ -1 ] }\n", s.output)
+	fmt.Fprintf(&b, "instance_group { count: %d kind: KIND_CPU }\n", x.Workers)
+	if x.MaxBatch > 1 {
+		fmt.Fprintf(&b, "dynamic_batching { max_queue_delay_microseconds: %d }\n", x.Delay.Microseconds())
+	}
+	return b.String()
+}
+
+// running is a server that was started.
+type running struct {
+	*process.Child
+	server
+	base, grpc, mark string
+	output           *os.File
+}
+
+// launch starts a server on a core and waits until it says that it is ready.
+func (s *site) launch(ctx context.Context, p Peer, core int) (*running, error) {
+	made, err := p.start(s)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := s.describe()
+	if err != nil {
+		return nil, err
+	}
+	r := &running{server: made, mark: mark, base: "http://127.0.0.1:" + strconv.Itoa(s.http), grpc: "http://127.0.0.1:" + strconv.Itoa(s.grpc)}
+	if r.output, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
+		return nil, err
+	}
+	c := exec.Command(made.argv[0], made.argv[1:]...)
+	c.Dir, c.Stdout, c.Stderr = s.dir, r.output, r.output
+	bin := filepath.Dir(s.python.Python)
+	c.Env = slices.Concat(os.Environ(), made.env, []string{
+		markEnv + "=" + mark, "PATH=" + bin + ":" + os.Getenv("PATH"), "VIRTUAL_ENV=" + filepath.Dir(bin),
+		"PYTHONPATH=" + s.dir, "PYTHONNOUSERSITE=1", "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
+	})
+	err = rig.RunOnCore(core, func() (err error) {
+		r.Child, err = process.Start(c, syscall.SIGTERM)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.output.Close())
+	}
+	if err := r.await(ctx); err != nil {
+		r.stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+// await returns when the server says that it is ready.
+func (r *running) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, starting)
+	defer cancel()
+	for {
+		if status, _, err := rig.Get(ctx, http.DefaultClient, r.base+r.ready); err == nil && status == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-r.Exited():
+			return fmt.Errorf("it exited: %v: %s", r.ProcessState, r.said())
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready after %v: %s", starting, r.said())
+		case <-time.After(poll):
+		}
+	}
+}
+
+// rest waits until what the server does by itself after its start is over: it uses less
+// than a part of its core. One that never rests is measured as it is.
+func (r *running) rest(ctx context.Context) {
+	used := func() (sum time.Duration) {
+		for _, pid := range marked(r.mark) {
+			t, _ := rig.ProcessorTime(pid) // It may be gone.
+			sum += t
+		}
+		return sum
+	}
+	for end := time.Now().Add(resting); time.Now().Before(end) && ctx.Err() == nil; {
+		before := used()
+		select {
+		case <-ctx.Done():
+		case <-time.After(restingLook):
+		}
+		if used()-before < restingLook/restingPart {
+			return
+		}
+	}
+}
+
+// said is the end of what the server printed.
+func (r *running) said() string {
+	const last = 600
+	text, _ := os.ReadFile(r.output.Name())
+	return strings.Join(strings.Fields(string(text[max(0, len(text)-last):])), " ")
+}
+
+// stop ends a server and all that it started.
+func (r *running) stop() {
+	_ = r.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-r.Exited():
+	case <-time.After(leaving):
+	}
+	for _, pid := range marked(r.mark) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // It may be gone.
+	}
+	<-r.Exited()
+	_ = r.output.Close()
+	if r.cleanUp != nil {
+		r.cleanUp()
+	}
+}
+
+// marked are the processes whose environment has the mark.
+func marked(mark string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !slices.Contains(strings.Split(string(text), "\x00"), markEnv+"="+mark) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

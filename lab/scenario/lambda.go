@@ -1,0 +1,27 @@
+package scenario
+
+import (
+	"github.com/faas-infer/faas-infer/lab/fleet"
+	"github.com/faas-infer/faas-infer/lab/testbed"
+	"github.com/faas-infer/faas-infer/scaling/otp"
+)
+
+// lambdaProfile is the name of the profile that BATCH published of AWS Lambda.
+const lambdaProfile = "lambda"
+
+// onLambda reports whether a function's profile is Lambda's, and takes its times and
+// prices from there.
+func (r *reader) onLambda(o *fleet.Object, f *Function) bool {
+	if o.String("profile") != lambdaProfile {
+		return false
+	}
+	spread := o.Number("spread", 0, 2, 0)
+	t, err := testbed.FromLambda(f.Model)
+	if err != nil {
+		o.Fail("model", "%v", err)
+		return true
+	}
+	t.SetSpread(spread)
+	f.Times, f.Price = t, otp.DefaultLambda()
+	return true
+}

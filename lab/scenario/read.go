@@ -1,0 +1,172 @@
+package scenario
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/lab/fleet"
+	"github.com/faas-infer/faas-infer/lab/testbed"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// Bounds of what is read: wide enough for anything sensible.
+const (
+	maxDuration  = 366 * 24 * time.Hour
+	maxStep      = time.Hour
+	maxSeed      = 1<<63 - 1
+	maxInstances = 1_000_000
+)
+
+// reader reads one file.
+type reader struct {
+	dir       string
+	overrides Overrides
+	profiles  map[string]*testbed.ReferenceTestbed
+	traces    map[string]*arrivals.Trace
+	cold      coldStart
+	given     *testbed.ReferenceTestbed // the scenario's, nil if it could not be read
+}
+
+// file is where a file that the scenario names is.
+func (r *reader) file(name string) string {
+	if r.dir == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(r.dir, name)
+}
+
+func (r *reader) scenario(o *fleet.Object) *Scenario {
+	o.Need("kind", "cluster", "functions")
+	s := &Scenario{
+		About:      o.String("about"),
+		Kind:       r.kind(o),
+		Cluster:    r.cluster(o),
+		Duration:   r.duration(o),
+		Warmup:     o.Duration("warmup", 0, maxDuration, 0),
+		Tick:       o.Duration("tick", time.Millisecond, maxStep, 0),
+		Sample:     o.Duration("sample", 0, maxDuration, 0),
+		Overhead:   o.Duration("overhead", 0, maxStep, 0),
+		ColdWait:   o.Duration("cold_wait", 0, maxStep, 0),
+		QueueLimit: o.Int("queue_limit", 1, 1<<30, 0),
+		Fluid:      o.Bool("fluid", false),
+		Beta:       o.Number("beta", 1e-3, 1e3, capacity.DefaultBeta),
+		Seed:       uint64(o.Int("seed", 0, maxSeed, 1)),
+		Policies:   r.policies(o),
+		Instances:  o.Ints("instances", 1, maxInstances),
+	}
+	if seed := r.overrides.Seed; seed != nil {
+		s.Seed = *seed
+	}
+	r.cold = readColdStart(o)
+	s.Unpark = r.cold.unpark
+	r.given = r.profile(o, "profile", "2080ti")
+	r.fits(o, s)
+	r.bind(o, s, r.functions(o, s), r.columns(o))
+	o.Done()
+	return s
+}
+
+// duration is how long is simulated, 0 if nobody says so.
+func (r *reader) duration(o *fleet.Object) time.Duration {
+	d := o.Duration("duration", time.Millisecond, maxDuration, 0)
+	if r.overrides.Duration != 0 {
+		d = r.overrides.Duration
+	}
+	if d < 0 || d > maxDuration {
+		o.Fail("duration", "%v in its place: it must be from 0 to %v", d, maxDuration)
+	}
+	return d
+}
+
+func (r *reader) kind(o *fleet.Object) Kind {
+	kind := Kind(o.String("kind"))
+	if !slices.Contains(Kinds(), kind) && o.Has("kind") {
+		o.Fail("kind", "%q is no kind: it is one of %v", kind, Kinds())
+	}
+	return kind
+}
+
+func (r *reader) policies(o *fleet.Object) []string {
+	names := o.Strings("policies")
+	for _, name := range names {
+		if _, err := systems.ByName(name); err != nil {
+			o.Fail("policies", "%v", err)
+		}
+	}
+	return names
+}
+
+func (r *reader) cluster(o *fleet.Object) fleet.Cluster {
+	if name := r.overrides.Cluster; name != "" {
+		o.Has("cluster")
+		c, err := fleet.Load(name)
+		if err != nil {
+			o.Fail("cluster", "in its place: %v", err)
+		}
+		return c
+	}
+	if o.IsObject("cluster") {
+		inner, _ := o.Object("cluster")
+		return fleet.Read(inner)
+	}
+	name := o.String("cluster")
+	if name == "" {
+		return fleet.Cluster{}
+	}
+	if !slices.Contains(fleet.ClusterNames(), name) {
+		name = r.file(name)
+	}
+	c, err := fleet.Load(name)
+	if err != nil {
+		o.Fail("cluster", "%v", err)
+	}
+	return c
+}
+
+// profile reads the profile that a key names: a file, or the testbed's.
+func (r *reader) profile(o *fleet.Object, key, absent string) *testbed.ReferenceTestbed {
+	name := o.String(key)
+	if name == "" {
+		name = absent
+	}
+	if name == "2080ti" {
+		return testbed.INFlessTestbed()
+	}
+	if p, ok := r.profiles[name]; ok {
+		return p
+	}
+	text, err := os.ReadFile(r.file(name))
+	if err != nil {
+		o.Fail(key, "%v: it is a file, or 2080ti", err)
+		return nil
+	}
+	p, err := testbed.ParseTestbed(text)
+	if err != nil {
+		o.Fail(key, "%s: %v", name, err)
+		return nil
+	}
+	if r.profiles == nil {
+		r.profiles = map[string]*testbed.ReferenceTestbed{}
+	}
+	r.profiles[name] = p
+	return p
+}
+
+// fits checks that what only some kinds have is there for these alone.
+func (r *reader) fits(o *fleet.Object, s *Scenario) {
+	switch {
+	case s.Kind == Scale && len(s.Instances) == 0:
+		o.Fail("instances", "it is missing: how many instances to place, as [100, 1000]")
+	case s.Kind != Scale && len(s.Instances) > 0:
+		o.Fail("instances", "only the kind %s has it", Scale)
+	case s.Kind != Run && s.Kind != ColdStart && s.Kind != Tuning && o.Has("traces"):
+		o.Fail("traces", "only the kinds %s and %s have it, and %s", Run, ColdStart, Tuning)
+	}
+	if r.overrides.Trace != "" && !o.Has("traces") {
+		o.Fail("", "this scenario has no key “traces”, so that no other trace can take its place")
+	}
+}

@@ -1,0 +1,87 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/lab/fleet"
+)
+
+// recorded reads {file, column, step, peak or scale}; without a file it is about the
+// trace of the case.
+func (r *reader) recorded(o *fleet.Object) pattern {
+	inner, ok := o.Object("trace")
+	if !ok {
+		return pattern{}
+	}
+	var a pattern
+	a.scaled.peak = inner.Number("peak", 1e-6, maxRate, 0)
+	a.scaled.scale = inner.Number("scale", 1e-6, 1e9, 0)
+	file, name := inner.String("file"), inner.String("column")
+	step := inner.Duration("step", time.Millisecond, maxStep, 0)
+	inner.Done()
+	switch {
+	case inner.Has("peak") == inner.Has("scale"):
+		inner.Fail("", "it needs either peak, requests/s in its highest step, or scale, what its counts are multiplied by")
+		return pattern{}
+	case a.scaled.peak == 0 && a.scaled.scale == 0:
+		return pattern{}
+	case file == "":
+		if name != "" || step != 0 {
+			inner.Fail("", "column and step belong to a file; the traces of cases have theirs")
+		}
+		return a
+	}
+	t := r.trace(inner, file, "")
+	if t == nil {
+		return pattern{}
+	}
+	if name == "" && len(t.Columns) == 1 {
+		name = t.Columns[0].Name
+	}
+	columns := pick(inner, t, []string{name}, step)
+	if len(columns) == 0 {
+		return pattern{}
+	}
+	return a.of(o, columns[0])
+}
+
+// of are arrivals by a trace's column.
+func (a pattern) of(o *fleet.Object, c column) pattern {
+	scale := a.scaled.scale
+	highest := c.Max() / c.step.Seconds()
+	if a.scaled.peak > 0 {
+		if highest <= 0 {
+			o.Fail("", "column %s of the trace has no requests, so that it has no peak", c.Name)
+			return pattern{}
+		}
+		scale = a.scaled.peak / highest
+	}
+	out := pattern{peak: highest * scale, length: time.Duration(len(c.Counts)) * c.step}
+	out.make = func(load float64, seed uint64) (arrivals.Process, error) {
+		if c.Times != nil && scale*load == 1 {
+			return arrivals.Timestamps(c.Times)
+		}
+		return arrivals.Counts(c.Counts, c.step, scale*load, seed)
+	}
+	if a.times > 0 {
+		return out.multiplied(a.times)
+	}
+	return out
+}
+
+// timestamps reads the file of a recording of single requests.
+func (r *reader) timestamps(o *fleet.Object) pattern {
+	t := r.trace(o, o.String("timestamps"), "")
+	if t == nil {
+		return pattern{}
+	}
+	c := t.Columns[0]
+	if c.Times == nil {
+		o.Fail("timestamps", "trace %s has counts and not times: use trace: {file: …, scale: 1}", t.Name)
+		return pattern{}
+	}
+	var a pattern
+	a.scaled.scale = 1
+	return a.of(o, column{c, t.Step})
+}

@@ -1,0 +1,154 @@
+package sim
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// carrier carries a function's requests to its ready instances: one by one, or as
+// a load that flows.
+type carrier interface {
+	// Handle takes an event of the function's requests.
+	Handle(e Event)
+	// Advance lets the load flow until now.
+	Advance(now time.Duration)
+	// Up has an instance serve, or changes it; Down has it take nothing new, and
+	// tells whether it has nothing left; Forget drops it after that.
+	Up(now time.Duration, in Peer) Ready
+	Down(now time.Duration, id cluster.InstanceID) (drained bool)
+	// Park gives an instance that has nothing to do no more until it is Up again,
+	// and tells whether it has.
+	Park(now time.Duration, id cluster.InstanceID) bool
+	Forget(id cluster.InstanceID)
+	// Waiting is how many requests wait; Settled: none waits or is executed.
+	Waiting() int
+	Settled() bool
+	// Total counts from the beginning, Finish ends all and returns what was
+	// measured.
+	Total() Counts
+	Finish() *Record
+}
+
+// function is a function with what runs for it.
+type function struct {
+	*Function
+	carrier  carrier
+	activity *systems.Activity
+	tuner    *systems.Tuner
+	upcoming upcoming
+	// list are the candidates of the latest pass.
+	list []capacity.Candidate
+	// instances are in the order of their IDs, which is that of their start.
+	instances []*instance
+	running   []scaling.Running
+	tables    map[cluster.Config]*tables
+	// held is what they hold, and ready how many serve.
+	held  cluster.Resources
+	ready int
+	// sampled are the counts at the last sample.
+	sampled Counts
+	result  FunctionResult
+}
+
+// tables are the times of one config: predicted, true, and what its instances
+// have served.
+type tables struct {
+	predicted, truth []time.Duration
+	result           ConfigResult
+}
+
+func (r *run) newFunction(index int) (*function, error) {
+	f := &r.Functions[index]
+	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: r.System.Tuner(f.Function, f.Times), tables: map[cluster.Config]*tables{}}
+	fn.result.Name = f.Name
+	wake := func() { r.wake() }
+	if rate, ok := f.Arrivals.(Rate); ok && r.Fluid {
+		fn.carrier = NewFlow(FlowOptions{
+			SLO: f.SLO, ColdWait: r.ColdWait, Overhead: r.Overhead, Rate: rate.Rate, Spread: f.Times.Spread(), Window: r.window, OnCold: wake,
+		})
+		return fn, nil
+	}
+	way, err := r.System.Batching(batching.Options{SLO: f.SLO, MaxBatch: f.MaxBatch})
+	if err != nil {
+		return nil, err
+	}
+	fn.carrier = NewRequests(TrafficOptions{
+		Index: int32(index), Policy: way, SLO: f.SLO, ColdWait: r.ColdWait, Overhead: r.Overhead, QueueLimit: r.QueueLimit,
+		Next: fn.next, Spread: f.Times.Spread(), Factor: f.factor(), Seed: r.Seed, Window: r.window, Events: &r.events,
+		OnCold: wake, OnDrained: func(id cluster.InstanceID) { r.gone(r.instances[id]) },
+	})
+	return fn, nil
+}
+
+// exec is the true mean time of a batch.
+func (f *Function) exec(c cluster.Config, b int) (time.Duration, bool) {
+	if f.Truth != nil {
+		return f.Truth.Exec(c, b)
+	}
+	return f.Times.Exec(c, b)
+}
+
+// quota bounds when an instance executes.
+func (f *Function) quota(c cluster.Config) Quota {
+	if f.Truth == nil {
+		return Quota{}
+	}
+	part, period := f.Truth.Quota(c)
+	return Quota{Part: part, Period: period}
+}
+
+// factor draws how much longer than the mean executions take; nil for the spread
+// of Times.
+func (f *Function) factor() func(*rand.Rand) float64 {
+	if f.Truth == nil {
+		return nil
+	}
+	return f.Truth.Factor
+}
+
+// times are those of a config; nil if the model has none for its batch.
+func (r *run) times(fn *function, c cluster.Config) *tables {
+	if t, ok := fn.tables[c]; ok {
+		return t
+	}
+	truth := make([]time.Duration, c.Batch)
+	last := time.Duration(0)
+	for b := c.Batch; b > 0; b-- {
+		if mean, ok := fn.exec(c, b); ok && mean > 0 {
+			last = mean
+		} else if b == c.Batch {
+			return nil
+		}
+		truth[b-1] = last // Where nothing is known, as the next larger batch.
+	}
+	t := &tables{predicted: r.System.Table(fn.Function.Function, c, fn.Times), truth: truth, result: ConfigResult{Config: c}}
+	fn.tables[c] = t
+	return t
+}
+
+// finish says what was so of a function.
+func (fn *function) finish() FunctionResult {
+	f, rec := fn.result, fn.carrier.Finish()
+	f.Requests, f.Served, f.Missed, f.Rejected, f.Cold = rec.Arrived, rec.Served, rec.Missed, rec.Rejected, rec.Cold
+	f.Woken = rec.Woken
+	f.Latency, f.Batches = &rec.Latency, rec.Batches
+	f.ColdMean, f.QueueMean, f.ExecMean = rec.Means()
+	f.IdleSeconds, f.IdleInstanceSeconds = max(0, f.IdleSeconds), max(0, f.IdleInstanceSeconds)
+	f.IdleMemorySeconds = max(0, f.IdleMemorySeconds)
+	for _, t := range fn.tables {
+		f.Configs = append(f.Configs, t.result)
+	}
+	slices.SortFunc(f.Configs, func(a, b ConfigResult) int {
+		x, y := a.Config, b.Config
+		return cmp.Or(cmp.Compare(y.Batch, x.Batch), cmp.Compare(x.GPU, y.GPU), cmp.Compare(x.CPU, y.CPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(x.GPUMemory, y.GPUMemory))
+	})
+	return f
+}

@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// group is the ready instances that are alike.
+type group struct {
+	Peer
+	count int
+	// each is what every one of them has done since the group exists.
+	each use
+	// owed is the part of a request that the group is still to get, turn the
+	// point of the spread that the next one takes.
+	owed float64
+	turn int
+}
+
+// use is what an instance has done: seconds of executing, and requests.
+type use struct{ busy, served float64 }
+
+func (g *group) full() int { return len(g.Truth) }
+
+// capacity is what one instance serves in full batches, in requests per second.
+func (g *group) capacity() float64 {
+	return float64(g.full()) / g.Truth[g.full()-1].Seconds()
+}
+
+// load is requests that come between from and to and fare alike, but that the
+// first waits for waits[0] until its batch may begin to gather and the last for
+// waits[1].
+type load struct {
+	n        uint64
+	from, to time.Duration
+	waits    [2]time.Duration
+	measured bool
+	cold     bool
+}
+
+// serve deals a load out to the groups by their capacities.
+func (f *Flow) serve(l load) {
+	if l.n == 0 {
+		return
+	}
+	left := l.n
+	for i, g := range f.groups {
+		g.owed += float64(l.n) * g.capacity() * float64(g.count) / f.capacity
+		n := min(left, uint64(max(0, math.Floor(g.owed))))
+		if i == len(f.groups)-1 {
+			n = left
+		}
+		g.owed -= float64(n)
+		left -= n
+		f.execute(g, l, n)
+	}
+}
+
+// points are how many equally likely outcomes a wait and an execution have.
+const points = 16
+
+// execute has a group serve n requests of a load.
+func (f *Flow) execute(g *group, l load, n uint64) {
+	if n == 0 {
+		return
+	}
+	b, gathers := g.batch(f, float64(n)/float64(g.count)/max(l.to-l.from, time.Millisecond).Seconds())
+	mean := g.Truth[b-1]
+	part := float64(f.options.Window.Overlap(l.from, max(l.to, l.from+1))) / float64(max(l.to-l.from, 1))
+	g.each.busy += part * float64(n) / float64(b) * mean.Seconds() / float64(g.count)
+	if l.measured {
+		g.each.served += float64(n) / float64(g.count)
+		f.record.Batch(b, max(1, n/uint64(b)))
+	}
+	for k := range min(points, n) {
+		point := (g.turn + int(k)) % points
+		here := n / points
+		if k < n%points {
+			here++
+		}
+		f.answer(l, here, point, gathers, mean)
+	}
+	g.turn = (g.turn + int(n%points)) % points
+}
+
+// answer counts n requests at one point of the spread: waits and executions that
+// are long come together no more often than by chance.
+func (f *Flow) answer(l load, n uint64, point int, gathers, mean time.Duration) {
+	at := (float64(point) + 0.5) / points
+	other := (float64(point*7%points) + 0.5) / points
+	waited := l.waits[0] + time.Duration(other*float64(l.waits[1]-l.waits[0])) + time.Duration(other*float64(gathers))
+	sigma := f.options.Spread
+	exec := time.Duration(float64(mean) * math.Exp(sigma*math.Sqrt2*math.Erfinv(2*at-1)-sigma*sigma/2))
+	latency := waited + exec + f.options.Overhead
+	f.waited += float64(n) * waited.Seconds()
+	late := latency > f.options.SLO
+	f.total.Served += n
+	if late {
+		f.total.Missed += n
+	}
+	if l.measured {
+		f.record.Flowed(n, waited, exec, latency, l.cold)
+		if late {
+			f.record.Missed += n
+		}
+	}
+}
+
+// batch is how large an instance's batches are at a rate of its own in requests
+// per second, and how long the first request of one waits until it is executed.
+//
+// Where batches wait to be full, for a timeout or until the objective says no,
+// that is what gathers until then. Where a free instance takes what waits, batches
+// grow until b/t(b) is the rate, and one waits for at most an execution, shared by
+// all instances.
+func (g *group) batch(f *Flow, rate float64) (b int, waits time.Duration) {
+	fill := g.Timeout
+	pooled := rate * float64(f.up)
+	if fill <= 0 && g.Rate > 0 {
+		fill, pooled = max(0, f.within()-g.Truth[g.full()-1]), rate
+	}
+	if fill > 0 {
+		if b = 1 + int(pooled*fill.Seconds()); b < g.full() {
+			return b, fill
+		}
+		b = g.full()
+		return b, min(fill, time.Duration(float64(b-1)/max(pooled, 1e-9)*float64(time.Second)))
+	}
+	b = 1
+	for b < g.full() && float64(b) < rate*g.Truth[b-1].Seconds() {
+		b++
+	}
+	busy := min(1, rate*g.Truth[b-1].Seconds()/float64(b))
+	return b, time.Duration(busy * float64(g.Truth[b-1]) / float64(max(1, f.up)))
+}
+
+// soonest is the shortest time of any batch.
+func (f *Flow) soonest() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, g := range f.groups {
+		least = min(least, g.Truth[0])
+	}
+	return least
+}
+
+// Up has a ready instance serve, also one that was parked, or changes its times, its
+// config or its rate.
+func (f *Flow) Up(now time.Duration, in Peer) Ready {
+	f.Advance(now)
+	before := f.up
+	p, ok := f.peers[in.ID]
+	switch {
+	case !ok:
+		p = &fluidPeer{flow: f, since: now}
+		f.peers[in.ID] = p
+		f.waking.Cold(&f.total, &f.record.Counts)
+	case p.parked:
+		p.parked = false
+		f.parked--
+		f.waking.Woken(&f.total, &f.record.Counts)
+	default:
+		f.leave(p)
+	}
+	p.Peer = in
+	f.join(p)
+	if before == 0 {
+		f.thaw(now)
+	}
+	return p
+}
+
+// Park gives an instance nothing until it is up again, and tells whether it has: while
+// there are requests, no instance is idle.
+func (f *Flow) Park(now time.Duration, id cluster.InstanceID) bool {
+	f.Advance(now)
+	p, ok := f.peers[id]
+	if !ok || p.group == nil || f.busy {
+		return false
+	}
+	f.leave(p)
+	p.parked = true
+	f.parked++
+	return true
+}
+
+// join puts a peer into the group of its like.
+func (f *Flow) join(p *fluidPeer) {
+	i := slices.IndexFunc(f.groups, func(g *group) bool {
+		return g.Config == p.Config && g.Timeout == p.Timeout && math.Abs(g.Rate-p.Rate) <= 0.01*g.Rate
+	})
+	if i < 0 {
+		i = len(f.groups)
+		f.groups = append(f.groups, &group{Peer: p.Peer})
+	}
+	p.group = f.groups[i]
+	p.began = p.group.each
+	p.group.count++
+	f.sum()
+	f.bucket += float64(p.group.full())
+}
+
+// sum adds up what the groups can do.
+func (f *Flow) sum() {
+	f.up, f.capacity, f.depth = 0, 0, 0
+	for _, g := range f.groups {
+		f.up += g.count
+		f.capacity += float64(g.count) * g.capacity()
+		f.depth += float64(g.count * g.full())
+	}
+}
+
+// leave takes a peer out of its group.
+func (f *Flow) leave(p *fluidPeer) {
+	g := p.group
+	p.used = p.did()
+	if g.count--; g.count == 0 {
+		f.groups = slices.DeleteFunc(f.groups, func(x *group) bool { return x == g })
+	}
+	f.sum()
+	if f.bucket = min(f.bucket, f.depth); f.up == 0 {
+		f.bucket = 0 // What was in the queue has been counted as served.
+	}
+	p.group = nil
+}
+
+// did is what a peer has done since it is up.
+func (p *fluidPeer) did() use {
+	if p.group == nil {
+		return p.used
+	}
+	e := p.group.each
+	return use{p.used.busy + e.busy - p.began.busy, p.used.served + e.served - p.began.served}
+}
+
+// Down gives an instance nothing new; in a flow it is drained at once.
+func (f *Flow) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
+	f.Advance(now)
+	p, ok := f.peers[id]
+	switch {
+	case !ok:
+	case p.parked:
+		p.parked = false
+		if f.parked--; f.parked == 0 {
+			f.waking.Cold(&f.total, &f.record.Counts)
+		}
+	case p.group != nil:
+		f.leave(p)
+	}
+	return true
+}
+
+// Forget drops an instance that is down.
+func (f *Flow) Forget(id cluster.InstanceID) { delete(f.peers, id) }
+
+// IdleSince implements [Ready]: while there are requests, no instance is
+// idle.
+func (p *fluidPeer) IdleSince() (since time.Duration, idle bool) {
+	return max(p.since, p.flow.lastBusy), !p.flow.busy
+}
+
+// Used implements [Ready]. An instance that has just begun what it has
+// taken, or goes down with it, has not been executing for longer than it is up.
+func (p *fluidPeer) Used() Use {
+	u := p.did()
+	up := p.flow.options.Window.Overlap(p.since, p.flow.last)
+	return Use{Busy: min(up, time.Duration(u.busy*float64(time.Second))), Served: uint64(u.served + 0.5)}
+}

@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// instance is one instance of a function.
+type instance struct {
+	id       cluster.InstanceID
+	fn       *function
+	node     int
+	config   cluster.Config
+	revision uint64
+	tables   *tables
+	// exec and mean are the times of a full batch that the scheduler counts with,
+	// timeout is the batch's, rate what the batching policy was told of r_i.
+	exec, mean, timeout time.Duration
+	rate                float64
+	// slot and number are where it is found.
+	slot, number int32
+	state        cluster.State
+	// awaits counts the instances that must leave before it begins, blocks are
+	// those that wait for this one.
+	awaits int
+	blocks []*instance
+	// holds is what it really holds of its node, claims what nobody else is to plan
+	// with: more, while it waits for others to leave.
+	holds, claims cluster.Resources
+	// parked: it has given back its share; away: it is given no batches, as it is
+	// parked or on its way back.
+	parked, away bool
+	// serving is how it does once it has loaded.
+	serving Ready
+	// begun: it holds its resources; loaded: it is or was ready. heldSince and
+	// readySince are from when on what it holds is not yet counted, used what it
+	// did until then.
+	begun, loaded         bool
+	heldSince, readySince time.Duration
+	used                  Use
+}
+
+// start begins an instance once those before it have left.
+func (r *run) start(s scaling.Start) {
+	fn := r.find(s.Function)
+	node, ok := r.node[s.Node]
+	if fn == nil || !ok {
+		r.err = fmt.Errorf("the plan starts an instance of %q on %q: there is no such function or node", s.Function, s.Node)
+		return
+	}
+	tables := r.times(fn, s.Config)
+	if tables == nil {
+		r.err = fmt.Errorf("the plan starts %v of %s: the model has no time for it", s.Config, s.Function)
+		return
+	}
+	r.started++
+	in := &instance{
+		id: r.name(fn), fn: fn, node: node, config: s.Config, revision: s.Revision, tables: tables,
+		exec: s.Exec, mean: s.Mean, timeout: s.Timeout, number: r.started, state: cluster.Starting,
+	}
+	if n := len(r.free); n > 0 {
+		in.slot, r.free = r.free[n-1], r.free[:n-1]
+	} else {
+		in.slot = int32(len(r.slots))
+		r.slots = append(r.slots, nil)
+	}
+	r.slots[in.slot], r.instances[in.id] = in, in
+	fn.instances = append(fn.instances, in)
+	r.claim(in, s.Config.Resources)
+	r.result.PeakInstances = max(r.result.PeakInstances, len(r.instances))
+	if r.window.Has(r.now) {
+		r.result.Starts++
+		fn.result.Starts++
+		tables.result.Starts++
+	}
+	if r.awaits(in, s.After) == 0 {
+		r.begin(in)
+	}
+}
+
+// awaits has an instance wait for others to leave, and returns for how many.
+func (r *run) awaits(in *instance, others []cluster.InstanceID) int {
+	for _, id := range others {
+		if before, ok := r.instances[id]; ok {
+			in.awaits++
+			before.blocks = append(before.blocks, in)
+		}
+	}
+	return in.awaits
+}
+
+// serves reports whether it takes batches.
+func (in *instance) serves() bool { return in.state == cluster.Ready && !in.away }
+
+// name is the ID of the next instance of a function: IDs are in the order of
+// starts.
+func (r *run) name(fn *function) cluster.InstanceID {
+	number := strconv.Itoa(int(r.started))
+	return cluster.InstanceID(fn.Name + "-" + strings.Repeat("0", max(0, 8-len(number))) + number)
+}
+
+// find is the function of that name.
+func (r *run) find(name string) *function {
+	i := slices.IndexFunc(r.functions, func(fn *function) bool { return fn.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return r.functions[i]
+}
+
+// begin has an instance take its resources and load.
+func (r *run) begin(in *instance) {
+	in.begun, in.heldSince = true, r.now
+	r.machines.Begin(r.now, in.node, cluster.Resources{})
+	r.hold(in, in.config.Resources)
+	r.events.Plan(r.now+in.fn.Start, ready, in.slot, in.number)
+}
+
+// claim has an instance take what is free of its node.
+func (r *run) claim(in *instance, of cluster.Resources) {
+	n := &r.nodes[in.node]
+	n.Free = n.Free.Add(in.claims).Sub(of)
+	in.claims = of
+}
+
+// hold has an instance hold so much of its node from now on. That a node cannot be
+// given more than it has is the scheduler's to see to; here it ends the run.
+func (r *run) hold(in *instance, to cluster.Resources) {
+	used := r.used[in.node].Sub(in.holds).Add(to)
+	if n := &r.nodes[in.node]; r.err == nil && !used.Fits(n.Total) {
+		r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, used, n.Total)
+	}
+	r.used[in.node] = used
+	in.fn.held = in.fn.held.Sub(in.holds).Add(to)
+	r.machines.Change(r.now, in.holds, to)
+	in.holds = to
+}
+
+// loaded has an instance serve.
+func (r *run) loaded(in *instance) {
+	if in.state != cluster.Starting {
+		return
+	}
+	in.state, in.loaded, in.readySince = cluster.Ready, true, r.now
+	in.fn.ready++
+	r.up(in)
+	r.wake()
+}
+
+// up lets a ready instance take batches, or tells of what has changed of it.
+func (r *run) up(in *instance) {
+	config := in.config
+	config.Batch = len(in.tables.predicted)
+	in.serving = in.fn.carrier.Up(r.now, Peer{
+		Instance: batching.Instance{ID: in.id, Config: config, Exec: in.tables.predicted, Rate: in.rate, Timeout: in.timeout},
+		Truth:    in.tables.truth,
+		Quota:    in.fn.quota(in.config),
+	})
+}
+
+// stop has an instance leave once it has answered what it has.
+func (r *run) stop(s scaling.Stop) {
+	in, ok := r.instances[s.ID]
+	if !ok || in.state == cluster.Stopping {
+		return
+	}
+	if r.window.Has(r.now) {
+		r.result.Stops++
+	}
+	if in.serves() {
+		in.fn.ready--
+	}
+	in.state = cluster.Stopping
+	if !in.loaded || in.fn.carrier.Down(r.now, in.id) {
+		r.gone(in)
+	}
+}
+
+// gone gives back what an instance held.
+func (r *run) gone(in *instance) {
+	r.settle(in)
+	if in.begun {
+		r.hold(in, cluster.Resources{})
+		r.machines.End(r.now, in.node, cluster.Resources{})
+	}
+	in.state = cluster.Exited
+	in.fn.carrier.Forget(in.id)
+	in.fn.instances = slices.DeleteFunc(in.fn.instances, func(x *instance) bool { return x == in })
+	r.claim(in, cluster.Resources{})
+	delete(r.instances, in.id)
+	r.slots[in.slot] = nil
+	r.free = append(r.free, in.slot)
+	for _, next := range in.blocks {
+		switch next.awaits--; {
+		case next.awaits > 0:
+		case next.state == cluster.Starting:
+			r.begin(next)
+		case next.state == cluster.Ready:
+			r.resume(next)
+		}
+	}
+	r.wake()
+}

@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// Run simulates a setup until its duration is over and what came before is
+// answered, or ctx ends. A setup that cannot be simulated is an error that names
+// what is wrong; so is a scheduler that gives a node more than it has.
+func Run(ctx context.Context, s Setup) (*Result, error) {
+	began := time.Now()
+	if err := s.fill(); err != nil {
+		return nil, err
+	}
+	r, err := newRun(&s)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.loop(ctx); err != nil {
+		return nil, err
+	}
+	result := r.finish()
+	result.Wall = time.Since(began)
+	return result, nil
+}
+
+// The kinds of events that are not of a function's requests.
+const (
+	// pass: the engine is asked.
+	pass = Kinds + iota
+	// ready: the instance in slot A with the number B has loaded.
+	ready
+	// back: the instance in slot A with the number B has its share again.
+	back
+	// flow: loads flow on.
+	flow
+	// sample: the series gets an entry.
+	sample
+	// progress: somebody is told.
+	progress
+)
+
+// run is a simulation under way.
+type run struct {
+	*Setup
+	events    EventQueue
+	now       time.Duration
+	window    Window
+	engine    systems.Scaler
+	cold      coldstart.Policy
+	functions []*function
+	// looked is what the engine is told of functions.
+	looked []scaling.Function
+	// serving and ranges are deal's.
+	serving []*instance
+	ranges  []capacity.Range
+
+	machines *Machines
+	// nodes and node are the setup's by place and by name; used is what begun
+	// instances hold of each. What nodes have free is less by what those hold,
+	// too, that wait for others to leave.
+	nodes []cluster.Node
+	node  map[string]int
+	used  []cluster.Resources
+	// slots are the instances, free those that are empty.
+	slots     []*instance
+	free      []int32
+	instances map[cluster.InstanceID]*instance
+	started   int32
+
+	// passAt is when the engine is asked next, rested from when on it may be.
+	passAt, rested time.Duration
+	result         Result
+	// err is why the simulation cannot go on.
+	err error
+}
+
+func newRun(s *Setup) (*run, error) {
+	r := &run{
+		Setup: s, window: Window{From: s.Warmup, To: s.Duration}, engine: s.System.Scaler(), cold: s.System.Cold(),
+		node: map[string]int{}, used: make([]cluster.Resources, len(s.Nodes)), instances: map[cluster.InstanceID]*instance{}, passAt: -1,
+	}
+	r.machines = NewMachines(s.Nodes, s.Machine, s.Beta, r.window)
+	for i, n := range s.Nodes {
+		n.Free = n.Total.Sub(n.Others)
+		r.nodes = append(r.nodes, n)
+		r.node[n.Name] = i
+	}
+	r.planPass(0)
+	for i := range s.Functions {
+		fn, err := r.newFunction(i)
+		if err != nil {
+			return nil, err
+		}
+		r.functions = append(r.functions, fn)
+	}
+	if s.Fluid {
+		r.events.Plan(s.Tick, flow, 0, 0)
+	}
+	if s.Sample > 0 {
+		r.events.Plan(0, sample, 0, 0)
+	}
+	if s.Progress != nil {
+		r.events.Plan(0, progress, 0, 0)
+	}
+	return r, nil
+}
+
+// steps is how many times the caller is told of the progress.
+const steps = 200
+
+// loop lets happen what is to come, until the last request is answered.
+func (r *run) loop(ctx context.Context) error {
+	last := r.Duration + r.patience()
+	for {
+		e, ok := r.events.Next()
+		if !ok || e.At > last || e.At > r.Duration && e.Kind == pass && r.settled() {
+			r.now = max(r.now, r.Duration)
+			return nil
+		}
+		r.now = e.At
+		if r.result.Events++; r.result.Events&0xfff == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if e.Kind < Kinds {
+			r.functions[e.A].carrier.Handle(e)
+		} else {
+			r.happen(e)
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+}
+
+// happen deals with an event that is not of a function's requests.
+func (r *run) happen(e Event) {
+	switch e.Kind {
+	case pass:
+		if e.At == r.passAt {
+			r.pass()
+		}
+	case ready:
+		if in := r.slots[e.A]; in != nil && in.number == e.B {
+			r.loaded(in)
+		}
+	case back:
+		if in := r.slots[e.A]; in != nil && in.number == e.B {
+			r.back(in)
+		}
+	case flow:
+		for _, fn := range r.functions {
+			fn.carrier.Advance(r.now)
+		}
+		r.events.Plan(r.now+r.Tick, flow, 0, 0)
+	case sample:
+		r.sample()
+		if r.now+r.Sample <= r.Duration {
+			r.events.Plan(r.now+r.Sample, sample, 0, 0)
+		}
+	case progress:
+		r.Progress(min(1, float64(r.now)/float64(r.Duration)))
+		if r.now < r.Duration {
+			r.events.Plan(min(r.now+r.Duration/steps+1, r.Duration), progress, 0, 0)
+		}
+	}
+}
+
+// patience is how long after the last request one may still wait.
+func (r *run) patience() time.Duration {
+	longest := time.Duration(0)
+	for _, fn := range r.Functions {
+		longest = max(longest, fn.SLO)
+	}
+	return r.ColdWait + 2*longest + time.Second
+}
+
+// settled reports whether every request is answered.
+func (r *run) settled() bool {
+	for _, fn := range r.functions {
+		if !fn.carrier.Settled() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,27 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/scaling/systems"
+)
+
+// Every system serves a load that the machines can well carry, in time, and every
+// request is accounted for.
+func TestEverySystemServes(t *testing.T) {
+	for _, name := range systems.Names() {
+		for _, fluid := range []bool{false, true} {
+			s := three(t, name, 200)
+			s.Fluid, s.Duration, s.Warmup = fluid, 27*time.Second, 15*time.Second
+			for _, f := range simulate(t, s).Functions {
+				if f.Requests < 2_200 || f.Served+f.Rejected != f.Requests || f.Latency.Count() != f.Served {
+					t.Errorf("%s, %s: %d requests, %d served, %d rejected, %d latencies", name, f.Name, f.Requests, f.Served, f.Rejected, f.Latency.Count())
+				}
+				if v := f.Violations(); v > 0.01 {
+					t.Errorf("%s, fluid %v, %s: %.2f %% violations", name, fluid, f.Name, 100*v)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package debian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"runtime"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/faas-infer/faas-infer/model/bundle/image"
+)
+
+const (
+	// Library is where the images have ONNX Runtime.
+	Library = "/usr/lib/libonnxruntime.so"
+	// Provider is the provider's program.
+	Provider = "/usr/bin/faas-infer-kubernetes"
+	// State is the provider's directory, the only one but /tmp that it writes to.
+	State = "/var/lib/faas-infer"
+)
+
+// search is where a shell looks for programs.
+const search = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Function is what the image is made of that functions are built on.
+type Function struct {
+	// Packages is a directory in which Debian's packages are kept.
+	Packages string
+	// Program is the file of the program faas-infer, Library that of ONNX Runtime.
+	Program, Library string
+	// Shell adds a shell and the usual commands, for functions that are scripts.
+	Shell bool
+	// Python adds Debian's Python, for functions that run in it, and for a provider
+	// that measures them.
+	Python bool
+	// Revision is the commit that the program was built from, for people.
+	Revision string
+}
+
+// part is what one layer has, and what for.
+type part struct {
+	note    string
+	entries []image.Entry
+}
+
+// Image makes the image. It downloads packages where they are missing.
+func (f Function) Image(ctx context.Context) (v1.Image, error) {
+	system, err := f.system(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parts := []part{{"Debian's libraries", system}}
+	if f.Shell {
+		files, err := Download(ctx, f.Packages, Tools)
+		if err != nil {
+			return nil, err
+		}
+		tools, err := Shell(ctx, files)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"a shell", tools})
+	}
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "faas-infer",
+		"org.opencontainers.image.description": "What functions of faas-infer are built on",
+		"org.opencontainers.image.licenses":    "MIT",
+	}
+	if f.Python {
+		python, version, err := f.python(ctx)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{"Python", python})
+		labels[image.PythonLabel] = version
+	}
+	library, err := image.File(Library[1:], 0o755, f.Library)
+	if err != nil {
+		return nil, fmt.Errorf("the ONNX Runtime library: %w; `make onnxruntime` fetches it", err)
+	}
+	program, err := image.File(image.Program[1:], 0o755, f.Program)
+	if err != nil {
+		return nil, fmt.Errorf("the program: %w; `make build` builds it", err)
+	}
+	parts = append(parts, part{"ONNX Runtime", []image.Entry{library}}, part{"faas-infer", []image.Entry{program}})
+	if f.Revision != "" {
+		labels["org.opencontainers.image.revision"] = f.Revision
+	}
+	config := v1.Config{
+		Entrypoint: []string{image.Program}, User: fmt.Sprintf("%d:%[1]d", image.User), WorkingDir: "/home/nonroot", Labels: labels,
+		Env:          []string{"PATH=" + search, "FAAS_INFER=" + image.Program, "FAAS_INFER_ONNXRUNTIME=" + Library},
+		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
+	}
+	return compose(empty.Image, config, parts)
+}
+
+// system is what comes from Debian.
+func (f Function) system(ctx context.Context) ([]image.Entry, error) {
+	files, err := Download(ctx, f.Packages, Packages)
+	if err != nil {
+		return nil, err
+	}
+	licences, err := Licences(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	if len(licences) > 0 {
+		more, err := Download(ctx, f.Packages, licences)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	return Base(ctx, files)
+}
+
+// python is Debian's Python and what it needs.
+func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
+	packages, err := Closure(ctx, Python)
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := Download(ctx, f.Packages, packages)
+	if err != nil {
+		return nil, "", err
+	}
+	return Interpreter(ctx, files)
+}
+
+// ForProvider makes the provider's image of the one that functions are built on and
+// the program's file.
+func ForProvider(functions v1.Image, program string) (v1.Image, error) {
+	entry, err := image.File(Provider[1:], 0o755, program)
+	if err != nil {
+		return nil, fmt.Errorf("the provider's program: %w; `make build` builds it", err)
+	}
+	before, err := functions.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the base image: %w", err)
+	}
+	config := before.Config
+	if len(config.Entrypoint) == 0 || config.Entrypoint[0] != image.Program || config.Labels[image.Label] != "" {
+		return nil, errors.Join(image.ErrBase, errors.New("the provider's image is made of the one that `faas-infer-kubernetes image base` makes"))
+	}
+	config.Entrypoint, config.Cmd, config.WorkingDir = []string{Provider}, []string{"provider"}, State
+	config.Env = append(append([]string(nil), config.Env...), "XDG_STATE_HOME=/var/lib", "XDG_CACHE_HOME="+State+"/cache", "TMPDIR=/tmp")
+	config.ExposedPorts = map[string]struct{}{"8081/tcp": {}}
+	config.Labels = maps.Clone(config.Labels)
+	config.Labels["org.opencontainers.image.title"] = "faas-infer-kubernetes"
+	config.Labels["org.opencontainers.image.description"] = "An OpenFaaS provider that serves models within a latency objective"
+	return compose(functions, config, []part{
+		{"faas-infer-kubernetes", []image.Entry{{Name: State[1:], Mode: fs.ModeDir | 0o700, Owner: image.User}, entry}},
+	})
+}
+
+// compose puts layers on an image and gives it a config.
+func compose(below v1.Image, config v1.Config, parts []part) (v1.Image, error) {
+	below = mutate.MediaType(mutate.ConfigMediaType(below, types.OCIConfigJSON), types.OCIManifestSchema1)
+	var added []mutate.Addendum
+	for _, p := range parts {
+		layer, err := image.Layer(p.entries)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.note, err)
+		}
+		added = append(added, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
+			History: v1.History{Created: v1.Time{Time: image.Epoch}, CreatedBy: "faas-infer: " + p.note}})
+	}
+	made, err := mutate.Append(below, added...)
+	if err != nil {
+		return nil, fmt.Errorf("put the image together: %w", err)
+	}
+	file, err := made.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.Created, file.OS, file.Architecture, file.Config = v1.Time{Time: image.Epoch}, "linux", runtime.GOARCH, config
+	return mutate.ConfigFile(made, file)
+}

@@ -1,0 +1,226 @@
+package async
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/openfaas/faas-provider/types"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+// Prefix is where System's routes are.
+const Prefix = "/system/async"
+
+// How many dead letters are listed at a time, unless the caller says, and at
+// most.
+const (
+	usualLetters = 100
+	mostLetters  = 1000
+)
+
+// mostSystemBody is the largest body of System's routes, in bytes.
+const mostSystemBody = 1 << 20
+
+// Admin answers the routes at and below Prefix.
+type Admin struct {
+	Broker *queue.Broker
+	Dead   *DeadLetters
+	// InHand is what is in hand, by message.Key.
+	InHand func() map[string]queue.PoolStats
+	// Send stores a dead letter's message in the queue again.
+	Send   Sender
+	Logger zerolog.Logger
+}
+
+// Serve answers everything at and below Prefix. It asks for no credentials: that
+// is the caller's part. An error has not been answered; it is a *problem.Error, or
+// the request's context's.
+//
+//	GET    /system/async                        Status
+//	GET    /system/async/dead?limit=&from=      dead.Letters, the oldest first
+//	GET    /system/async/dead/SEQUENCE          Shown
+//	POST   /system/async/dead/replay            {"sequences":[…]} or {"all":true} → dead.Replayed
+//	DELETE /system/async/dead                   {"purged":N}
+//	DELETE /system/async/dead/SEQUENCE
+func (a *Admin) Serve(w http.ResponseWriter, r *http.Request) error {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), Prefix)
+	if !ok {
+		return errNoRoute
+	}
+	switch {
+	case rest == "":
+		return route(w, r, methods{http.MethodGet: a.status})
+	case rest == "/dead":
+		return route(w, r, methods{http.MethodGet: a.listDead, http.MethodDelete: a.purgeDead})
+	case rest == "/dead/replay":
+		return route(w, r, methods{http.MethodPost: a.replayDead})
+	case strings.HasPrefix(rest, "/dead/"):
+		return route(w, r, methods{http.MethodGet: a.showDead, http.MethodDelete: a.removeDead})
+	}
+	return errNoRoute
+}
+
+var errNoRoute = NewError(http.StatusNotFound, "there is no such route below %s", Prefix)
+
+type methods map[string]func(w http.ResponseWriter, r *http.Request) error
+
+func route(w http.ResponseWriter, r *http.Request, m methods) error {
+	if serve, ok := m[r.Method]; ok {
+		return adminUnavailable(serve(w, r))
+	}
+	allowed := make([]string, 0, len(m))
+	for method := range m {
+		allowed = append(allowed, method)
+	}
+	slices.Sort(allowed)
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return NewError(http.StatusMethodNotAllowed, "this route takes %s", strings.Join(allowed, " and "))
+}
+
+// adminUnavailable makes a queue that does not answer a 503.
+func adminUnavailable(err error) error {
+	var known *Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return Unavailable("the queue does not answer: %v", err)
+}
+
+func (a *Admin) listDead(w http.ResponseWriter, r *http.Request) error {
+	limit, err := number(r, "limit", usualLetters)
+	if err != nil {
+		return err
+	}
+	from, err := number(r, "from", 0)
+	if err != nil {
+		return err
+	}
+	letters, err := a.Dead.List(r.Context(), from, int(min(limit, mostLetters)))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, letters)
+}
+
+// number is a query's whole number.
+func number(r *http.Request, name string, otherwise uint64) (uint64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, NewError(http.StatusBadRequest, "the query's %s is %q; it must be a whole number", name, web.Clip(text))
+	}
+	return n, nil
+}
+
+// Shown is a dead letter with its request; Raw is the message where it is none.
+type Shown struct {
+	DeadLetter
+	Request *types.QueueRequest `json:"request,omitempty"`
+	Raw     []byte              `json:"raw,omitempty"`
+}
+
+func sequence(r *http.Request) (uint64, error) {
+	text := strings.TrimPrefix(strings.TrimSuffix(r.URL.Path, "/"), Prefix+"/dead/")
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, NewError(http.StatusBadRequest, "%q is no dead letter's sequence, which is a number; GET %s/dead lists them", web.Clip(text), Prefix)
+	}
+	return n, nil
+}
+
+func (a *Admin) showDead(w http.ResponseWriter, r *http.Request) error {
+	seq, err := sequence(r)
+	if err != nil {
+		return err
+	}
+	l, data, err := a.Dead.Get(r.Context(), seq)
+	if err != nil {
+		return absent(err, seq)
+	}
+	shown := Shown{DeadLetter: l}
+	if request, err := queue.DecodeRequest(data); err == nil {
+		shown.Request = &request.QueueRequest
+	} else {
+		shown.Raw = data
+	}
+	return writeJSON(w, shown)
+}
+
+func absent(err error, seq uint64) error {
+	if errors.Is(err, ErrNoDeadLetter) {
+		return NewError(http.StatusNotFound, "there is no dead letter %d; GET %s/dead lists them", seq, Prefix)
+	}
+	return err
+}
+
+func (a *Admin) removeDead(w http.ResponseWriter, r *http.Request) error {
+	seq, err := sequence(r)
+	if err != nil {
+		return err
+	}
+	if err := a.Dead.Remove(r.Context(), seq); err != nil {
+		return absent(err, seq)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Purged is how many dead letters were removed.
+type Purged struct {
+	Purged uint64 `json:"purged"`
+}
+
+func (a *Admin) purgeDead(w http.ResponseWriter, r *http.Request) error {
+	n, err := a.Dead.Purge(r.Context())
+	if err != nil {
+		return err
+	}
+	a.Logger.Info().Uint64("purged", n).Msg("dead letters were removed")
+	return writeJSON(w, Purged{n})
+}
+
+// ReplayOrder says which dead letters to replay: some, or all.
+type ReplayOrder struct {
+	Sequences []uint64 `json:"sequences,omitempty"`
+	All       bool     `json:"all,omitempty"`
+}
+
+func (a *Admin) replayDead(w http.ResponseWriter, r *http.Request) error {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostSystemBody))
+	if err != nil {
+		return NewError(http.StatusBadRequest, "the request body could not be read: %v", err)
+	}
+	var order ReplayOrder
+	if err := json.Unmarshal(text, &order); err != nil || order.All == (len(order.Sequences) > 0) {
+		return NewError(http.StatusBadRequest, `the request body must be {"sequences":[1,2]} with the letters to replay, or {"all":true}`)
+	}
+	result, err := a.Dead.Replay(r.Context(), order.Sequences, a.Send)
+	if err != nil {
+		return err
+	}
+	a.Logger.Info().Int("replayed", result.Replayed).Int("failed", len(result.Failed)).Msg("dead letters were replayed")
+	return writeJSON(w, result)
+}
+
+func writeJSON(w http.ResponseWriter, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// A client that is gone cannot be told.
+	_, _ = w.Write(append(text, '\n'))
+	return nil
+}

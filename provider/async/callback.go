@@ -1,0 +1,228 @@
+package async
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// DefaultCallbackTimeout is how long a callback may take.
+const DefaultCallbackTimeout = 10 * time.Second
+
+// mostRedirects are followed; mostAnswer bytes of the answer are read, so that
+// the connection can be used again.
+const (
+	mostRedirects = 3
+	mostAnswer    = 64 << 10
+)
+
+// CallbackOptions say where callbacks may go.
+type CallbackOptions struct {
+	// Timeout is how long one callback may take, redirects included;
+	// DefaultTimeout if 0.
+	Timeout time.Duration
+	// AllowPrivateRedirects lets redirects lead to private addresses.
+	AllowPrivateRedirects bool
+	// ForbidPrivate keeps the caller's own URL from leading there.
+	ForbidPrivate bool
+}
+
+// CallbackResult is what an invocation has answered.
+type CallbackResult struct {
+	// Function is its full name, CallID and StartTime what the gateway gave
+	// the request ("" if nothing).
+	Function, CallID, StartTime string
+	// Status is the HTTP status, Header and Body the function's.
+	Status int
+	Header http.Header
+	Body   []byte
+	// Duration is how long the invocation took.
+	Duration time.Duration
+}
+
+// CallbackRefusedError says that a callback leads where none may go. Another try would
+// change nothing.
+type CallbackRefusedError struct{ why string }
+
+// Error is one sentence.
+func (e *CallbackRefusedError) Error() string { return e.why }
+
+// Poster posts results. It is safe for concurrent use.
+type Poster struct {
+	options       CallbackOptions
+	first, others *http.Client
+}
+
+// NewPoster returns a poster.
+func NewPoster(o CallbackOptions) *Poster {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultCallbackTimeout
+	}
+	return &Poster{options: o, first: client(o.ForbidPrivate), others: client(!o.AllowPrivateRedirects)}
+}
+
+// client makes a client that follows no redirect and, if strict, connects to
+// public addresses only.
+func client(strict bool) *http.Client {
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	if strict {
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return checkAddress(address) }
+	}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, MaxIdleConns: 256, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
+			TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: mostAnswer, ForceAttemptHTTP2: true,
+			// The answer is not looked at.
+			DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Close closes idle connections.
+func (p *Poster) Close() {
+	p.first.CloseIdleConnections()
+	p.others.CloseIdleConnections()
+}
+
+// Post posts a result and returns the status code of the answer. An error means
+// that there was none; it is a *RefusedError if the URL leads where no callback
+// may go.
+func (p *Poster) Post(ctx context.Context, to *url.URL, r *CallbackResult) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
+	defer cancel()
+	use := p.first
+	for hops := 0; ; hops++ {
+		status, next, err := post(ctx, use, to, r)
+		if err != nil || next == nil {
+			return status, err
+		}
+		if hops == mostRedirects {
+			return 0, &CallbackRefusedError{fmt.Sprintf("the callback URL redirects more than %d times", mostRedirects)}
+		}
+		if to, err = redirected(to, next); err != nil {
+			return 0, err
+		}
+		use = p.others
+	}
+}
+
+// redirected is where a redirect leads.
+func redirected(from, to *url.URL) (*url.URL, error) {
+	to = from.ResolveReference(to)
+	if to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" {
+		return nil, &CallbackRefusedError{fmt.Sprintf("the callback URL redirects to %q, which is no http or https URL", to.Redacted())}
+	}
+	return to, nil
+}
+
+// post makes one request. next is where it is redirected to.
+func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult) (status int, next *url.URL, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(r.Body))
+	if err != nil {
+		return 0, nil, &CallbackRefusedError{fmt.Sprintf("the callback URL is no URL: %v", err)}
+	}
+	request.Header = headers(r)
+	response, err := use.Do(request)
+	if err != nil {
+		return 0, nil, explain(err)
+	}
+	defer response.Body.Close()
+	// What is beyond it is not waited for: the connection is closed instead.
+	_, _ = io.CopyN(io.Discard, response.Body, mostAnswer)
+	switch response.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	default:
+		return response.StatusCode, nil, nil
+	}
+	if next, err = response.Location(); err != nil {
+		return response.StatusCode, nil, nil //nolint:nilerr // It redirects nowhere: the status is the answer.
+	}
+	return response.StatusCode, next, nil
+}
+
+// explain finds the refusal in what the client returns, and hides passwords.
+func explain(err error) error {
+	var refused *CallbackRefusedError
+	if errors.As(err, &refused) {
+		return refused
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return fmt.Errorf("the callback URL was not reached: %w", err)
+}
+
+// ownHeaders are not copied from the function's answer: they belong to its
+// connection, or to this request.
+var ownHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Host", "Authorization", "Cookie"}
+
+// headers are those of a callback, as OpenFaaS sends them: the function's own,
+// and what is known of the invocation.
+func headers(r *CallbackResult) http.Header {
+	h := r.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	for _, name := range ownHeaders {
+		h.Del(name)
+	}
+	h.Set("User-Agent", "faas-infer")
+	h.Set("X-Function-Name", r.Function)
+	h.Set("X-Function-Status", strconv.Itoa(r.Status))
+	h.Set("X-Duration-Seconds", strconv.FormatFloat(r.Duration.Seconds(), 'f', 6, 64))
+	if r.CallID != "" {
+		h.Set("X-Call-Id", r.CallID)
+	}
+	if r.StartTime != "" {
+		h.Set("X-Start-Time", r.StartTime)
+	}
+	return h
+}
+
+// checkAddress refuses addresses that are not public.
+func checkAddress(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %q, which is no IP address", address)}
+	}
+	if !public(at.Addr()) {
+		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %v, which is not a public address", at.Addr())}
+	}
+	return nil
+}
+
+// special are the networks beyond those that netip has a name for that are not
+// public (IANA's special-purpose registries).
+var special = func() (out []netip.Prefix) {
+	for _, text := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+		"240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "5f00::/16", "fec0::/10"} {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}()
+
+// public reports whether an address is one of the public internet's.
+func public(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if !a.IsGlobalUnicast() || a.IsPrivate() {
+		return false
+	}
+	for _, p := range special {
+		if p.Contains(a) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+package async
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+func parse(t testing.TB, text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func serve(t testing.TB, handle http.HandlerFunc) string {
+	s := httptest.NewServer(handle)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func poster(t testing.TB, o CallbackOptions) *Poster {
+	p := NewPoster(o)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func TestPublic(t *testing.T) {
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true,
+		"127.0.0.1": false, "127.9.9.9": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.0.1": false, "169.254.169.254": false,
+		"0.0.0.0": false, "0.1.2.3": false, "100.64.0.1": false, "198.18.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false,
+		"::": false, "::1": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd12::1": false,
+		"ff02::1": false, "64:ff9b::7f00:1": false, "2002:7f00:1::": false, "2001:db8::1": false, "fec0::1": false,
+	} {
+		if got := public(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s public: %v", text, got)
+		}
+	}
+}
+
+// A redirect may not lead inside, by address or by name, however it is written.
+func TestRedirectInside(t *testing.T) {
+	inside := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect led inside") })
+	port := parse(t, inside).Port()
+	for _, to := range []string{inside, "http://localhost:" + port + "/", "http://127.1:" + port, "http://[::1]:" + port, "http://0.0.0.0:" + port,
+		"http://[::ffff:127.0.0.1]:" + port, "http://2130706433:" + port, "http://169.254.169.254/latest", "//127.0.0.1:" + port, "file:///etc/passwd", "http:///x"} {
+		for _, status := range []int{301, 302, 307, 308} {
+			from := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", to)
+				w.WriteHeader(status)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			code, err := poster(t, CallbackOptions{}).Post(ctx, parse(t, from), &CallbackResult{Status: 200})
+			cancel()
+			if err == nil {
+				t.Errorf("%d to %s: answered %d", status, to, code)
+			}
+			var refused *CallbackRefusedError
+			// Some of these are not even names that can be looked up.
+			if !errors.As(err, &refused) && !strings.Contains(err.Error(), "not reached") {
+				t.Errorf("%d to %s: %v", status, to, err)
+			}
+		}
+	}
+}
+
+// Where it is allowed, the result is posted again at each redirect.
+func TestRedirectAllowed(t *testing.T) {
+	got := make(chan string, 1)
+	end := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.Method + " " + string(body)
+	})
+	for _, status := range []int{301, 302, 307, 308} {
+		from := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, end, status) })
+		code, err := poster(t, CallbackOptions{AllowPrivateRedirects: true}).Post(t.Context(), parse(t, from), &CallbackResult{Status: 200, Body: []byte("result")})
+		if err != nil || code != 200 {
+			t.Errorf("%d: %d %v", status, code, err)
+			continue
+		}
+		if s := <-got; s != "POST result" {
+			t.Errorf("%d: arrived as %q", status, s)
+		}
+	}
+	loop := ""
+	loop = serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, loop, 307) })
+	if _, err := poster(t, CallbackOptions{AllowPrivateRedirects: true}).Post(t.Context(), parse(t, loop), &CallbackResult{}); err == nil || !strings.Contains(err.Error(), "more than 3") {
+		t.Errorf("a loop: %v", err)
+	}
+	see := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, end, 303) })
+	if code, err := poster(t, CallbackOptions{}).Post(t.Context(), parse(t, see), &CallbackResult{}); err != nil || code != 303 {
+		t.Errorf("303: %d %v", code, err)
+	}
+}
+
+func TestForbidPrivate(t *testing.T) {
+	inside := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a forbidden URL was called") })
+	_, err := poster(t, CallbackOptions{ForbidPrivate: true}).Post(t.Context(), parse(t, inside), &CallbackResult{})
+	var refused *CallbackRefusedError
+	if !errors.As(err, &refused) {
+		t.Errorf("a private URL: %v", err)
+	}
+}
+
+// An answer without end is not read to its end.
+func TestEndlessAnswer(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		block := make([]byte, 64<<10)
+		for {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	started := time.Now()
+	code, err := poster(t, CallbackOptions{Timeout: time.Hour}).Post(t.Context(), parse(t, url), &CallbackResult{})
+	if err != nil || code != 200 || time.Since(started) > time.Minute {
+		t.Errorf("%d %v after %v", code, err, time.Since(started))
+	}
+}

@@ -1,0 +1,121 @@
+package async
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faas-infer/faas-infer/provider/async/retry"
+)
+
+// Depth is how many requests lie in the streams: Queued to be executed, those
+// that are being executed included, Dead given up.
+type Depth struct{ Queued, Dead uint64 }
+
+// Metrics holds every measure. It is safe for concurrent use.
+type Metrics struct {
+	accepted             *prometheus.CounterVec
+	dead, callbacks      *prometheus.CounterVec
+	retries, redelivered prometheus.Counter
+	queued, letters      *prometheus.Desc
+	inFlight             *prometheus.Desc
+	depth                func() (Depth, error)
+	inHand               func() (executing, posting int)
+}
+
+// NewMetrics makes the measures. depth and inHand are asked when they are collected.
+func NewMetrics(depth func() (Depth, error), inHand func() (executing, posting int)) *Metrics {
+	name := func(s string) string { return prometheus.BuildFQName("faas_infer", "async", s) }
+	counter := func(s, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(s), Help: help}, labels)
+	}
+	m := &Metrics{
+		depth: depth, inHand: inHand,
+		accepted:    counter("accepted_total", "Requests stored in the queue.", "function"),
+		dead:        counter("dead_total", "Requests given up, by reason.", "reason"),
+		callbacks:   counter("callbacks_total", "Results posted to callback URLs, by the class of the answer's status; none stands for no answer.", "class"),
+		retries:     prometheus.NewCounter(prometheus.CounterOpts{Name: name("retries_total"), Help: "Executions after which another try was decided."}),
+		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: name("redelivered_total"), Help: "Messages handed out that had been handed out before."}),
+		queued:      prometheus.NewDesc(name("queued"), "Requests in the queue, those that are being executed included.", nil, nil),
+		letters:     prometheus.NewDesc(name("dead"), "Requests among the dead letters.", nil, nil),
+		inFlight:    prometheus.NewDesc(name("in_flight"), "Requests taken out of the queue and not yet dealt with, by state.", []string{"state"}, nil),
+	}
+	for _, reason := range retry.Reasons {
+		m.dead.WithLabelValues(reason)
+	}
+	for _, class := range classes {
+		m.callbacks.WithLabelValues(class)
+	}
+	return m
+}
+
+// classes of status codes.
+var classes = []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+// Accepted counts a request of a function.
+func (m *Metrics) Accepted(function string) { m.accepted.WithLabelValues(function).Inc() }
+
+// Retried counts an execution after which another try was decided.
+func (m *Metrics) Retried() { m.retries.Inc() }
+
+// Redelivered counts a message that had been handed out before.
+func (m *Metrics) Redelivered() { m.redelivered.Inc() }
+
+// Dead counts a request that was given up for one of retry's reasons.
+func (m *Metrics) Dead(reason string) { m.dead.WithLabelValues(reason).Inc() }
+
+// Called counts a callback that was answered with a status, 0 if not at all.
+func (m *Metrics) Called(status int) {
+	class := status / 100
+	if class < 1 || class >= len(classes) {
+		class = 0
+	}
+	m.callbacks.WithLabelValues(classes[class]).Inc()
+}
+
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m, m.accepted, m.dead, m.callbacks, m.retries, m.redelivered}
+}
+
+// Register shows the measures at r; nil is nowhere.
+func (m *Metrics) Register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	var err error
+	for _, c := range m.all() {
+		err = errors.Join(err, r.Register(c))
+	}
+	return err
+}
+
+// Unregister takes them away again.
+func (m *Metrics) Unregister(r prometheus.Registerer) {
+	if r == nil {
+		return
+	}
+	for _, c := range m.all() {
+		r.Unregister(c)
+	}
+}
+
+// Describe is part of prometheus.Collector: the gauges are asked for.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.queued
+	ch <- m.letters
+	ch <- m.inFlight
+}
+
+// Collect is part of prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if d, err := m.depth(); err == nil {
+		gauge(m.queued, float64(d.Queued))
+		gauge(m.letters, float64(d.Dead))
+	}
+	executing, posting := m.inHand()
+	gauge(m.inFlight, float64(executing), "executing")
+	gauge(m.inFlight, float64(posting), "callback")
+}

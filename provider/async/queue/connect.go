@@ -1,0 +1,133 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// firstPatience is how long Open waits for an external server.
+const firstPatience = 3 * time.Second
+
+// connect makes both connections.
+func (b *Broker) connect() (err error) {
+	if b.embedded == nil {
+		if err := checkURL(b.options.URL); err != nil {
+			return err
+		}
+		if err := b.probe(); err != nil {
+			return err
+		}
+	}
+	// A negative buffer refuses what is sent while the connection is away.
+	if b.publishing, err = b.dial(publisher, nats.ReconnectBufSize(-1)); err != nil {
+		return err
+	}
+	b.settling, err = b.dial("faas-infer consumer", nats.ReconnectBufSize(settleBuffer))
+	return err
+}
+
+// publisher is the name of the connection that publishes; what becomes of the
+// server is told of that one only.
+const publisher = "faas-infer"
+
+// settleBuffer is how many bytes of acknowledgements are kept while an external
+// server is away.
+const settleBuffer = 16 << 20
+
+func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
+	options := append([]nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			if b.embedded == nil && name == publisher {
+				b.log.Info().Str("server", c.ConnectedUrlRedacted()).Msg("connected to NATS again")
+			}
+			b.Check()
+		}),
+		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
+			if !c.IsClosed() && b.embedded == nil && name == publisher {
+				b.log.Warn().Err(err).Msg("connection to NATS lost; requests are refused until it is back")
+				b.Check()
+			}
+		}),
+		nats.ConnectHandler(func(*nats.Conn) { b.Check() }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			b.log.Warn().Err(err).Msg("NATS")
+		}),
+	}, more...)
+	if b.embedded != nil {
+		options = append(options, nats.InProcessServer(b.embedded), nats.UserInfo(ownUser, b.embedded.password))
+	}
+	c, err := nats.Connect(b.options.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return c, nil
+}
+
+// probe connects to an external server once, to tell what is wrong with its
+// address or credentials. A server that is away is nothing wrong.
+func (b *Broker) probe() error {
+	c, err := nats.Connect(b.options.URL, nats.Timeout(firstPatience), nats.NoReconnect())
+	switch {
+	case err == nil:
+		c.Close()
+		return nil
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return fmt.Errorf("--nats %s: the server refuses the credentials (%w); write them into the URL: nats://USER:PASSWORD@HOST:4222", redact(b.options.URL), err)
+	}
+	b.log.Error().Err(err).Str("nats", redact(b.options.URL)).Msg("NATS does not answer; asynchronous requests are refused until it does")
+	return nil
+}
+
+func checkURL(servers string) error {
+	for one := range strings.SplitSeq(servers, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			return fmt.Errorf("--nats %q is no URL; it must look like nats://HOST:4222", redact(one))
+		}
+		switch u.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			return fmt.Errorf("--nats %q must begin with nats://, tls://, ws:// or wss://, as in nats://HOST:4222", redact(one))
+		}
+		if u.Hostname() == "" {
+			return fmt.Errorf("--nats %q names no host; it must look like nats://HOST:4222", redact(one))
+		}
+	}
+	return nil
+}
+
+// redact hides the passwords of URLs.
+func redact(servers string) string {
+	var out []string
+	for one := range strings.SplitSeq(servers, ",") {
+		if u, err := url.Parse(strings.TrimSpace(one)); err == nil {
+			one = u.Redacted()
+		} else if i := strings.LastIndexByte(one, '@'); i >= 0 {
+			one = one[i+1:]
+		}
+		out = append(out, one)
+	}
+	return strings.Join(out, ",")
+}
+
+// hostPort is the address of the first of several servers.
+func hostPort(servers string) string {
+	first, _, _ := strings.Cut(servers, ",")
+	u, err := url.Parse(strings.TrimSpace(first))
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = strconv.Itoa(nats.DefaultPort)
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}

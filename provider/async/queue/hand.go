@@ -1,0 +1,189 @@
+package queue
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ask sends a pull for what there is now: so many messages at most, and so many
+// bytes, which it first takes from the budget.
+func (w *worker) ask(places int, grant int64) error {
+	if err := w.pool.budget.take(w.pool.run, grant); err != nil {
+		return err
+	}
+	subject := fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", w.pool.options.Stream, w.name)
+	request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"no_wait":true}`, places, grant)
+	w.woken = false
+	w.pull = pull{open: true, left: places, grant: grant, until: time.Now().Add(pullPatience)}
+	if err := w.pool.options.Connection.PublishRequest(subject, w.reply, request); err != nil {
+		w.endPull()
+		return err
+	}
+	return nil
+}
+
+// endPull gives back what is left of a pull's bytes.
+func (w *worker) endPull() {
+	if w.pull.open {
+		w.pool.budget.give(w.pull.grant)
+		w.pull = pull{}
+	}
+}
+
+// status is what the server says of a pull, "" for a message.
+func status(m *nats.Msg) string {
+	if len(m.Data) > 0 || len(m.Header) == 0 {
+		return ""
+	}
+	return m.Header.Get("Status")
+}
+
+// receive deals with what the server sends.
+func (w *worker) receive(m *nats.Msg) error {
+	code := status(m)
+	if code == "" {
+		return w.take(m)
+	}
+	any := w.pull.any
+	description := strings.ToLower(m.Header.Get("Description"))
+	if code == "100" || strings.Contains(description, "batch completed") && !any {
+		// A sign of life, or the end of the pull before this one: that it is
+		// over was known by the number of its messages.
+		return nil
+	}
+	w.endPull()
+	switch {
+	case strings.Contains(description, "batch completed"):
+		w.at = time.Time{}
+	case code == "404", code == "408":
+		if w.pause = min(4*max(w.pause, firstPause/4), w.pool.options.Poll); w.woken {
+			w.pause = 0
+		}
+		w.at = time.Now().Add(w.pause)
+	case code == "409" && strings.Contains(description, "maxbytes"):
+		// The next message is larger than what was left of the grant.
+		w.at = time.Time{}
+		if !any {
+			w.need = min(8*w.need, w.pool.options.MaxMessage)
+		}
+	case code == "409" && strings.Contains(description, "maxwaiting"):
+		w.at = time.Now().Add(w.pool.options.Poll)
+	default:
+		return fmt.Errorf("%w: %s %s", errReopen, code, description)
+	}
+	return nil
+}
+
+// take begins the work on a message.
+func (w *worker) take(m *nats.Msg) error {
+	sequence, deliveries, stored, err := parse(m)
+	if err != nil {
+		return err
+	}
+	size := int64(len(m.Data)) + overhead
+	if w.pull.open {
+		w.pull.left--
+		w.pull.any = true
+	}
+	// What comes after its pull was given up has no grant.
+	fromGrant := min(size, w.pull.grant)
+	w.pull.grant -= fromGrant
+	if fromGrant < size {
+		w.pool.budget.give(fromGrant - size)
+	}
+	if w.pull.open && w.pull.left == 0 {
+		w.endPull()
+		w.at = time.Time{}
+	}
+	w.average = (7*w.average + size) / 8
+	w.need = leastGrant
+	w.quiet = time.Now()
+	one := &Message{Key: w.key, Data: m.Data, Sequence: sequence, Deliveries: deliveries, Stored: stored, worker: w, reply: m.Reply, size: size}
+	w.mu.Lock()
+	w.inUse.Running++
+	w.inUse.Held++
+	w.bytes += size
+	w.working[one] = struct{}{}
+	w.mu.Unlock()
+	w.pool.busy.Go(func() { w.work(one) })
+	return nil
+}
+
+// slack is how much later than it was put off to a message may come back.
+const slack = 10 * time.Millisecond
+
+// work has one message dealt with.
+func (w *worker) work(m *Message) {
+	verdict := w.handle(m)
+	m.Executed(0)
+	w.mu.Lock()
+	w.inUse.Held--
+	w.bytes -= m.size
+	delete(w.working, m)
+	if verdict.Keep {
+		w.back.add(time.Now().Add(verdict.Delay + slack))
+	}
+	w.mu.Unlock()
+	if verdict.Keep {
+		w.settle(m.reply, ackLater(verdict.Delay))
+	} else {
+		w.settle(m.reply, ackDone)
+	}
+	w.pool.budget.give(m.size)
+	poke(w.freed)
+}
+
+// handle keeps a handler that panics from taking everything with it: that
+// message is tried again later.
+func (w *worker) handle(m *Message) (v Verdict) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.pool.log.Error().Interface("panic", r).Bytes("stack", debug.Stack()).Str("function", w.key).Uint64("sequence", m.Sequence).Msg("a queued request could not be dealt with")
+			v = Verdict{Keep: true, Delay: time.Minute}
+		}
+	}()
+	return w.pool.options.Handle(w.pool.work, m)
+}
+
+// executed frees a message's place of execution; its result takes so many bytes.
+func (w *worker) executed(m *Message, result int64) {
+	w.pool.budget.give(-result)
+	w.mu.Lock()
+	w.inUse.Running--
+	m.size += result
+	w.bytes += result
+	w.mu.Unlock()
+	if result > 0 {
+		poke(w.freed)
+	}
+}
+
+// settle tells the server what became of a message.
+func (w *worker) settle(reply string, what []byte) {
+	if err := w.pool.options.Connection.Publish(reply, what); err != nil {
+		w.pool.log.Debug().Err(err).Str("function", w.key).Msg("a message was not acknowledged and will come again")
+	}
+}
+
+// progress tells the server of all messages that are being worked on.
+func (w *worker) progress() {
+	w.mu.Lock()
+	replies := make([]string, 0, len(w.working))
+	for m := range w.working {
+		replies = append(replies, m.reply)
+	}
+	w.mu.Unlock()
+	for _, reply := range replies {
+		w.settle(reply, ackProgress)
+	}
+}
+
+func (w *worker) stats() PoolStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.inUse
+}

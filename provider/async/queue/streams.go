@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The streams and their subjects. A subject ends in NAMESPACE.NAME of the
+// function.
+const (
+	WorkStream   = "FAAS_INFER_ASYNC"
+	WorkSubjects = "faas-infer.async.run."
+	DeadStream   = "FAAS_INFER_ASYNC_DEAD"
+	DeadSubjects = "faas-infer.async.dead."
+)
+
+// The room that the streams have where Options say nothing, in bytes.
+const (
+	DefaultMaxQueued = 8 << 30
+	DefaultMaxDead   = 1 << 30
+)
+
+// duplicates is for how long a message that is replayed or given up is known by
+// its identifier, so that it cannot be stored twice.
+const duplicates = 10 * time.Minute
+
+// lookInterval is how often the broker looks after itself while something is
+// wrong, calmInterval while nothing seems to be.
+const (
+	lookInterval = time.Second
+	calmInterval = 10 * time.Second
+)
+
+func (b *Broker) streams() []jetstream.StreamConfig {
+	work := jetstream.StreamConfig{
+		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">"},
+		// A message is there until it is acknowledged.
+		Retention: jetstream.WorkQueuePolicy,
+		// Full means full: what was accepted is not pushed out.
+		Discard: jetstream.DiscardNew, MaxBytes: b.options.MaxQueued,
+		Storage: jetstream.FileStorage, Duplicates: duplicates,
+	}
+	if work.MaxBytes <= 0 {
+		work.MaxBytes = DefaultMaxQueued
+	}
+	dead := work
+	dead.Name, dead.Description, dead.Subjects = DeadStream, "faas-infer: asynchronous invocations that were given up", []string{DeadSubjects + ">"}
+	dead.Retention, dead.AllowDirect, dead.MaxBytes = jetstream.LimitsPolicy, true, b.options.MaxDead
+	if dead.MaxBytes <= 0 {
+		dead.MaxBytes = DefaultMaxDead
+	}
+	return []jetstream.StreamConfig{work, dead}
+}
+
+// makeStreams makes the streams, or changes them to what they are to be.
+func (b *Broker) makeStreams(ctx context.Context) error {
+	for _, s := range b.streams() {
+		_, err := b.js.CreateOrUpdateStream(ctx, s)
+		switch {
+		case err == nil:
+		case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+			return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", b.URL(), err)
+		case errors.Is(err, nats.ErrNoResponders):
+			return fmt.Errorf("the NATS server does not answer for JetStream; is it on (nats-server -js)? %w", err)
+		default:
+			return fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// firstStreams makes the streams when the broker is opened. An external server
+// that is away is waited for later on.
+func (b *Broker) firstStreams(ctx context.Context) error {
+	if b.embedded == nil && !b.publishing.IsConnected() {
+		b.setTrouble(errAway)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := b.makeStreams(ctx); err != nil {
+		if b.embedded == nil && !b.publishing.IsConnected() {
+			b.setTrouble(errAway)
+			return nil
+		}
+		return err
+	}
+	b.setTrouble(nil)
+	return nil
+}
+
+var errAway = errors.New("NATS is away; the provider keeps trying to reach it")
+
+// maintain keeps the queue usable: it makes the streams when the server is back,
+// and restarts JetStream after a write error once there is room.
+func (b *Broker) maintain(ctx context.Context) {
+	timer := time.NewTimer(lookInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-b.check:
+		}
+		b.look(ctx)
+		if *b.trouble.Load() == nil {
+			timer.Reset(calmInterval)
+		} else {
+			timer.Reset(lookInterval)
+		}
+	}
+}
+
+// look sets or clears what keeps messages from being taken, and logs it when it
+// changes.
+func (b *Broker) look(ctx context.Context) {
+	before := *b.trouble.Load()
+	now := b.condition(ctx, before)
+	if ctx.Err() != nil {
+		return
+	}
+	b.setTrouble(now)
+	switch {
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		b.log.Error().Err(now).Msg("asynchronous requests are refused")
+	case now == nil && before != nil:
+		b.log.Info().Msg("asynchronous requests are taken again")
+	}
+}
+
+func (b *Broker) condition(ctx context.Context, before error) error {
+	if b.embedded != nil {
+		if err := b.embedded.sound(); err != nil {
+			if err := b.mend(ctx, err); err != nil {
+				return err
+			}
+			before = errStarting
+		}
+	} else if !b.publishing.IsConnected() {
+		return errAway
+	}
+	if before == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	// Whoever answers clients must be connected before they come.
+	if err := b.publishing.FlushWithContext(ctx); err != nil {
+		return errAway
+	}
+	if err := b.makeStreams(ctx); err != nil {
+		return err
+	}
+	if b.embedded != nil && b.embedded.shut() {
+		return b.embedded.listen()
+	}
+	return nil
+}
+
+// mend opens the streams anew where that can help.
+func (b *Broker) mend(ctx context.Context, wrong error) error {
+	if err := roomIn(b.options.Dir); err != nil {
+		return err
+	}
+	b.log.Warn().Err(wrong).Msg("opening the queue again")
+	if err := b.embedded.restart(ctx); err != nil {
+		return fmt.Errorf("the queue cannot be opened again: %w", err)
+	}
+	return b.embedded.sound()
+}

@@ -1,0 +1,59 @@
+package control
+
+import (
+	"testing"
+	"time"
+)
+
+var epoch = time.Unix(1_000_000, 0).UTC()
+
+// The pause doubles with each instance that does not live, up to half a minute; after
+// three, requests are not held any more.
+func TestPausesGrow(t *testing.T) {
+	var f failures
+	now, last := epoch, time.Duration(0)
+	for n := 1; n <= 12; n++ {
+		f.Died(now, time.Time{}, false, "killed")
+		pause := f.NotBefore.Sub(now)
+		if pause < last || n < 8 && pause != 100*time.Millisecond<<n || pause > 30*time.Second {
+			t.Errorf("after %d failures: %v, after one less %v", n, pause, last)
+		}
+		if f.Hopeless(now) != (n >= 3) || !f.Pausing(now) || f.Pausing(f.NotBefore) {
+			t.Errorf("after %d failures: %+v", n, f)
+		}
+		now, last = f.NotBefore, pause
+	}
+	if f.Why != "an instance exited before it was ready: killed" {
+		t.Error(f.Why)
+	}
+}
+
+// What has answered something, or lived for a while, is replaced at once.
+func TestMishaps(t *testing.T) {
+	for _, c := range []struct {
+		ready  time.Duration
+		served bool
+		count  int
+	}{{-time.Second, true, 0}, {-settledAfter, false, 0}, {-time.Second, false, 2}} {
+		f := failures{Count: 1}
+		f.Died(epoch, epoch.Add(c.ready), c.served, "")
+		if f.Count != c.count || f.Pausing(epoch) != (c.count > 0) {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
+
+// Failures are forgotten when an instance that came after them has lived, or when
+// they are long past.
+func TestForgotten(t *testing.T) {
+	for _, c := range []struct {
+		ready, after time.Duration
+		left         int
+	}{{time.Second, time.Second + settledAfter, 0}, {time.Second, settledAfter, 1}, {-time.Hour, settledAfter, 1}, {-time.Hour, longPast, 0}, {0, -1, 1}} {
+		f := failures{Count: 1, Why: "it died", NotBefore: epoch}
+		f.Serves(epoch.Add(c.after), epoch.Add(c.ready))
+		if f.Count != c.left || (f.Why == "") != (c.left == 0) {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/peer"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+// ran are batches of these sizes.
+func ran(sizes ...int) (all []dispatch.Executed) {
+	for _, n := range sizes {
+		all = append(all, dispatch.Executed{Instance: "i", Size: n, Exec: time.Duration(n) * time.Millisecond})
+	}
+	return all
+}
+
+func sizes(all []peer.Executed) (out []int) {
+	for _, e := range all {
+		out = append(out, e.Size)
+	}
+	return out
+}
+
+func TestChronicle(t *testing.T) {
+	var c chronicle
+	if c.Since(0) != nil {
+		t.Error("nothing was executed")
+	}
+	c.Add("f", ran(1, 2))
+	c.Add("g", ran(3))
+	if all := c.Since(0); c.Total != 3 || !reflect.DeepEqual(all[2], peer.Executed{Function: "g", Instance: "i", Size: 3, Exec: 3 * time.Millisecond}) {
+		t.Errorf("%+v of %d", all, c.Total)
+	}
+	for n, want := range [][]int{{1, 2, 3}, {2, 3}, {3}, nil, nil} {
+		if got := sizes(c.Since(uint64(n))); !reflect.DeepEqual(got, want) {
+			t.Errorf("after %d: %v, want %v", n, got, want)
+		}
+	}
+	// Who keeps what was asked for is not disturbed by what comes.
+	kept := c.Since(0)
+	c.Add("f", ran(make([]int, 3*mostRan)...))
+	if got := sizes(kept); !reflect.DeepEqual(got, []int{1, 2, 3}) {
+		t.Errorf("they became %v", got)
+	}
+	if got := c.Since(0); len(got) != mostRan || len(c.kept) > 2*mostRan || c.Total != 3*mostRan+3 {
+		t.Errorf("%d of %d are told, %d kept", len(got), c.Total, len(c.kept))
+	}
+}
+
+// Who asks often enough hears of every batch once and in order, however many come at
+// a time; who does not hears the latest.
+func FuzzChronicle(f *testing.F) {
+	for seed := range uint64(6) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		var c chronicle
+		next, heard := 0, 0
+		for range 50 {
+			var some []int
+			for range r.IntN(mostRan) {
+				some = append(some, next)
+				next++
+			}
+			c.Add("f", ran(some...))
+			if r.IntN(2) == 0 {
+				continue
+			}
+			got := sizes(c.Since(uint64(heard)))
+			if want := min(next-heard, mostRan); len(got) != want {
+				t.Fatalf("%d of the %d after %d are told", len(got), next-heard, heard)
+			}
+			for i, n := range got {
+				if n != next-len(got)+i {
+					t.Fatalf("%d comes at %d of %d", n, i, len(got))
+				}
+			}
+			heard = next
+		}
+	})
+}
+
+func load(arrivals, cold uint64, waiting int) peer.FunctionLoad {
+	return peer.FunctionLoad{Arrivals: arrivals, Cold: cold, Waiting: waiting}
+}
+
+func TestCounting(t *testing.T) {
+	var o peerLoads
+	stats := func() dispatch.Stats {
+		s := dispatch.Stats{Arrivals: 1000, Cold: 100, Waiting: 10}
+		o.Add(&s)
+		return s
+	}
+	want := func(what string, arrivals, cold uint64, waiting int) {
+		t.Helper()
+		if s := stats(); s.Arrivals != 1000+arrivals || s.Cold != 100+cold || s.Waiting != 10+waiting {
+			t.Errorf("%s: %d arrivals, %d cold, %d waiting", what, s.Arrivals-1000, s.Cold-100, s.Waiting-10)
+		}
+	}
+	want("nobody told anything", 0, 0, 0)
+	o.Take("a", load(50, 5, 3), t0)
+	want("what came before it was heard is over, but for what waits", 3, 0, 3)
+	o.Take("a", load(70, 6, 1), t0)
+	want("what has come since counts", 23, 1, 1)
+	o.Take("b", load(2, 2, 4), t0)
+	want("another, of which more waits than has come", 25, 1, 5)
+	o.Take("b", load(2, 2, -1), t0)
+	want("it is nonsense that less than nothing waits", 25, 1, 0)
+	o.Take("b", load(1, 1, 0), t0)
+	want("counters do not run backwards", 25, 1, 1)
+	o.Keep(map[string]bool{"a": true})
+	want("what one has told that is gone stays counted, and nothing waits with it", 25, 1, 1)
+	o.Take("b", load(10, 0, 0), t0)
+	want("one that comes back is a new one", 25, 1, 1)
+	o.Keep(nil)
+	want("all are gone", 25, 1, 0)
+}
+
+func TestIdleInstances(t *testing.T) {
+	var o peerLoads
+	tell := func(boot string, at time.Time, idle map[cluster.InstanceID]int64) {
+		o.Take(boot, peer.FunctionLoad{Idle: idle}, at)
+	}
+	tell("a", t0.Add(10*time.Second), map[cluster.InstanceID]int64{"later": 2000, "earlier": 9000, "busy": peer.Busy, "here": 0, "unknown": 0})
+	tell("b", t0.Add(10*time.Second), map[cluster.InstanceID]int64{"later": 4000})
+	s := dispatch.Stats{Instances: map[cluster.InstanceID]time.Time{
+		"later": t0, "earlier": t0.Add(5 * time.Second), "busy": t0, "here": {}, "untold": t0,
+	}}
+	o.Add(&s)
+	want := map[cluster.InstanceID]time.Time{
+		"later": t0.Add(8 * time.Second), "earlier": t0.Add(5 * time.Second), "busy": {}, "here": {}, "untold": t0,
+	}
+	if !maps.EqualFunc(s.Instances, want, time.Time.Equal) {
+		t.Errorf("%v, want %v", s.Instances, want)
+	}
+}
+
+func TestExecutedElsewhere(t *testing.T) {
+	var o peerLoads
+	for n := range mostHeard + 10 {
+		o.Note(peer.Executed{Function: "f", Instance: cluster.InstanceID(fmt.Sprint(n)), Size: n, Exec: time.Duration(n)})
+	}
+	got := o.TakeExecuted(ran(7))
+	if len(got) != 1+mostHeard || got[0].Size != 7 || !reflect.DeepEqual(got[3], dispatch.Executed{Instance: "2", Size: 2, Exec: 2}) {
+		t.Errorf("%d, of which the fourth is %+v", len(got), got[3])
+	}
+	o.Note(peer.Executed{Instance: "x", Size: 9})
+	if got[1].Size != 0 || got[1].Instance != "0" {
+		t.Error("what was taken is written over")
+	}
+	if rest := o.TakeExecuted(nil); len(rest) != 1 || rest[0].Size != 9 {
+		t.Errorf("%+v", rest)
+	}
+	if rest := o.TakeExecuted(nil); len(rest) != 0 {
+		t.Errorf("%+v are taken twice", rest)
+	}
+}

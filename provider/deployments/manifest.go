@@ -1,0 +1,137 @@
+package deployments
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// AppliedAnnotation, on a Deployment, is the [Manifest.Hash] that it was made from.
+const AppliedAnnotation = "faas-infer.dev/applied"
+
+// ManifestSettings are what the provider gives to all ordinary functions, and what it has
+// found of this one.
+type ManifestSettings struct {
+	podspec.Settings
+	// PullPolicy is when nodes pull the image again.
+	PullPolicy corev1.PullPolicy
+}
+
+// Manifest is what one deployment of an ordinary function becomes.
+type Manifest struct {
+	deployment appsv1.Deployment
+	service    corev1.Service
+	// Hash is that of all but the owner and the number of replicas.
+	Hash string
+}
+
+// NewManifest makes the objects, or says what in the deployment does not allow it.
+func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
+	d := f.Deployment
+	if problems := validation.IsDNS1035Label(d.Service); len(problems) > 0 {
+		return nil, &podspec.Error{Key: "service", Value: d.Service,
+			Why: "on Kubernetes an ordinary function's name must begin with a letter, as it names a Service; lower-case letters, digits and hyphens may follow", Example: "f-" + d.Service}
+	}
+	pod, err := podspec.Ordinary(d, s.Settings, s.PullPolicy)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := podspec.Labels(d)
+	if err != nil {
+		return nil, err
+	}
+	annotations, err := podspec.Annotations(d)
+	if err != nil {
+		return nil, err
+	}
+	selector := map[string]string{v1alpha1.FunctionLabel: d.Service}
+	delete(labels, v1alpha1.InstanceLabel) // That is what models' pods are told by.
+	maps.Copy(labels, selector)
+	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
+	// Each deployment exchanges the instances, even one that says the same: the
+	// image's tag may stand for another content now.
+	annotations[v1alpha1.RevisionAnnotation] = strconv.FormatUint(f.Revision, 10)
+	meta := metav1.ObjectMeta{Name: d.Service, Namespace: d.Namespace, Labels: labels, Annotations: maps.Clone(annotations)}
+	history := int32(2)
+	m := &Manifest{
+		deployment: appsv1.Deployment{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+			ObjectMeta: *meta.DeepCopy(),
+			Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: selector}, Strategy: podspec.Strategy(s.Profiles), RevisionHistoryLimit: &history,
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Spec: pod},
+			},
+		},
+		service: corev1.Service{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: *meta.DeepCopy(),
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector, Ports: []corev1.ServicePort{
+				{Name: podspec.PortName, Port: podspec.Port, TargetPort: intstr.FromInt32(podspec.Port), Protocol: corev1.ProtocolTCP}}},
+		},
+	}
+	if m.Hash, err = hash(m.deployment, m.service); err != nil {
+		return nil, err
+	}
+	m.deployment.Annotations[AppliedAnnotation] = m.Hash
+	return m, nil
+}
+
+func hash(objects ...any) (string, error) {
+	text, err := json.Marshal(objects)
+	if err != nil {
+		return "", fmt.Errorf("compare deployments: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// Deployment is the Deployment as JSON for a server-side apply; owner may be nil.
+func (m *Manifest) Deployment(owner *v1alpha1.Function, replicas int) ([]byte, error) {
+	d := m.deployment
+	d.OwnerReferences = owners(owner)
+	n := int32(replicas)
+	d.Spec.Replicas = &n
+	return without(d, "status")
+}
+
+// Service is the Service as JSON for a server-side apply.
+func (m *Manifest) Service(owner *v1alpha1.Function) ([]byte, error) {
+	s := m.service
+	s.OwnerReferences = owners(owner)
+	return without(s, "status")
+}
+
+// without is an object as JSON without one of its fields.
+func without(object any, field string) ([]byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("write an object: %w", err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("write an object: %w", err)
+	}
+	delete(fields, field)
+	return json.Marshal(fields)
+}
+
+func owners(f *v1alpha1.Function) []metav1.OwnerReference {
+	if f == nil {
+		return nil
+	}
+	yes := true
+	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind, Name: f.Name, UID: f.UID, Controller: &yes}}
+}

@@ -1,0 +1,146 @@
+package deployments
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// Pod is one instance of an ordinary function.
+type Pod struct {
+	ID cluster.InstanceID
+	// Function is the full name, Node where it runs, "" if nowhere yet.
+	Function, Node string
+	Revision       uint64
+	// Address is host:port, "" as long as it has none.
+	Address string
+	// Started: its program has been started. Ready: Kubernetes says so. Leaving:
+	// it is to go, or has gone.
+	Started, Ready, Leaving bool
+	// CreatedAt is to the second, as Kubernetes keeps it.
+	CreatedAt, ReadyAt time.Time
+	Problem            PodProblem
+}
+
+// PodProblem is why an instance does not serve; its Text is "" if there is nothing to
+// say.
+type PodProblem struct {
+	Text string
+	// Unplaced: it has no node. Hopeless: waiting is of no use, unless somebody
+	// mends something.
+	Unplaced, Hopeless bool
+}
+
+// ReadPod reads a pod.
+func ReadPod(p *corev1.Pod) Pod {
+	out := Pod{
+		ID: cluster.InstanceID(p.Name), Function: provider.FullName(p.Labels[v1alpha1.FunctionLabel], p.Namespace), Node: p.Spec.NodeName,
+		Leaving:   p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
+		CreatedAt: p.CreationTimestamp.Time,
+	}
+	// What is not a number is nobody's revision.
+	out.Revision, _ = strconv.ParseUint(p.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
+	if p.Status.PodIP != "" {
+		out.Address = net.JoinHostPort(p.Status.PodIP, strconv.Itoa(podspec.Port))
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		out.Started = out.Started || s.State.Running != nil
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			out.Ready, out.ReadyAt = true, c.LastTransitionTime.Time
+		}
+	}
+	if !out.Ready && !out.Leaving {
+		out.Problem = problem(p)
+	}
+	return out
+}
+
+// Instance is the pod in the words of all backends.
+func (p Pod) Instance(config cluster.Config) cluster.Instance {
+	in := cluster.Instance{
+		InstanceSpec: cluster.InstanceSpec{ID: p.ID, Kind: cluster.Process, Function: p.Function, Revision: p.Revision, Node: p.Node, Config: config},
+		State:        cluster.Starting, Network: "tcp", Address: p.Address, StartedAt: p.CreatedAt, ReadyAt: p.ReadyAt, Reason: p.Problem.Text,
+	}
+	switch {
+	case p.Leaving:
+		in.State = cluster.Stopping
+	case p.Ready:
+		in.State = cluster.Ready
+	}
+	return in
+}
+
+// hopelessRestarts is after how many exits in a row a request is no longer held
+// until the next try.
+const hopelessRestarts = 3
+
+func problem(p *corev1.Pod) PodProblem {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return PodProblem{Text: "no node takes an instance: " + clip(c.Message), Unplaced: true}
+		}
+	}
+	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+		if w := s.State.Waiting; w != nil {
+			if found, ok := waiting(s, w); ok {
+				return found
+			}
+		}
+		if t := s.State.Terminated; t != nil {
+			return PodProblem{Text: "an instance exited: " + exit(t)}
+		}
+	}
+	return PodProblem{}
+}
+
+// waiting says why a container has not been started.
+func waiting(s corev1.ContainerStatus, w *corev1.ContainerStateWaiting) (PodProblem, bool) {
+	switch w.Reason {
+	case "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable":
+		// The first failure may be the registry's bad moment.
+		return PodProblem{Text: fmt.Sprintf("the image %q cannot be pulled (%s): %s", s.Image, w.Reason, clip(w.Message)), Hopeless: w.Reason != "ErrImagePull" && w.Reason != "RegistryUnavailable"}, true
+	case "CrashLoopBackOff":
+		text := "an instance exited soon after its start"
+		if t := s.LastTerminationState.Terminated; t != nil {
+			text += ": " + exit(t)
+		}
+		return PodProblem{Text: text, Hopeless: s.RestartCount >= hopelessRestarts}, true
+	case "", "ContainerCreating", "PodInitializing":
+		return PodProblem{}, false
+	}
+	return PodProblem{Text: fmt.Sprintf("an instance cannot be started (%s): %s", w.Reason, clip(w.Message))}, true
+}
+
+// exit says how a container ended.
+func exit(t *corev1.ContainerStateTerminated) string {
+	how := fmt.Sprintf("exit code %d", t.ExitCode)
+	if t.Signal != 0 {
+		how = fmt.Sprintf("killed by signal %d", t.Signal)
+	}
+	if t.Reason == "OOMKilled" {
+		how = "out of memory; its limits.memory says how much it may use"
+	}
+	return cmp.Or(strings.TrimSuffix(how+": "+clip(t.Message), ": "), how)
+}
+
+// clip keeps a long message from filling an answer.
+func clip(s string) string {
+	const most = 300
+	s = strings.TrimSpace(s)
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,284 @@
+package latency
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+var rules = Rules{Policy: "late", Scaling: capacity.Production()}
+
+// function has an objective, and batches of up to 8.
+func function(slo time.Duration) *provider.Function {
+	return &provider.Function{Name: "f.openfaas-fn", Inference: annotation.Inference{IsInference: true, SLO: slo, MaxBatch: 8, Percentile: 99}}
+}
+
+// profile is of a model of which one request takes ms milliseconds on a core, and each
+// more in the batch a fifth of that.
+func profile(ms float64) *profiler.Profile {
+	p := &profiler.Profile{Model: "m", Engine: "engine", Machine: "machine", Memory: 300 << 20}
+	for b := 1; b <= 8; b *= 2 {
+		us := 1000 * ms * (0.8 + 0.2*float64(b))
+		p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, Median: us, P95: us, CPU: us, Runs: 20})
+	}
+	return p
+}
+
+// slowed is what instances have shown that take factor times what the profile says.
+func slowed(p *profiler.Profile, factor float64) *correction.Correction {
+	c := correction.New(p, 0.95)
+	now := time.Unix(1_700_000_000, 0)
+	for i := range 400 {
+		var seen []correction.Observation
+		for _, share := range p.Shares(0) {
+			for b := 1; b <= 8; b *= 2 {
+				promised, _ := p.ExecTime(b, share)
+				seen = append(seen, correction.Observation{Millicores: share, Batch: b, Exec: time.Duration(factor * float64(promised))})
+			}
+		}
+		c.Observe(now.Add(time.Duration(i)*time.Second), seen)
+	}
+	c.Update(now.Add(400 * time.Second))
+	return c
+}
+
+func TestPolicies(t *testing.T) {
+	f := function(time.Second)
+	for _, c := range []struct {
+		policy, of string
+		queue      capacity.Queue
+		joint      bool
+		largest    int
+	}{
+		{"late", "", capacity.LateBound, true, 8},
+		{"late", batching.InFlessName, capacity.PerInstance, false, 8},
+		{batching.InFlessName, "", capacity.PerInstance, false, 8},
+		{batching.InFlessName, "late", capacity.LateBound, true, 8},
+		{"late", batching.OneToOneName, capacity.LateBound, true, 1},
+	} {
+		r := Rules{Policy: c.policy, Scaling: capacity.Production()}
+		f.Inference.Policy = c.of
+		if got := r.Queue(f); got != c.queue || r.Limits(f).Joint != c.joint || r.largest(f) != c.largest {
+			t.Errorf("%s of a provider with %s: queue %v, joint %v, batches of %d", c.of, c.policy, got, r.Limits(f).Joint, r.largest(f))
+		}
+		if batches := r.Promised(f, profile(4)); slices.ContainsFunc(batches, func(x capacity.Candidate) bool { return x.Config.Batch > c.largest }) {
+			t.Errorf("%s of a provider with %s has larger batches than %d", c.of, c.policy, c.largest)
+		}
+	}
+	greedy := Rules{Policy: "late", Scaling: capacity.Greedy()}
+	if f.Inference.Policy = ""; greedy.Limits(f).Joint {
+		t.Error("nothing is planned jointly where the provider does not")
+	}
+}
+
+func TestBatchingAlike(t *testing.T) {
+	a := function(time.Second)
+	for name, c := range map[string]struct {
+		change func(i *annotation.Inference)
+		want   bool
+	}{
+		"the same":                           {func(*annotation.Inference) {}, true},
+		"the provider's policy by name":      {func(i *annotation.Inference) { i.Policy = rules.Policy }, true},
+		"other limits":                       {func(i *annotation.Inference) { i.Limits.CPU = 500 }, true},
+		"another policy":                     {func(i *annotation.Inference) { i.Policy = batching.InFlessName }, false},
+		"another objective":                  {func(i *annotation.Inference) { i.SLO++ }, false},
+		"larger batches":                     {func(i *annotation.Inference) { i.MaxBatch++ }, false},
+		"another percentile: no batch minds": {func(i *annotation.Inference) { i.Percentile = 50 }, true},
+	} {
+		b := function(time.Second)
+		c.change(&b.Inference)
+		if got := rules.BatchesAlike(a, b); got != c.want || rules.BatchesAlike(b, a) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	f := function(time.Second)
+	if got := Quantile(f); got != 0.95 {
+		t.Errorf("%v where nothing is stated", got)
+	}
+	if f.Inference.PercentileStated = true; Quantile(f) != 0.99 {
+		t.Errorf("%v of the 99th percentile", Quantile(f))
+	}
+}
+
+// An instance gets what the deployment says, or twice what was measured, and no less
+// than 256 MiB.
+func TestMemory(t *testing.T) {
+	for _, c := range []struct{ limit, measured, want int64 }{
+		{0, 0, 256 << 20}, {0, 100 << 20, 256 << 20}, {0, 300 << 20, 600 << 20}, {128 << 20, 300 << 20, 128 << 20},
+	} {
+		f, p := function(time.Second), profile(4)
+		f.Inference.Limits.Memory, p.Memory = c.limit, c.measured
+		for _, x := range rules.Promised(f, p) {
+			if x.Config.Memory != c.want {
+				t.Errorf("%v with a limit of %d and %d measured", x.Config.Resources, c.limit, c.measured)
+			}
+		}
+	}
+}
+
+func TestPromisedKeepsToTheLimit(t *testing.T) {
+	f := function(time.Second)
+	f.Inference.Limits = cluster.Resources{CPU: 500}
+	all := rules.Promised(f, profile(4))
+	if len(all) == 0 || slices.ContainsFunc(all, func(x capacity.Candidate) bool { return x.Config.CPU > 500 }) {
+		t.Errorf("%v", all)
+	}
+}
+
+func TestHopeless(t *testing.T) {
+	f, p := function(10*time.Millisecond), profile(100)
+	why := rules.Hopeless(f, rules.Promised(f, p))
+	if why == nil || why.Key != annotation.SLOLatency || why.Value != "10ms" || !strings.Contains(why.Why, "fastest") {
+		t.Errorf("%v", why)
+	}
+	if f = function(time.Second); rules.Hopeless(f, rules.Promised(f, p)) != nil {
+		t.Error("a second is enough")
+	}
+	if rules.Hopeless(f, nil) == nil {
+		t.Error("nothing to choose from is hopeless")
+	}
+}
+
+func TestPlan(t *testing.T) {
+	const slo = 400 * time.Millisecond
+	for _, c := range []struct {
+		name         string
+		ms, factor   float64
+		refused      bool
+		slow         bool
+		many         bool
+		noCandidates bool
+	}{
+		{"as was promised", 20, 1, false, false, true, false},
+		{"somewhat slower", 20, 1.5, false, false, true, false},
+		{"much slower than was promised", 20, 100, false, true, true, false},
+		{"even the promise is too slow", 2000, 1, true, true, true, false},
+	} {
+		f, p := function(slo), profile(c.ms)
+		got := rules.Plan(f, p, slowed(p, c.factor))
+		if (got.Refuse != nil) != c.refused || (got.Slow != "") != c.slow || (got.Scale != 0) != c.slow || len(got.Candidates) > 1 != c.many {
+			t.Errorf("%s: %d candidates, refuse %v, slow %q, times %v", c.name, len(got.Candidates), got.Refuse, got.Slow, got.Scale)
+		}
+	}
+}
+
+// Where instances have shown that the objective cannot be met, times are scaled so that
+// the fastest config just meets it, and it is said; where they have shown that it can, what
+// is planned is what meets it by the corrected times.
+func FuzzPlan(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		fn, p := function(time.Duration(1+r.IntN(1000))*time.Millisecond), profile(0.1+500*r.Float64()*r.Float64())
+		fn.Inference.Limits.CPU = 250 * r.IntN(5)
+		fn.Inference.Policy = []string{"", batching.InFlessName, batching.OneToOneName}[r.IntN(3)]
+		times := correction.New(p, Quantile(fn))
+		if r.IntN(2) == 0 {
+			times = slowed(p, 0.5+20*r.Float64()*r.Float64())
+		}
+		got := rules.Plan(fn, p, times)
+		if why := rules.Hopeless(fn, got.Candidates); why != nil && len(got.Candidates) > 0 && got.Slow == "" {
+			t.Errorf("%v, and it is not said", why)
+		}
+		if got.Slow == "" {
+			if got.Refuse != nil || got.Scale != 0 {
+				t.Errorf("nothing is slow, and %v, %v", got.Refuse, got.Scale)
+			}
+			return
+		}
+		if rules.Hopeless(fn, got.Candidates) != nil || got.Scale <= 0 || got.Scale > 1 {
+			t.Errorf("scaled by %v, the objective is not met: %v", got.Scale, rules.Hopeless(fn, got.Candidates))
+		}
+		fastest := time.Duration(0)
+		for _, x := range got.Candidates {
+			table := got.Scaled(times.Table(x.Config.Batch, x.Config.CPU))
+			if table[x.Config.Batch-1] != x.Exec {
+				t.Errorf("%v: planned are %v, in tables %v", x.Config, x.Exec, table[x.Config.Batch-1])
+			}
+			if fastest == 0 || x.Exec < fastest {
+				fastest = x.Exec
+			}
+		}
+		if slo := fn.Inference.SLO; fastest > slo || fastest < slo*8/10 {
+			t.Errorf("the fastest config takes %v of %v", fastest, slo)
+		}
+	})
+}
+
+// An instance that is too slow goes on with batches of one that are started at once.
+func TestMakeshift(t *testing.T) {
+	f := function(100 * time.Millisecond)
+	got := rules.Makeshift(f, []time.Duration{400 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond})
+	if len(got) != 3 || got[0] > 91*time.Millisecond || got[0] < 90*time.Millisecond || rules.Limits(f).Usable(got, f.Inference.SLO) != 1 {
+		t.Errorf("%v", got)
+	}
+	if rules.Makeshift(f, nil) != nil {
+		t.Error("nothing is known, and there are times")
+	}
+}
+
+// requests.cpu is the least share, limits.cpu the largest; where none lies between, requests.cpu.
+func TestSharesOfRequestsAndLimits(t *testing.T) {
+	for _, c := range []struct {
+		requests, limits int
+		want             []int
+	}{{0, 0, []int{250, 500, 750, 1000}}, {500, 0, []int{500, 750, 1000}}, {500, 750, []int{500, 750}}, {600, 700, []int{600}}, {1500, 0, []int{1500}}} {
+		f := function(time.Second)
+		f.Inference.Requests.CPU, f.Inference.Limits.CPU = c.requests, c.limits
+		if got := shares(f, profile(10)); !slices.Equal(got, c.want) {
+			t.Errorf("requests %d, limits %d: %v, want %v", c.requests, c.limits, got, c.want)
+		}
+	}
+}
+
+// Where min is max, each share has the one largest batch that meets the objective.
+func TestSettledFunctionHasLargestBatches(t *testing.T) {
+	f := function(60 * time.Millisecond)
+	f.Inference.MinReplicas, f.Inference.MaxReplicas = 2, 2
+	seen := map[int]int{}
+	for _, c := range rules.Promised(f, profile(10)) {
+		if seen[c.Config.CPU] != 0 {
+			t.Errorf("%v, and batches of %d", c.Config, seen[c.Config.CPU])
+		}
+		if seen[c.Config.CPU] = c.Config.Batch; !rules.Scaling.Meets(c, rules.Planned(f)) && c.Config.Batch > 1 {
+			t.Errorf("%v does not meet the objective", c.Config)
+		}
+	}
+	if seen[1000] < 4 {
+		t.Errorf("%v", seen)
+	}
+	f.Inference.MaxReplicas = 3
+	if all := rules.Promised(f, profile(10)); len(all) <= len(seen) {
+		t.Errorf("where load chooses: %v", all)
+	}
+}
+
+// An instance whose times leave a request no moment would refuse all of them: with 50 ms
+// and 2.5 ms for the way, 47 ms do. It is useless, and goes on by a makeshift that is not.
+func TestNoMomentLeft(t *testing.T) {
+	f := function(50 * time.Millisecond)
+	for exec, want := range map[time.Duration]bool{47 * time.Millisecond: false, 45 * time.Millisecond: true, 20 * time.Millisecond: true} {
+		table := []time.Duration{exec, 2 * exec}
+		if got := rules.Usable(f, table); got > 0 != want {
+			t.Errorf("one request takes %v: batches of %d can be used", exec, got)
+		}
+		if shift := rules.Makeshift(f, table); rules.Usable(f, shift) == 0 {
+			t.Errorf("one request takes %v: the makeshift %v does not fit", exec, shift)
+		}
+	}
+}

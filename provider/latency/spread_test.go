@@ -1,0 +1,48 @@
+package latency
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// Executions of 10 ms on average of which the 95th percentile is at 12 ms have a spread
+// of ln(1.2)/1.645 = 0.111. Of too few nobody knows, and without any above the mean it
+// is none.
+func TestSpread(t *testing.T) {
+	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, Median: 10_000, P95: 10_000, CPU: 10_000}}}
+	promised, ok := p.ExecTime(1, 1000)
+	if !ok {
+		t.Fatal("no time")
+	}
+	table := func(factor float64) func(int) []time.Duration {
+		return func(millicores int) []time.Duration {
+			if millicores != 1000 {
+				t.Errorf("asked for %d millicores", millicores)
+			}
+			return []time.Duration{time.Duration(factor * float64(promised))}
+		}
+	}
+	means := Means{}
+	for n := range 200 {
+		if n == 20 {
+			if got := means.Spread(p, 0.95, table(1.2)); got != 0 {
+				t.Errorf("%v of %d executions", got, n)
+			}
+		}
+		means.Observe(1000, 1, promised, []time.Duration{promised})
+		if n%10 == 0 {
+			means.Observe(250, 1, 5*promised, []time.Duration{promised})
+		}
+	}
+	for factor, want := range map[float64]float64{1.2: math.Log(1.2) / 1.645, 1: 0, 20: most} {
+		if got := means.Spread(p, 0.95, table(factor)); math.Abs(got-want) > 1e-3 {
+			t.Errorf("%v above the mean: %v, want %v", factor, got, want)
+		}
+	}
+	if got := means.Spread(p, 0.5, table(1.2)); got != 0 {
+		t.Errorf("of the median: %v", got)
+	}
+}

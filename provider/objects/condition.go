@@ -1,0 +1,80 @@
+package objects
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// outcome is what came of one generation of a spec: a reason of the condition
+// Accepted, and what is wrong, "" for nothing.
+type outcome struct {
+	Generation  int64
+	Reason, Why string
+}
+
+// statusOf is what an object is to say of its function; served is whether there is anything
+// that runs or would with the next request. Conditions keep the time of their last
+// change.
+func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served bool, problem string, now metav1.Time) v1alpha1.FunctionStatus {
+	s := v1alpha1.FunctionStatus{ObservedGeneration: came.Generation,
+		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Conditions: slices.Clone(f.Status.Conditions), Deployed: f.Status.Deployed}
+	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: came.Reason,
+		Message: oneLine(came.Why), ObservedGeneration: came.Generation, LastTransitionTime: now}
+	if came.Why != "" {
+		accepted.Status = metav1.ConditionFalse
+	}
+	ready := ready(runs, problem)
+	switch {
+	case came.Why == "":
+	case served:
+		ready.Message = oneLine(ready.Message + separated(ready.Message) + provider.Before(came.Why))
+	default:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, came.Reason, "nothing runs: "+oneLine(came.Why)
+	}
+	ready.ObservedGeneration, ready.LastTransitionTime = came.Generation, now
+	meta.SetStatusCondition(&s.Conditions, accepted)
+	meta.SetStatusCondition(&s.Conditions, ready)
+	return s
+}
+
+// ready is the condition of that name, less its times.
+func ready(runs provider.Status, problem string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
+	switch {
+	case runs.AvailableReplicas < runs.Replicas:
+		c.Status, c.Reason = metav1.ConditionFalse, "InstancesMissing"
+		c.Message = fmt.Sprintf("%d of %d instances are ready", runs.AvailableReplicas, runs.Replicas)
+	case problem != "" && runs.AvailableReplicas == 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "NotServed", "no instance is ready"
+	case runs.Replicas == 0:
+		c.Reason, c.Message = "Idle", "no instance is kept without load; the next request starts one"
+	}
+	if problem != "" {
+		c.Message = oneLine(c.Message + separated(c.Message) + problem)
+	}
+	return c
+}
+
+func separated(before string) string {
+	if before == "" {
+		return ""
+	}
+	return ": "
+}
+
+// oneLine keeps a message within what a condition may have.
+func oneLine(s string) string {
+	const most = 1024
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\n", " "), "")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,208 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider/store"
+)
+
+// KindLabel tells what a ConfigMap holds; its values are the kinds.
+const KindLabel = "faas-infer.dev/learned"
+
+const (
+	kindProfile    = "profile"
+	kindCorrection = "correction"
+	kindHistory    = "idle-times"
+)
+
+// The keys in a ConfigMap: what it is of, and the thing itself.
+const (
+	keyOf    = "of"
+	keyValue = "value"
+)
+
+// historyPatience is how long the API server may take for one write.
+const historyPatience = 10 * time.Second
+
+// HistoryStore is what was learned. It is safe for concurrent use.
+type HistoryStore struct {
+	client    kubernetes.Interface
+	namespace string
+	lister    listers.ConfigMapNamespaceLister
+	leading   func() bool
+	informers informers.SharedInformerFactory
+}
+
+// OpenHistoryStore reads what is in a namespace and follows it until ctx ends. Replicas that do
+// not lead, as leading says, write profiles only; nil means that this one always
+// does.
+func OpenHistoryStore(ctx context.Context, client kubernetes.Interface, namespace string, leading func() bool) (*HistoryStore, error) {
+	if leading == nil {
+		leading = func() bool { return true }
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = KindLabel }))
+	// The informer would try again and again, and not say why.
+	if _, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: KindLabel, Limit: 1}); err != nil {
+		return nil, fmt.Errorf("what was learned of functions could not be read: %w", err)
+	}
+	maps := factory.Core().V1().ConfigMaps()
+	s := &HistoryStore{client: client, namespace: namespace, lister: maps.Lister().ConfigMaps(namespace), leading: leading, informers: factory}
+	// Asked for, so that the factory knows of it.
+	synced := maps.Informer().HasSynced
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if !synced() {
+		return nil, fmt.Errorf("what was learned of functions could not be read from the ConfigMaps of namespace %s: %w", namespace, context.Cause(ctx))
+	}
+	return s, nil
+}
+
+// Close waits for what Open has begun; its context must have ended.
+func (s *HistoryStore) Close() { s.informers.Shutdown() }
+
+// Profile returns the profile under key; store.ErrAbsent if there is none.
+func (s *HistoryStore) Profile(key string) (*profiler.Profile, error) {
+	var p profiler.Profile
+	if err := s.read(kindProfile, key, &p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// PutProfile keeps a profile under a key, which is to tell model, engine and machine
+// apart.
+func (s *HistoryStore) PutProfile(key string, p *profiler.Profile) error {
+	if key == "" {
+		return errors.New("a profile needs a key")
+	}
+	return s.write(kindProfile, key, p)
+}
+
+// Correction returns what instances of a function have shown of their times;
+// store.ErrAbsent if nothing is kept.
+func (s *HistoryStore) Correction(function string) (correction.State, error) {
+	var state correction.State
+	err := s.read(kindCorrection, function, &state)
+	return state, err
+}
+
+// PutCorrections keeps what instances have shown, by functions' full names, if this
+// replica leads.
+func (s *HistoryStore) PutCorrections(states map[string]correction.State) error {
+	return putAll(s, kindCorrection, states)
+}
+
+// DeleteCorrection forgets what was kept of a function, if anything was.
+func (s *HistoryStore) DeleteCorrection(function string) error {
+	return s.delete(kindCorrection, function)
+}
+
+// History returns what the cold-start policy knows of a function, in its own form;
+// store.ErrAbsent if nothing is kept.
+func (s *HistoryStore) History(function string) ([]byte, error) {
+	var history []byte
+	err := s.read(kindHistory, function, &history)
+	return history, err
+}
+
+// PutHistories keeps what the cold-start policy knows, by functions' full names, if
+// this replica leads.
+func (s *HistoryStore) PutHistories(histories map[string][]byte) error {
+	return putAll(s, kindHistory, histories)
+}
+
+// DeleteHistory forgets what was kept of a function, if anything was.
+func (s *HistoryStore) DeleteHistory(function string) error { return s.delete(kindHistory, function) }
+
+// putAll writes one after another, so that the API server has little to do.
+func putAll[T any](s *HistoryStore, kind string, values map[string]T) error {
+	if !s.leading() {
+		return nil
+	}
+	var failed error
+	for _, of := range slices.Sorted(maps.Keys(values)) {
+		failed = errors.Join(failed, s.write(kind, of, values[of]))
+	}
+	return failed
+}
+
+func (s *HistoryStore) read(kind, of string, value any) error {
+	found, err := s.lister.Get(name(kind, of))
+	if apierrors.IsNotFound(err) || err == nil && found.Data[keyOf] != of {
+		return fmt.Errorf("%s of %s: %w", kind, of, store.ErrAbsent)
+	}
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", kind, of, err)
+	}
+	if err := json.Unmarshal(found.BinaryData[keyValue], value); err != nil {
+		return fmt.Errorf("%s of %s: ConfigMap %s/%s has been damaged; delete it: %w", kind, of, s.namespace, found.Name, err)
+	}
+	return nil
+}
+
+func (s *HistoryStore) write(kind, of string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", kind, of, err)
+	}
+	if len(text) > corev1.MaxSecretSize*3/4 {
+		return fmt.Errorf("%s of %s has %d bytes, too many for a ConfigMap", kind, of, len(text))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), historyPatience)
+	defer cancel()
+	object := applycorev1.ConfigMap(name(kind, of), s.namespace).
+		WithLabels(map[string]string{KindLabel: kind, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}).
+		WithData(map[string]string{keyOf: of}).WithBinaryData(map[string][]byte{keyValue: text})
+	if _, err := s.client.CoreV1().ConfigMaps(s.namespace).Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true}); err != nil {
+		return fmt.Errorf("%s of %s was not kept: %w", kind, of, err)
+	}
+	return nil
+}
+
+func (s *HistoryStore) delete(kind, of string) error {
+	found, err := s.lister.Get(name(kind, of))
+	if err != nil {
+		return nil // It is not there, or it never was.
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), historyPatience)
+	defer cancel()
+	err = s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: uid(found.UID)}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("%s of %s was not deleted: %w", kind, of, err)
+	}
+	return nil
+}
+
+func uid(u types.UID) *types.UID { return &u }
+
+// name is the ConfigMap's: the function's name, where that can be, or else a hash.
+func name(kind, of string) string {
+	prefix := "faas-infer-" + kind + "-"
+	if kind != kindProfile && len(prefix)+len(of) < 253 && !strings.ContainsAny(of, "/ ") {
+		return prefix + of
+	}
+	sum := sha256.Sum256([]byte(of))
+	return prefix + hex.EncodeToString(sum[:16])
+}

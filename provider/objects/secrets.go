@@ -1,0 +1,216 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// MaxSecret is the most bytes that a secret may have.
+const MaxSecret = corev1.MaxSecretSize
+
+// others is what faas-netes labels its secrets with: a cluster that comes from it
+// keeps them.
+const others = "openfaas"
+
+// ours selects the secrets that are listed and changed.
+const ours = v1alpha1.ManagedByLabel + " in (" + v1alpha1.ManagedBy + "," + others + ")"
+
+// secretPatience is how long the API server may take.
+const secretPatience = 10 * time.Second
+
+// SecretStore is functions' secrets. It is safe for concurrent use. It keeps nothing in
+// memory, so it sees others' changes at once; none of its methods is on a request's
+// way.
+type SecretStore struct{ client kubernetes.Interface }
+
+// NewSecretStore returns the secrets of a cluster.
+func NewSecretStore(client kubernetes.Interface) *SecretStore { return &SecretStore{client: client} }
+
+// List returns the names of a namespace's secrets, sorted.
+func (s *SecretStore) List(namespace string) ([]string, error) {
+	if !annotation.IsName(namespace) {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	list, err := s.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
+	if err != nil {
+		return nil, problemFrom(err, "the secrets of namespace %s cannot be listed", namespace)
+	}
+	names := make([]string, len(list.Items))
+	for i, of := range list.Items {
+		names[i] = of.Name
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Create keeps a new secret; 409 if there is one of its name.
+func (s *SecretStore) Create(namespace, name string, value []byte) error {
+	if err := checkValue(namespace, name, value); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	_, err := s.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}},
+		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{name: value},
+	}, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+	if apierrors.IsAlreadyExists(err) {
+		return NewError(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
+	}
+	return problemFrom(err, "secret %s was not kept", name)
+}
+
+// Update gives a secret another value; 404 if there is none of its name.
+func (s *SecretStore) Update(namespace, name string, value []byte) error {
+	if err := checkValue(namespace, name, value); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	for {
+		found, err := s.find(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		found.Data = map[string][]byte{name: value}
+		_, err = s.client.CoreV1().Secrets(namespace).Update(ctx, found, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedBy})
+		if !apierrors.IsConflict(err) {
+			return problemFrom(err, "secret %s was not kept", name)
+		}
+	}
+}
+
+// find returns one of the secrets that may be changed.
+func (s *SecretStore) find(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	found, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, NewError(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
+	case err != nil:
+		return nil, problemFrom(err, "secret %s could not be read", name)
+	}
+	if by := found.Labels[v1alpha1.ManagedByLabel]; by != v1alpha1.ManagedBy && by != others {
+		return nil, NewError(http.StatusConflict, "secret %q in namespace %q was not made with faas-cli; change it with what made it, for example kubectl", name, namespace)
+	}
+	return found, nil
+}
+
+// Delete forgets a secret; 404 if there is none.
+func (s *SecretStore) Delete(namespace, name string) error {
+	if err := check(namespace, name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	found, err := s.find(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	err = s.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+	if apierrors.IsNotFound(err) {
+		return NewError(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
+	}
+	return problemFrom(err, "secret %s was not deleted", name)
+}
+
+// DeleteNamespace forgets the secrets of a namespace that faas-cli has made; to have
+// none is no error.
+func (s *SecretStore) DeleteNamespace(namespace string) error {
+	names, err := s.List(namespace)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	for _, name := range names {
+		err := s.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return problemFrom(err, "the secrets of namespace %s were not all deleted", namespace)
+		}
+	}
+	return nil
+}
+
+// File is "", since the kubelet gives a pod its secrets; without the secret, the
+// error tells how to make it.
+func (s *SecretStore) File(namespace, name string) (string, error) {
+	if err := check(namespace, name); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	_, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", NewError(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
+	}
+	return "", problemFrom(err, "secret %s could not be read", name)
+}
+
+// Version changes when the secret is replaced; "" if it cannot be read.
+func (s *SecretStore) Version(namespace, name string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	found, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return string(found.UID) + " " + found.ResourceVersion
+}
+
+// Registries returns which of the names are credentials of image registries, sorted:
+// those are not given to the function but used to pull its image.
+func (s *SecretStore) Registries(namespace string, names []string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+	defer cancel()
+	found := map[string]bool{}
+	for _, name := range names {
+		of, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, problemFrom(err, "secret %s could not be read", name)
+		}
+		if of.Type == corev1.SecretTypeDockerConfigJson || of.Type == corev1.SecretTypeDockercfg {
+			found[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+func checkValue(namespace, name string, value []byte) error {
+	if err := check(namespace, name); err != nil {
+		return err
+	}
+	if len(value) == 0 {
+		return NewError(http.StatusBadRequest, "secret %q has no value", name)
+	}
+	if len(value) > MaxSecret {
+		return NewError(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
+	}
+	return nil
+}
+
+func check(namespace, name string) error {
+	if !annotation.IsName(namespace) {
+		return NewError(http.StatusBadRequest, "namespace is %s: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", short(namespace), "openfaas-fn")
+	}
+	if !annotation.IsSecret(name) {
+		return NewError(http.StatusBadRequest, "name is %s: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", short(name), "api-key")
+	}
+	return nil
+}
+
+// short keeps a hostile name from filling the answer.
+func short(s string) string { return fmt.Sprintf("%.80q", s) }

@@ -1,0 +1,43 @@
+package router
+
+import (
+	"context"
+
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/peer"
+)
+
+// SharedProvider is a controller with its life, as kinds.Controller is.
+type SharedProvider interface {
+	provider.Controller
+	Describe(name string) (Description, bool)
+	Run(ctx context.Context)
+	Close(ctx context.Context) error
+}
+
+// Shared is a controller whose functions are dispatched by one replica each.
+type Shared struct {
+	SharedProvider
+	group *peer.Group
+}
+
+// NewShared puts a controller into a group, which the caller runs.
+func NewShared(c SharedProvider, group *peer.Group) *Shared { return &Shared{c, group} }
+
+// Deploy implements [provider.Controller].
+func (c *Shared) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	d, err := c.SharedProvider.Deploy(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return c.group.Share(f, d), nil
+}
+
+// Remove implements [provider.Controller].
+func (c *Shared) Remove(ctx context.Context, name string) error {
+	err := c.SharedProvider.Remove(ctx, name)
+	if err == nil {
+		c.group.Unshare(name)
+	}
+	return err
+}

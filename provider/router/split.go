@@ -1,0 +1,139 @@
+package router
+
+import (
+	"context"
+	"sync"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Split shares a backend out between two drivers: each sees the instances and
+// events of its own kind only. Where it starts instances, they must be of that
+// kind. The backend is closed when both have been; it may also be closed itself,
+// which ends both event channels. What has not been read of them by then is
+// dropped.
+func Split(backend cluster.Backend) (models, processes cluster.Backend) {
+	s := &shared{Backend: backend, ended: make(chan struct{})}
+	m := &view{shared: s, kind: cluster.Model, events: make(chan cluster.Instance)}
+	p := &view{shared: s, kind: cluster.Process, events: make(chan cluster.Instance)}
+	go s.sort(m.events, p.events)
+	return m, p
+}
+
+// shared is a backend with two users.
+type shared struct {
+	cluster.Backend
+	// ended is closed when all events have been dealt out.
+	ended chan struct{}
+
+	mu     sync.Mutex
+	closed int
+}
+
+// sort deals events out until there are no more. Who does not read theirs does
+// not hold up the other: an instance causes at most three events in its life, so
+// what waits is bounded.
+func (s *shared) sort(models, processes chan<- cluster.Instance) {
+	defer close(s.ended)
+	defer close(models)
+	defer close(processes)
+	var forModels, forProcesses []cluster.Instance
+	events := s.Backend.Events()
+	for {
+		toModels, model := head(models, forModels)
+		toProcesses, process := head(processes, forProcesses)
+		select {
+		case in, ok := <-events:
+			switch {
+			case !ok:
+				return
+			case in.Kind == cluster.Process:
+				forProcesses = append(forProcesses, in)
+			default:
+				forModels = append(forModels, in)
+			}
+		case toModels <- model:
+			forModels = forModels[1:]
+		case toProcesses <- process:
+			forProcesses = forProcesses[1:]
+		}
+	}
+}
+
+// head is the next event and where to send it: nowhere if there is none.
+func head(to chan<- cluster.Instance, waiting []cluster.Instance) (chan<- cluster.Instance, cluster.Instance) {
+	if len(waiting) == 0 {
+		return nil, cluster.Instance{}
+	}
+	return to, waiting[0]
+}
+
+// view is a backend of which one kind is seen.
+type view struct {
+	*shared
+	kind   cluster.Kind
+	events chan cluster.Instance
+	once   sync.Once
+}
+
+// Instances implements [cluster.Backend] for one kind.
+func (v *view) Instances(ctx context.Context) ([]cluster.Instance, error) {
+	mine, _, err := v.instances(ctx)
+	return mine, err
+}
+
+func (v *view) instances(ctx context.Context) (mine, others []cluster.Instance, err error) {
+	all, err := v.Backend.Instances(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, in := range all {
+		if in.Kind == v.kind {
+			mine = append(mine, in)
+		} else {
+			others = append(others, in)
+		}
+	}
+	return mine, others, nil
+}
+
+// Nodes implements [cluster.Backend]. What the other kind's instances hold is in
+// the nodes' Others.
+func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
+	nodes, err := v.Backend.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, others, err := v.instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range others {
+		for i := range nodes {
+			if nodes[i].Name == in.Node {
+				nodes[i].Others = nodes[i].Others.Add(in.Holds())
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// Events implements [cluster.Backend] for one kind.
+func (v *view) Events() <-chan cluster.Instance { return v.events }
+
+// Close implements [cluster.Backend].
+func (v *view) Close() error {
+	last := false
+	v.once.Do(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.closed++
+		last = v.closed == 2
+	})
+	if !last {
+		return nil
+	}
+	err := v.Backend.Close()
+	<-v.ended
+	return err
+}

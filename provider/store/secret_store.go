@@ -1,0 +1,194 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// MaxSecret is the most bytes that a secret may have, as in Kubernetes.
+const MaxSecret = 1 << 20
+
+// SecretError is a request that cannot be granted; it never tells a value.
+type SecretError struct {
+	status int
+	text   string
+}
+
+// SecretError is one sentence.
+func (e *SecretError) Error() string { return e.text }
+
+// HTTPStatus is 400 for a name that no secret can have, 404 for a secret that
+// is absent, 409 for one that is there already, and 413 for one that is too
+// large.
+func (e *SecretError) HTTPStatus() int { return e.status }
+
+func refuse(status int, format string, args ...any) *SecretError {
+	return &SecretError{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+// Secrets is an open directory of secrets. It is safe for concurrent use. Two
+// stores must not change the same directory.
+type Secrets struct {
+	dir string
+	// root keeps every path inside the directory, whatever links lie there.
+	root *os.Root
+	// mu keeps changes apart, which look before they write.
+	mu sync.Mutex
+}
+
+// OpenSecrets opens the directory of secrets, makes it if it is absent, for this user
+// alone, and removes what an earlier process left half written.
+func OpenSecrets(dir string) (*Secrets, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("secrets: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("secrets: %w", err)
+	}
+	s := &Secrets{dir: dir, root: root}
+	if err := s.clean(); err != nil {
+		return nil, errors.Join(fmt.Errorf("secrets: %w", err), root.Close())
+	}
+	return s, nil
+}
+
+// Close lets the directory go.
+func (s *Secrets) Close() error { return s.root.Close() }
+
+// List returns the names of a namespace's secrets, sorted; none where there is
+// no such namespace. Files that are no secrets are left out.
+func (s *Secrets) List(namespace string) ([]string, error) {
+	if !annotation.IsName(namespace) {
+		return nil, nil
+	}
+	exists, err := s.hasNamespace(namespace)
+	if err != nil || !exists {
+		return nil, err
+	}
+	files, err := fs.ReadDir(s.root.FS(), namespace)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the secrets of namespace %s cannot be listed: %w", namespace, err)
+	}
+	names := []string{}
+	for _, file := range files {
+		if file.Type().IsRegular() && annotation.IsSecret(file.Name()) {
+			names = append(names, file.Name())
+		}
+	}
+	return names, nil
+}
+
+// Create keeps a new secret; 409 if there is one of its name.
+func (s *Secrets) Create(namespace, name string, value []byte) error {
+	return s.put(namespace, name, value, false)
+}
+
+// Update gives a secret another value; 404 if there is none of its name.
+func (s *Secrets) Update(namespace, name string, value []byte) error {
+	return s.put(namespace, name, value, true)
+}
+
+func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
+	if err := checkSecret(namespace, name); err != nil {
+		return err
+	}
+	if len(value) == 0 {
+		return refuse(http.StatusBadRequest, "secret %q has no value", name)
+	}
+	if len(value) > MaxSecret {
+		return refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exists, err := s.has(namespace, name)
+	switch {
+	case err != nil:
+		return err
+	case update && !exists:
+		return absent(namespace, name)
+	case !update && exists:
+		return refuse(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
+	}
+	if err := s.write(namespace, name, value); err != nil {
+		return fmt.Errorf("secret %s was not kept: %w", name, err)
+	}
+	return nil
+}
+
+// Delete forgets a secret; 404 if there is none.
+func (s *Secrets) Delete(namespace, name string) error {
+	if err := checkSecret(namespace, name); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exists, err := s.has(namespace, name)
+	if err == nil && !exists {
+		return absent(namespace, name)
+	}
+	if err == nil {
+		err = errors.Join(s.root.Remove(path.Join(namespace, name)), s.sync(namespace))
+	}
+	if err != nil {
+		return fmt.Errorf("secret %s was not deleted: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteNamespace forgets all secrets of a namespace; to have none is no error.
+func (s *Secrets) DeleteNamespace(namespace string) error {
+	if !annotation.IsName(namespace) {
+		return badNamespace(namespace)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := errors.Join(s.root.RemoveAll(namespace), s.sync(".")); err != nil {
+		return fmt.Errorf("the secrets of namespace %s were not all deleted: %w", namespace, err)
+	}
+	return nil
+}
+
+// File returns the path of the file that holds a secret. Without one, the error
+// tells how to make it.
+func (s *Secrets) File(namespace, name string) (string, error) {
+	if err := checkSecret(namespace, name); err != nil {
+		return "", err
+	}
+	file := filepath.Join(s.dir, namespace, name)
+	exists, err := s.has(namespace, name)
+	if err != nil {
+		return "", err
+	}
+	if !exists {
+		return "", refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s, or put its value into the file %s",
+			name, namespace, name, namespace, file)
+	}
+	return file, nil
+}
+
+func checkSecret(namespace, name string) error {
+	if !annotation.IsName(namespace) {
+		return badNamespace(namespace)
+	}
+	if !annotation.IsSecret(name) {
+		return refuse(http.StatusBadRequest, "name is %.80q: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", name, "api-key")
+	}
+	return nil
+}
+
+func badNamespace(namespace string) error {
+	return refuse(http.StatusBadRequest, "namespace is %.80q: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", namespace, "openfaas-fn")
+}
+
+func absent(namespace, name string) error {
+	return refuse(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
+}

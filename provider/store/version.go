@@ -1,0 +1,18 @@
+package store
+
+import (
+	"fmt"
+	"path"
+)
+
+// Version changes when a secret's file is replaced; "" if there is none.
+func (s *Secrets) Version(namespace, name string) string {
+	if checkSecret(namespace, name) != nil {
+		return ""
+	}
+	info, err := s.root.Stat(path.Join(namespace, name))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %d", info.ModTime().UnixNano(), info.Size())
+}

@@ -1,0 +1,138 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestFreeAndTaken(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	address := l.Addr().String()
+	err = CheckFree(address)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("an address that is taken: %v", err)
+	}
+	for _, word := range []string{address, fmt.Sprintf("process %d", os.Getpid()), "web"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q does not say %q", err, word)
+		}
+	}
+	l.Close()
+	if err := CheckFree(address); err != nil {
+		t.Errorf("an address that was given back: %v", err)
+	}
+}
+
+// An address that is given back while it is tried is had.
+func TestWaitsForAnAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := time.AfterFunc(5*pause, func() { l.Close() })
+	defer release.Stop()
+	second, err := Listen(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Close()
+}
+
+// What no waiting can mend is told at once.
+func TestNoAddress(t *testing.T) {
+	for _, address := range []string{"nonsense", "127.0.0.1:x", "127.0.0.1:99999", "192.0.2.1:80"} {
+		if l, err := Listen(address); err == nil || errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%s: %v, %v", address, l, err)
+		}
+		if err := CheckFree(address); err == nil {
+			t.Errorf("%s is free", address)
+		}
+	}
+}
+
+// An address that was found free is free at once, also while processes are
+// started, which inherit what is open at that instant.
+func TestFreeWhileProcessesStart(t *testing.T) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	first, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	for range 500 {
+		if err := CheckFree(first.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		// Not with Listen, which tries again.
+		syscall.ForkLock.RLock()
+		l, err := net.Listen("tcp", first.Addr().String())
+		if err == nil {
+			l.Close()
+		}
+		syscall.ForkLock.RUnlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestListeners(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:107E 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000 100 0 0 10 0
+   1: 0100007F:107E 0100007F:8000 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0000000000000000 100 0 0 10 0
+   2: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0000000000000000 100 0 0 10 0
+   3: broken
+`
+	if got := listeners(table, 4222); len(got) != 1 || got[0] != "4711" {
+		t.Errorf("port 4222: %v", got)
+	}
+	if got := listeners(table, 4223); len(got) != 0 {
+		t.Errorf("port 4223: %v", got)
+	}
+}
+
+// Every call has an address of its own, which can be listened at.
+func TestUnused(t *testing.T) {
+	seen := map[string]bool{}
+	for range 200 {
+		address, err := UnusedAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[address] {
+			t.Errorf("%s is given twice", address)
+		}
+		seen[address] = true
+		l, err := Listen(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+}

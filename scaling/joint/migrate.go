@@ -1,0 +1,204 @@
+package joint
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/placing"
+)
+
+const (
+	// mostPairs bounds how many nodes are compared with how many patterns of an
+	// ideal plan, mostMoves among how many nodes those are chosen which gain most.
+	mostPairs, mostMoves = 1 << 16, 64
+)
+
+// kind is an instance as far as plans tell them apart.
+type kind struct {
+	function int
+	config   cluster.Config
+}
+
+// move is what it takes for a place to hold what the ideal plan has there.
+type move struct {
+	place  int
+	stops  []ExchangeMember
+	starts []int // items
+	// gains are what each function gets by it.
+	gains []float64
+}
+
+// migrate brings those places to what the ideal plan has on them that gain most by
+// it, as many as may be exchanged at once. It reports whether it did.
+func (x *swap) migrate(plan ideal) bool {
+	moves := x.choose(x.moves(plan))
+	counts, has := make([]int, len(x.functions)), slices.Clone(x.has)
+	for _, m := range moves {
+		for _, in := range m.stops {
+			counts[in.Function]--
+		}
+		for _, i := range m.starts {
+			counts[plan.Item(i).Demand]++
+		}
+		for k := range has {
+			has[k] += m.gains[k]
+		}
+	}
+	for k, f := range x.functions {
+		if n := f.Count + counts[k]; f.Max > 0 && n > f.Max || n < f.Floor {
+			return false
+		}
+	}
+	if len(moves) == 0 || x.part(has) < x.part(x.has)*(1-Part) {
+		return false
+	}
+	for _, m := range moves {
+		x.carryOut(plan, m)
+	}
+	return true
+}
+
+// carryOut plans a move's stops and starts.
+func (x *swap) carryOut(plan ideal, m move) {
+	for _, in := range m.stops {
+		x.stop(m.place, in)
+	}
+	for _, i := range m.starts {
+		c := plan.Choice(i)
+		x.start(m.place, plan.Item(i).Demand, placing.Placed{Candidate: c.Candidate, Node: x.room.Places[m.place].Name, Range: c.Range})
+	}
+}
+
+// choose takes the moves which together help most, first of all who has least of
+// what it needs: Σ log(has/needs) grows most.
+func (x *swap) choose(moves []move) (chosen []move) {
+	welfare := func(has, gains []float64) float64 {
+		sum := 0.0
+		for k := range has {
+			sum += math.Log(min(1, max(1e-3, (has[k]+gains[k])/x.needs[k])))
+		}
+		return sum
+	}
+	if len(moves) > mostMoves {
+		slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(welfare(x.has, b.gains), welfare(x.has, a.gains)) })
+		moves = moves[:mostMoves]
+	}
+	has, budget, stops := slices.Clone(x.has), x.budget(), 0
+	for {
+		best, most := -1, math.Inf(-1)
+		for i, m := range moves {
+			if len(chosen) > 0 && float64(stops+len(m.stops)) > budget {
+				continue
+			}
+			if w := welfare(has, m.gains); w > most {
+				best, most = i, w
+			}
+		}
+		if best < 0 {
+			return chosen
+		}
+		for k := range has {
+			has[k] += moves[best].gains[k]
+		}
+		stops += len(moves[best].stops)
+		chosen = append(chosen, moves[best])
+		moves = slices.Delete(moves, best, best+1)
+	}
+}
+
+// moves lists the places that hold something else than the ideal plan has on them,
+// which is matched with them so that as much as can be stays.
+func (x *swap) moves(plan ideal) (all []move) {
+	for j, c := range plan.classes {
+		var patterns [][]int
+		for _, f := range plan.Filled {
+			if f.Class != j {
+				continue
+			}
+			var items []int
+			for _, u := range f.Uses {
+				items = append(items, slices.Repeat([]int{u.Item}, u.Count)...)
+			}
+			for range f.Count {
+				patterns = append(patterns, items)
+			}
+		}
+		if len(patterns)*len(c.Places) > mostPairs {
+			return nil
+		}
+		for n, items := range x.match(plan, patterns, c.Places) {
+			if m := x.move(plan, c.Places[n], items); len(m.stops)+len(m.starts) > 0 {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// move is what is to be done so that a place holds these items.
+func (x *swap) move(plan ideal, place int, items []int) move {
+	m := move{place: place, starts: slices.Clone(items), gains: make([]float64, len(x.functions))}
+	for _, in := range x.inside[place] {
+		same := slices.IndexFunc(m.starts, func(i int) bool { return x.kindOf(plan, i) == kind{in.Function, in.Config} })
+		if same >= 0 {
+			m.starts = slices.Delete(m.starts, same, same+1)
+			continue
+		}
+		m.stops = append(m.stops, in)
+		m.gains[in.Function] -= x.serves(&in)
+	}
+	for _, i := range m.starts {
+		m.gains[plan.Item(i).Demand] += plan.Item(i).Rate
+	}
+	return m
+}
+
+func (x *swap) kindOf(plan ideal, item int) kind {
+	return kind{plan.Item(item).Demand, plan.Choice(item).Config}
+}
+
+// match says which pattern each place is to hold, none for nil: pairs that have
+// more in common, and then those with less else, come first.
+func (x *swap) match(plan ideal, patterns [][]int, places []int) [][]int {
+	type pair struct {
+		pattern, place int
+		common, rest   float64
+	}
+	var pairs []pair
+	weigh := func(i int) float64 { return x.room.Options.Weigh(plan.Item(i).Need) }
+	for n, place := range places {
+		held := map[kind]int{}
+		whole := 0.0
+		for _, in := range x.inside[place] {
+			held[kind{in.Function, in.Config}]++
+			whole += x.room.Options.Weigh(in.Config.Resources)
+		}
+		for p, items := range patterns {
+			at := pair{pattern: p, place: n, rest: whole}
+			left := map[kind]int{}
+			for _, i := range items {
+				k := x.kindOf(plan, i)
+				if left[k]++; left[k] <= held[k] {
+					at.common += weigh(i)
+					at.rest -= weigh(i)
+				} else {
+					at.rest += weigh(i)
+				}
+			}
+			pairs = append(pairs, at)
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(b.common, a.common), cmp.Compare(a.rest, b.rest), cmp.Compare(a.place, b.place), cmp.Compare(a.pattern, b.pattern))
+	})
+	matched, taken := make([][]int, len(places)), make([]bool, len(patterns))
+	settled := make([]bool, len(places))
+	for _, at := range pairs {
+		if !settled[at.place] && !taken[at.pattern] {
+			matched[at.place], settled[at.place], taken[at.pattern] = patterns[at.pattern], true, true
+		}
+	}
+	return matched
+}

@@ -1,0 +1,150 @@
+package joint
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/scaling/placing"
+)
+
+// part is the part of its needs that the function gets which is worst off.
+func (x *swap) part(has []float64) float64 {
+	part := 1.0
+	for k := range x.functions {
+		part = min(part, has[k]/x.needs[k])
+	}
+	return part
+}
+
+// emptied is the room if the instances on these places were gone; on all places
+// for nil. What they leave does not count as used.
+func (x *swap) emptied(places []int) *placing.Room {
+	trial := x.room.Clone()
+	if places == nil {
+		for i := range x.inside {
+			places = append(places, i)
+		}
+		slices.Sort(places)
+	}
+	for _, i := range places {
+		free := trial.Places[i].Free
+		for _, in := range x.inside[i] {
+			free = free.Add(in.Config.Resources)
+		}
+		trial.Set(i, free)
+		trial.Places[i].Used = false
+	}
+	return trial
+}
+
+// worst sorts the places with instances by what these are worth, compared with
+// the best that the place could hold.
+func (x *swap) worst(plan ideal) []int {
+	best := map[int]float64{}
+	for j, c := range plan.classes {
+		for _, i := range c.Places {
+			best[i] = plan.Values[j]
+		}
+	}
+	poorest := x.part(x.has)
+	part := func(i int) float64 {
+		sum := 0.0
+		for _, in := range x.inside[i] {
+			// What those have who are well off is worth less.
+			sum += x.worth(in) * poorest / max(x.has[in.Function]/x.needs[in.Function], 1e-12)
+		}
+		return sum / max(best[i], 1e-12)
+	}
+	var places []int
+	for i := range x.inside {
+		if best[i] > 0 {
+			places = append(places, i)
+		}
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Or(cmp.Compare(part(a), part(b)), cmp.Compare(a, b)) })
+	return places
+}
+
+// worth is what an instance serves at the prices; what its function does not need
+// is worth nothing.
+func (x *swap) worth(in ExchangeMember) float64 {
+	k := in.Function
+	return x.prices[k] * x.serves(&in) * min(1, x.needs[k]/max(x.has[k], 1e-12))
+}
+
+// replace packs these places anew for what the others do not serve, if they are
+// worth more then.
+func (x *swap) replace(places []int) bool {
+	left := slices.Clone(x.has)
+	old := 0.0
+	for _, i := range places {
+		for _, in := range x.inside[i] {
+			old += x.worth(in)
+			left[in.Function] -= x.serves(&in)
+		}
+	}
+	problem, of := x.ask(func(k int) float64 { return max(0, x.needs[k]-left[k]) })
+	placements := problem.Place(x.emptied(places))
+	gain, after := 0.0, slices.Clone(left)
+	for k, f := range x.functions {
+		if n := slices.Index(of, k); n >= 0 {
+			for _, y := range placements[n].Placed {
+				after[k] += y.Range.Up
+			}
+			if f.Max > 0 && f.Count+len(placements[n].Placed) > f.Max {
+				return false
+			}
+		}
+		gain += x.prices[k] * (min(after[k], x.needs[k]) - min(x.has[k], x.needs[k]))
+	}
+	better := 0.0
+	if before, now := x.part(x.has), x.part(after); now != before {
+		better = now/before - 1 // Without bound where before is nothing.
+	}
+	if better < 0 || gain <= valueGain*old && (better < Gain || gain < -Gain*old) {
+		return false
+	}
+	x.carry(of, places, placements)
+	return true
+}
+
+// carry plans the stops and starts. An instance stays where one like it is to be.
+func (x *swap) carry(of, places []int, placements []placing.Placement) {
+	for n, k := range of {
+		for _, i := range places {
+			x.inside[i] = slices.DeleteFunc(x.inside[i], func(in ExchangeMember) bool {
+				if in.Function != k {
+					return false
+				}
+				same := slices.IndexFunc(placements[n].Placed, func(y placing.Placed) bool { return y.Node == in.Node && y.Config == in.Config })
+				if same >= 0 {
+					placements[n].Placed = slices.Delete(placements[n].Placed, same, same+1)
+				}
+				return same >= 0
+			})
+		}
+	}
+	for _, i := range places {
+		for _, in := range x.inside[i] {
+			x.stop(i, in)
+		}
+	}
+	for n, k := range of {
+		for _, y := range placements[n].Placed {
+			i, _ := x.room.Find(y.Node)
+			x.start(i, k, y)
+		}
+	}
+}
+
+// stop gives an instance's room to others.
+func (x *swap) stop(place int, in ExchangeMember) {
+	x.room.Give(place, in.Config.Resources, in.ID)
+	x.step.Stop = append(x.step.Stop, in)
+}
+
+// start takes room for an instance.
+func (x *swap) start(place, function int, y placing.Placed) {
+	x.room.Take(place, y.Config.Resources)
+	x.step.Start = append(x.step.Start, ExchangeStart{y, function})
+}

@@ -1,0 +1,93 @@
+package systems
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching/arrival"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/otp"
+)
+
+// arrive tells a tuner of n requests of a process, from a time on.
+func arrive(u *Tuner, m arrival.MAP, n int, from time.Time) time.Time {
+	s := m.Sampler(rand.New(rand.NewPCG(1, 2)))
+	for range n {
+		from = from.Add(s.Next())
+		u.Arrived(from)
+	}
+	return from
+}
+
+// BATCH §III-A: what the buffer is set to follows how bursty the arrivals are, not
+// their rate alone.
+func TestTunerFollowsBursts(t *testing.T) {
+	u := system(t, Batch).Tuner(Function{SLO: 100 * ms, Percentile: 95}, model)
+	now := time.Unix(1000, 0)
+	now = arrive(u, arrival.Poisson(100), 3000, now)
+	u.Candidates(now, 100)
+	even := u.function.Arrivals
+	if even == nil || even.SCV() < 0.8 || even.SCV() > 1.2 {
+		t.Fatalf("Poisson arrivals are taken for %+v", even)
+	}
+	if r := even.Rate(); r < 99.9 || r > 100.1 {
+		t.Errorf("a rate of %v", r)
+	}
+	// At the same rate, in bursts.
+	bursts := arrival.MMPP2(20, 1000, 1, 11.25)
+	now = arrive(u, bursts, 6000, now)
+	u.Candidates(now, 100)
+	if m := u.function.Arrivals; m == nil || m.SCV() < 2 {
+		t.Errorf("bursts are taken for %+v", m)
+	}
+	// A system that does not fit has nothing to remember.
+	other := system(t, FaaSInfer).Tuner(Function{SLO: 100 * ms}, model)
+	arrive(other, bursts, 100, now)
+	if other.arrivals != nil {
+		t.Error("the arrivals are kept for nobody")
+	}
+}
+
+// Too few requests to tell a shape from are Poisson's, and all at once, too.
+func TestTunerWithoutAShape(t *testing.T) {
+	u := system(t, Batch).Tuner(Function{SLO: 100 * ms}, model)
+	at := time.Unix(1000, 0)
+	for range 20 {
+		u.Arrived(at)
+	}
+	if list, _ := u.Candidates(at, 50); len(list) != 1 || u.function.Arrivals != nil {
+		t.Errorf("%+v, %+v", list, u.function.Arrivals)
+	}
+	for range 500 {
+		u.Arrived(at)
+	}
+	if list, _ := u.Candidates(at.Add(time.Minute), 500); len(list) != 1 || u.function.Arrivals != nil {
+		t.Errorf("%+v, %+v", list, u.function.Arrivals)
+	}
+}
+
+// A share has all batch sizes of its resources, the times of the largest, and a price.
+func TestShares(t *testing.T) {
+	small, large := cluster.Resources{CPU: 1000}, cluster.Resources{CPU: 2000, GPU: 10}
+	all := []cluster.Config{{Batch: 1, Resources: small}, {Batch: 4, Resources: large}, {Batch: 2, Resources: small}}
+	shares, configs := Shares(all, func(c cluster.Config) []time.Duration { return make([]time.Duration, c.Batch) }, otp.Cluster{Beta: 0.6})
+	if len(shares) != 2 || configs[0] != all[2] || configs[1] != all[1] {
+		t.Fatalf("%+v, %+v", shares, configs)
+	}
+	if s := shares[0]; s.Cost != 0.6 || len(s.Exec) != 2 || len(s.Batches) != 2 {
+		t.Errorf("%+v", s)
+	}
+	if s := shares[1]; s.Cost != 11.2 || len(s.Exec) != 4 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// With a budget the batch policy buys the lowest latency, without one the lowest cost.
+func TestBudget(t *testing.T) {
+	cheap := system(t, Batch).Candidates(Function{SLO: 200 * ms, Percentile: 95}, 100, model)
+	fast := system(t, Batch).Candidates(Function{SLO: 200 * ms, Percentile: 95, Budget: 10}, 100, model)
+	if len(cheap) != 1 || len(fast) != 1 || fast[0].Exec >= cheap[0].Exec {
+		t.Errorf("%+v and %+v", cheap, fast)
+	}
+}

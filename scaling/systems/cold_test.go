@@ -1,0 +1,35 @@
+package systems
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/coldstart"
+)
+
+// Only the cold-start policy is another.
+func TestWithCold(t *testing.T) {
+	base, err := ByName(Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range coldstart.Names() {
+		s, err := base.WithCold(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := coldstart.New(name, coldstart.Options{KeepAlive: baselineKeepAlive})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Cold(); reflect.TypeOf(got) != reflect.TypeOf(want) {
+			t.Errorf("%s gives %T, want %T", name, got, want)
+		}
+		if !reflect.DeepEqual(s.settings, base.settings) || s.Name != base.Name || s.batching != base.batching {
+			t.Errorf("%s changes more than that", name)
+		}
+	}
+	if _, err := base.WithCold("none"); err == nil {
+		t.Error("an unknown policy is taken")
+	}
+}

@@ -1,0 +1,47 @@
+package systems
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// paced is an engine that looks at the load once in a period, as a monitor that
+// counts requests does, and in between only where a request waits for a function
+// without any instance. What else waits it does not see.
+type paced struct {
+	Scaler
+	period time.Duration
+	next   time.Time
+	// seen are the functions as the engine sees them.
+	seen []scaling.Function
+}
+
+// Scale plans nothing until the period is over.
+func (p *paced) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
+	if now.Before(p.next) && !slices.ContainsFunc(functions, waitsForFirst) {
+		return scaling.Plan{}
+	}
+	if !now.Before(p.next) {
+		p.next = now.Add(p.period)
+	}
+	p.seen = p.seen[:0]
+	for _, f := range functions {
+		if waitsForFirst(f) {
+			f.Waiting = 1
+		} else {
+			f.Waiting = 0
+		}
+		p.seen = append(p.seen, f)
+	}
+	return p.Scaler.Scale(now, p.seen, nodes)
+}
+
+// waitsForFirst reports whether a request waits for a function's first instance.
+func waitsForFirst(f scaling.Function) bool {
+	return f.Waiting > 0 && !slices.ContainsFunc(f.Instances, func(in scaling.Running) bool {
+		return in.State == cluster.Starting || in.State == cluster.Ready
+	})
+}

@@ -1,0 +1,298 @@
+package systems
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+const ms = time.Millisecond
+
+// shares is a model that needs work ms of one core for a request, a fifth less for
+// each further one of a batch; 10 % of a GPU are worth four cores, and nothing runs
+// on more than eight.
+type shares struct {
+	work, sigma float64
+	batches     []int
+}
+
+func (s shares) Configs() (all []cluster.Config) {
+	for _, cpu := range []int{1000, 2000, 4000, 8000} {
+		for _, gpu := range []int{0, 10, 20} {
+			for _, b := range s.batches {
+				all = append(all, cluster.Config{Batch: b, Resources: cluster.Resources{CPU: cpu, GPU: gpu}})
+			}
+		}
+	}
+	return all
+}
+
+func (s shares) Exec(c cluster.Config, b int) (time.Duration, bool) {
+	if b < 1 || b > s.batches[len(s.batches)-1] {
+		return 0, false
+	}
+	speed := float64(c.CPU)/1000 + 0.4*float64(c.GPU)
+	return time.Duration(s.work * (1 + 0.8*float64(b-1)) / speed * float64(ms)), true
+}
+
+func (s shares) Spread() float64 { return s.sigma }
+
+var model = shares{work: 40, sigma: 0.1, batches: []int{1, 2, 4, 8}}
+
+func system(t *testing.T, name string) System {
+	t.Helper()
+	s, err := ByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestEverySystemIsWhole(t *testing.T) {
+	want := []string{"openfaas+", "batch", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2", "faas-infer"}
+	if !slices.Equal(Names(), want) {
+		t.Errorf("names: %v, want %v", Names(), want)
+	}
+	for _, name := range Names() {
+		s := system(t, name)
+		if s.Says == "" || s.Cold() == nil || s.Scaler() == nil {
+			t.Errorf("%s lacks something", name)
+		}
+		if _, err := s.Batching(batching.Options{SLO: time.Second}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		f := Function{Name: "f", SLO: 100 * ms}
+		all := s.Candidates(f, 50, model)
+		if len(all) == 0 {
+			t.Errorf("%s has nothing to choose from", name)
+		}
+		nodes := []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 16000, GPU: 100}, Free: cluster.Resources{CPU: 16000, GPU: 100}}}
+		plan := s.Scaler().Scale(time.Unix(1000, 0), []scaling.Function{{Name: "f", SLO: f.SLO, Queue: s.Queue(), Configs: all, Rate: 50, Waiting: 1, ScaleToZero: true}}, nodes)
+		if len(plan.Start) == 0 {
+			t.Errorf("%s starts nothing: %+v", name, plan.Unplaced)
+		}
+	}
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, batch, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, faas-infer` {
+		t.Errorf("an unknown name: %v", err)
+	}
+	if system(t, Default).Name != FaaSInfer {
+		t.Error("the default is not ours")
+	}
+}
+
+// INFless §5.1: 2 cores and 10 % of a GPU each, one request at a time.
+func TestSection51OpenFaaSPlus(t *testing.T) {
+	s := system(t, OpenFaaS)
+	want := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 2000, GPU: 10}}
+	for _, slo := range []time.Duration{0, 100 * ms, 5 * ms} { // 40/(2+4) = 6.7 ms
+		got := s.Candidates(Function{SLO: slo}, 10, model)
+		if len(got) != 1 || got[0].Config != want {
+			t.Fatalf("under %v: %v, want %v", slo, got, want)
+		}
+		if slo > 0 && got[0].Exec > slo {
+			t.Errorf("under %v its time is %v: it would not be started", slo, got[0].Exec)
+		}
+	}
+	if s.Queue() != capacity.LateBound || s.Settings().KeepAlive != 300*time.Second || s.Settings().Placement != capacity.Spread {
+		t.Errorf("its settings are %+v", s.Settings())
+	}
+	// The first is 0.6·2 + 10 = 11.2 away, the other 0.6·1 + 10 = 10.6.
+	nearest := s.Candidates(Function{}, 10, only{model, cluster.Resources{CPU: 4000}, cluster.Resources{CPU: 1000, GPU: 20}})
+	if len(nearest) != 1 || nearest[0].Config.CPU != 1000 {
+		t.Errorf("the nearest is %v", nearest)
+	}
+}
+
+// only is a model that runs on some shares only.
+type only struct {
+	shares
+	a, b cluster.Resources
+}
+
+func (o only) Configs() []cluster.Config {
+	return slices.DeleteFunc(o.shares.Configs(), func(c cluster.Config) bool { return c.Resources != o.a && c.Resources != o.b })
+}
+
+// INFless §3.3: predictions are 10 % longer; §5.2: OP1.5 and OP2.
+func TestSection33And52Predictions(t *testing.T) {
+	c := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000}}
+	for name, want := range map[string]time.Duration{INFless: 44 * ms, INFlessOP1: 60 * ms, INFlessOP2: 80 * ms, OpenFaaS: 40 * ms} {
+		if got := system(t, name).Table(Function{}, c, model); len(got) != 1 || (got[0]-want).Abs() > 1 {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// INFless §5.2: BB has batches of one, RS one config for each batch size.
+func TestSection52Ablations(t *testing.T) {
+	f := Function{SLO: 200 * ms, MaxBatch: 4}
+	for _, c := range system(t, INFlessBB).Candidates(f, 10, model) {
+		if c.Config.Batch != 1 {
+			t.Errorf("BB: %v", c)
+		}
+	}
+	got := system(t, INFlessRS).Candidates(f, 10, model)
+	if len(got) != 3 {
+		t.Fatalf("RS: %v, want one for each of 1, 2, 4", got)
+	}
+	for _, c := range got {
+		if c.Config.Resources != (cluster.Resources{CPU: 8000, GPU: 20}) {
+			t.Errorf("RS: %v is not the fastest", c)
+		}
+	}
+}
+
+// INFless §3.4, Eq. 4, with what an answer takes to come back: under 200 ms, of
+// which 5 are for that, a batch may take 97.5.
+func TestSection34BatchesFillInTime(t *testing.T) {
+	f := Function{SLO: 200 * ms}
+	for _, c := range system(t, INFless).Candidates(f, 10, model) {
+		if c.Config.Batch > 1 && c.Exec > 97500*time.Microsecond {
+			t.Errorf("%v takes %v", c.Config, c.Exec)
+		}
+	}
+	one := only{model, cluster.Resources{CPU: 1000}, cluster.Resources{CPU: 1000}} // 40 ms and 10 %, 72 ms and 10 %, …
+	if got := system(t, INFless).Candidates(f, 10, one); len(got) != 2 {
+		t.Errorf("%v, want batches of 1 and 2", got)
+	}
+	if got := system(t, INFless).Candidates(Function{}, 10, one); len(got) != 4 {
+		t.Errorf("without an objective: %v, want all", got)
+	}
+}
+
+// The tail: z(0.99) = 2.326, so exp(0.2326) = 1.262 at σ = 0.1; never below the
+// mean.
+func TestTail(t *testing.T) {
+	for _, c := range []struct{ quantile, sigma, want float64 }{
+		{0.99, 0.1, 1.2619}, {0.95, 0.1, 1.1788}, {0.5, 0.1, 1}, {0.99, 0, 1}, {0.3, 1, 1}, {0.99, -1, 1},
+	} {
+		if got := Tail(c.quantile, c.sigma); math.Abs(got-c.want) > 1e-4 {
+			t.Errorf("of %v at σ = %v: %v, want %v", c.quantile, c.sigma, got, c.want)
+		}
+	}
+	ours := system(t, FaaSInfer).Candidates(Function{SLO: time.Second, Percentile: 99}, 10, model)
+	if got := float64(ours[0].Exec) / float64(ours[0].Mean); math.Abs(got-1.2619) > 1e-3 {
+		t.Errorf("ours plans with %v of the mean", got)
+	}
+}
+
+// What is planned with is what instances are told.
+func TestTablesAreWhatCandidatesSay(t *testing.T) {
+	f := Function{SLO: 500 * ms}
+	for _, name := range Names() {
+		s := system(t, name)
+		for _, c := range s.Candidates(f, 100, model) {
+			table := s.Table(f, c.Config, model)
+			if len(table) != c.Config.Batch || table[len(table)-1] != c.Exec {
+				t.Fatalf("%s: %v has the table %v", name, c, table)
+			}
+			if !slices.IsSorted(table) {
+				t.Fatalf("%s: %v falls", name, table)
+			}
+		}
+	}
+}
+
+// A function that no prediction says to be in time is served all the same.
+func TestWhereNothingMeetsTheObjective(t *testing.T) {
+	f := Function{SLO: 3 * ms} // 40/(8+8) = 2.5 ms is the fastest, 2.75 with 10 %.
+	for _, name := range Names() {
+		s := system(t, name)
+		served := slices.ContainsFunc(s.Candidates(f, 10, model), func(c capacity.Candidate) bool {
+			return c.Exec <= f.SLO && s.Table(f, c.Config, model)[0] <= f.SLO
+		})
+		if !served {
+			t.Errorf("%s does not serve it", name)
+		}
+	}
+}
+
+// Where some sizes have no time, or a shorter one than a smaller batch, the table
+// is as cautious as can be.
+func TestTableOfGaps(t *testing.T) {
+	gaps := gappy{1: 30 * ms, 2: 20 * ms, 4: 50 * ms}
+	want := []time.Duration{30 * ms, 30 * ms, 50 * ms, 50 * ms}
+	if got := system(t, OpenFaaS).Table(Function{}, cluster.Config{Batch: 4}, gaps); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+type gappy map[int]time.Duration
+
+func (g gappy) Configs() []cluster.Config { return nil }
+func (g gappy) Exec(_ cluster.Config, b int) (time.Duration, bool) {
+	t, ok := g[b]
+	return t, ok
+}
+func (g gappy) Spread() float64 { return 0 }
+
+// BATCH: one config for all, larger batches under more load, and the answer within
+// the objective.
+func TestUniform(t *testing.T) {
+	s, f := system(t, Batch), Function{SLO: 100 * ms, Percentile: 95}
+	last := 0
+	for _, rate := range []float64{0, 20, 100, 1000} {
+		got := s.Candidates(f, rate, model)
+		if len(got) != 1 {
+			t.Fatalf("at %v/s: %v", rate, got)
+		}
+		c := got[0]
+		if c.Config.Batch < last || c.Timeout+s.Table(f, c.Config, model)[0] > f.SLO || c.Exec > f.SLO {
+			t.Errorf("at %v/s: %+v", rate, c)
+		}
+		last = c.Config.Batch
+	}
+	if last != 8 {
+		t.Errorf("at 1000/s batches have %d", last)
+	}
+}
+
+func TestTuner(t *testing.T) {
+	model := model
+	model.sigma = 0
+	u := system(t, Batch).Tuner(Function{SLO: 100 * ms}, model)
+	at := time.Unix(1000, 0)
+	for _, c := range []struct {
+		after    time.Duration
+		rate     float64
+		batch    int
+		revision uint64
+	}{
+		{0, 0, 1, 1},                    // nothing is known yet
+		{100 * ms, 1000, 8, 2},          // the first load counts at once
+		{100 * ms, 1, 8, 2},             // but not the next
+		{10 * time.Second, 1100, 8, 2},  // about the same
+		{time.Second, 1000 / 1.2, 8, 2}, // still
+		{time.Second, 0, 8, 2},          // none any more: nothing is exchanged for nobody
+		{100 * ms, 1000, 8, 2},          // and again
+		{time.Hour, math.Inf(1), 8, 2},  // other loads with the same choice
+		{time.Hour, 1e9, 8, 2},          // ...
+		{9 * time.Second, 1e-9, 8, 2},   // not yet
+		{1 * time.Second, 1e-9, 8, 2},   // (how large batches are to be does not matter then)
+		{100 * time.Second, 1000, 8, 2},
+	} {
+		at = at.Add(c.after)
+		list, revision := u.Candidates(at, c.rate)
+		if revision != c.revision || c.rate != 1e-9 && list[0].Config.Batch != c.batch {
+			t.Errorf("at %v/s: %v, revision %d, want %d, %d", c.rate, list, revision, c.batch, c.revision)
+		}
+		if got := u.Timeout(list[0].Config); got != list[0].Timeout {
+			t.Errorf("at %v/s the timeout of %v is %v", c.rate, list[0], got)
+		}
+	}
+	if got := u.Timeout(cluster.Config{Batch: 77}); got != 0 {
+		t.Errorf("an unknown config has a timeout of %v", got)
+	}
+	ours := system(t, FaaSInfer).Tuner(Function{}, model)
+	before, _ := ours.Candidates(at, 0)
+	after, revision := ours.Candidates(at.Add(time.Hour), 1000)
+	if revision != 1 || !slices.Equal(before, after) {
+		t.Errorf("ours chooses anew under load: %d", revision)
+	}
+}

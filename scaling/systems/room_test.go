@@ -1,0 +1,135 @@
+package systems
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// Room is counted on each node by what is scarcest there, with what the function's own
+// instances hold.
+func TestRoomOn(t *testing.T) {
+	nodes := []cluster.Node{
+		{Name: "a", Free: cluster.Resources{CPU: 3000, Memory: 10 << 30}},
+		{Name: "b", Free: cluster.Resources{CPU: 500, Memory: 1 << 30, GPU: 50}},
+		{Name: "c", Free: cluster.Resources{CPU: -100, Memory: 1 << 30}},
+	}
+	room := RoomOn(nodes, func() map[string]cluster.Resources {
+		return map[string]cluster.Resources{"b": {CPU: 1500, Memory: 1 << 30}}
+	})
+	for _, c := range []struct {
+		r    cluster.Resources
+		want int
+	}{
+		{cluster.Resources{CPU: 1000, Memory: 1 << 30}, 5}, {cluster.Resources{CPU: 250, Memory: 2 << 30}, 6},
+		{cluster.Resources{CPU: 4000}, 0}, {cluster.Resources{CPU: 1000, GPU: 20}, 2},
+	} {
+		if got := room(c.r); got != c.want {
+			t.Errorf("%+v fits %d times, want %d", c.r, got, c.want)
+		}
+	}
+}
+
+// A config is chosen of which there is room for as many instances as it takes, and
+// another once there is more, or less; where there is no room at all, as if there were.
+func TestTunerLooksAtRoom(t *testing.T) {
+	u := system(t, Batch).Tuner(Function{SLO: 100 * ms, Percentile: 95}, model)
+	free := 64_000
+	u.Within(func(r cluster.Resources) int {
+		if r.GPU > 0 {
+			return 0
+		}
+		return free / r.CPU
+	})
+	now := time.Unix(1000, 0)
+	large, _ := u.Candidates(now, 400)
+	if len(large) != 1 || u.Instances() < 1 {
+		t.Fatalf("%+v, %d instances", large, u.Instances())
+	}
+	before := large[0].Config.CPU
+	// Others take all but for less than one such instance.
+	free = before - 1000
+	if same, _ := u.Candidates(now.Add(time.Second), 400); same[0].Config != large[0].Config {
+		t.Errorf("%+v at once", same)
+	}
+	now = now.Add(time.Minute)
+	small, _ := u.Candidates(now, 400)
+	if got := small[0].Config.CPU; got >= before || u.Instances() > free/got {
+		t.Errorf("%d × %+v in %d millicores, before %+v", u.Instances(), small, free, large)
+	}
+	free = 64_000
+	now = now.Add(time.Minute)
+	if again, _ := u.Candidates(now, 400); again[0].Config != small[0].Config {
+		t.Errorf("%+v, with room again, where %+v is nearly as good as %+v", again, small, large)
+	}
+	free = 0
+	if none, _ := u.Candidates(now.Add(time.Minute), 400); len(none) != 1 || u.Instances() != 0 {
+		t.Errorf("%+v, %d instances without any room", none, u.Instances())
+	}
+}
+
+// A pause of 200 s among even gaps has the moments of a burst: the choice is made for
+// the requests that came, and these meet the objective.
+func TestTunerAfterAPause(t *testing.T) {
+	model := model
+	model.sigma = 0
+	f := Function{SLO: 100 * ms, Percentile: 95}
+	u, r := system(t, Batch).Tuner(f, model), rand.New(rand.NewPCG(1, 2))
+	now := time.Unix(1000, 0)
+	for i := range 4000 {
+		gap := time.Duration(4+4*r.Float64()) * ms
+		if i == 3000 {
+			gap = 200 * time.Second
+		}
+		now = now.Add(gap)
+		u.Arrived(now)
+	}
+	list, _ := u.Candidates(now, 18)
+	c := list[0]
+	if u.Phases() != 0 {
+		t.Errorf("chosen for %d phases", u.Phases())
+	}
+	record, err := latency.NewTrace(u.arrivals.recorded())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exec []float64
+	for _, x := range system(t, Batch).Table(f, c.Config, model) {
+		exec = append(exec, x.Seconds())
+	}
+	d, err := record.Replay(c.Config.Batch, c.Timeout.Seconds(), exec, latency.Reality{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.CDF(0.1); got < 0.95 {
+		t.Errorf("with %+v, %v of the recorded requests are in time", c, got)
+	}
+}
+
+// A model that has become slower is chosen for anew, at the same load; not at once.
+func TestTunerFollowsTheModel(t *testing.T) {
+	times := &changing{shares: model}
+	times.sigma = 0
+	u := system(t, Batch).Tuner(Function{SLO: 100 * ms, Percentile: 95}, times)
+	now := time.Unix(1000, 0)
+	before, _ := u.Candidates(now, 400)
+	times.work *= 1.08
+	if same := u.Begin(now.Add(time.Minute), 400); same != nil {
+		t.Error("chosen anew for 8 %")
+	}
+	times.work *= 1.5
+	if soon := u.Begin(now.Add(time.Second), 400); soon != nil {
+		t.Error("chosen anew after a second")
+	}
+	after, _ := u.Candidates(now.Add(2*time.Minute), 400)
+	if slices.Equal(before, after) {
+		t.Errorf("%+v for a model that has become slower", after)
+	}
+}
+
+// changing are times that change.
+type changing struct{ shares }

@@ -1,0 +1,32 @@
+package systems
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/otp"
+)
+
+// Shares groups configs by their resources, as BATCH's optimiser takes them: a share
+// has all batch sizes that its configs have, the times that table says of the config
+// with the largest, and the price of its resources. configs[i] is that config of
+// shares[i].
+func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, price otp.Pricing) (shares []otp.Share, configs []cluster.Config) {
+	for _, c := range all {
+		i := slices.IndexFunc(configs, func(l cluster.Config) bool { return l.Resources == c.Resources })
+		if i < 0 {
+			costs := price.Price(c.Resources)
+			i, configs = len(configs), append(configs, c)
+			shares = append(shares, otp.Share{Cost: costs.PerSecond, Call: costs.PerCall})
+		}
+		if c.Batch >= configs[i].Batch {
+			configs[i] = c
+		}
+		shares[i].Batches = append(shares[i].Batches, c.Batch)
+	}
+	for i := range shares {
+		shares[i].Exec = table(configs[i])
+	}
+	return shares, configs
+}

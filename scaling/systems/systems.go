@@ -1,0 +1,80 @@
+package systems
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// The names of the systems.
+const (
+	OpenFaaS   = "openfaas+"
+	Batch      = "batch"
+	INFless    = "infless"
+	INFlessBB  = "infless-bb"
+	INFlessRS  = "infless-rs"
+	INFlessOP1 = "infless-op1.5"
+	INFlessOP2 = "infless-op2"
+	FaaSInfer  = "faas-infer"
+)
+
+// baselineKeepAlive is how long the baselines keep idle instances (INFless §5.1).
+const baselineKeepAlive = coldstart.DefaultKeepAlive
+
+// What the paper does not say is as in INFless' release: it counts requests by the
+// second, and stops instances that were not needed at three looks, 10 s apart.
+const (
+	inflessPeriod  = time.Second
+	inflessRelease = 30 * time.Second
+)
+
+// systems are all, in the order in which figures show them.
+var systems = []System{
+	{
+		Name: OpenFaaS, Says: "OpenFaaS with GPUs: 2 cores and 10 % of a GPU, one request at a time, kept alive for 300 s",
+		settings: baseline(), cold: "fixed", batching: batching.OneToOneName, queue: capacity.LateBound, margin: times(1), choose: one,
+	},
+	{
+		Name: Batch, Says: "BATCH atop OpenFaaS: one config, batch size and timeout for all instances, from its optimiser, kept alive for 300 s",
+		settings: baseline(), cold: "fixed", batching: batching.BatchName, queue: capacity.LateBound, margin: times(1.1), choose: uniform,
+	},
+	infless(INFless, "INFless as published: Algorithm 1, a queue per instance, predictions + 10 %, LSTH", 1.1, fitting),
+	infless(INFlessBB, "INFless without batching: every batch is one request", 1.1, single),
+	infless(INFlessRS, "INFless without its scheduling: of each batch size only the config with the highest throughput", 1.1, strongest),
+	infless(INFlessOP1, "INFless with predicted times half as long again", 1.5, fitting),
+	infless(INFlessOP2, "INFless with predicted times twice as long", 2, fitting),
+	{
+		Name: FaaSInfer, Says: "ours: configs and places chosen together, one queue per function, the percentile that was promised",
+		settings: ours(), cold: "faas-infer", batching: batching.SharedName, queue: capacity.LateBound, choose: every,
+	},
+}
+
+// infless is INFless and its ablations, which differ in what they choose from.
+func infless(name, says string, margin float64, choose chooser) System {
+	s := scaling.DefaultSettings()
+	s.Options, s.Headroom, s.Stabilisation = capacity.Faithful(), 0, inflessRelease
+	return System{Name: name, Says: says, settings: s, period: inflessPeriod, cold: "lsth", batching: batching.InFlessName, queue: capacity.PerInstance, margin: times(margin), choose: choose}
+}
+
+// baseline is what OpenFaaS and BATCH scale with: as many instances as the load
+// needs, where Kubernetes' scheduler puts them by default, each kept for its own
+// keep-alive. That the places are Kubernetes' is what INFless' Fig. 17 says: BATCH
+// with INFless' placement has fewer fragments than without.
+func baseline() scaling.Settings {
+	s := scaling.DefaultSettings()
+	s.Options, s.KeepAlive = capacity.Greedy(), baselineKeepAlive
+	s.HalfSLO, s.Placement = false, capacity.Spread
+	return s
+}
+
+// ours plans for all functions at once.
+func ours() scaling.Settings {
+	s := scaling.DefaultSettings()
+	s.Options = capacity.Production()
+	return s
+}
+
+func times(factor float64) *float64 { return &factor }
