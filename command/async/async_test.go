@@ -20,6 +20,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,7 +58,7 @@ func asyncServer(t *testing.T) (*async.Queue, string) {
 			return
 		}
 		if err := q.System(w, r); err != nil {
-			var known *async.Error
+			var known *web.Error
 			if !errors.As(err, &known) {
 				t.Error(err)
 				return

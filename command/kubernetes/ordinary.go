@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/deployments"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // ordinary are the ordinary functions of a cluster, of which none is a model.
@@ -22,7 +22,7 @@ type ordinary struct {
 // which may have other credentials.
 func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	if err := o.images.program(ctx, f); errors.Is(err, bundle.ErrModel) {
-		return nil, refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
+		return nil, web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
 	}
 	return o.Controller.Deploy(ctx, f)
 }
@@ -35,12 +35,3 @@ func (i *images) program(ctx context.Context, f *provider.Function) error {
 	}
 	return b.CheckProgram()
 }
-
-// refusal is an error of the deployment's own making.
-type refusal struct{ error }
-
-// HTTPStatus is 400.
-func (refusal) HTTPStatus() int { return http.StatusBadRequest }
-
-// Unwrap returns what was found.
-func (r refusal) Unwrap() error { return r.error }

@@ -35,17 +35,17 @@ func (b *bytesHeld) give(n int64) { b.n.Add(-n) }
 
 // Accept is POST /async-function/NAME[/path]: it stores the request and answers
 // 202 with X-Call-Id. name is the function's, path what follows it, still
-// escaped. An error has not been answered; it is of type *Error: 400 for a
+// escaped. An error has not been answered; it is of type *web.Error: 400 for a
 // callback URL that is none, 404 for a function that is not deployed, 405 for
 // another method, 408, 413, 503.
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return NewError(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", web.Clip(r.Method))
+		return web.Refuse(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", web.Clip(r.Method))
 	}
 	full, err := queue.FullName(name)
 	if err != nil {
-		return NewError(http.StatusNotFound, "there is no function %q", web.Clip(name))
+		return web.Refuse(http.StatusNotFound, "there is no function %q", web.Clip(name))
 	}
 	if err := q.known(full); err != nil {
 		return err
@@ -93,10 +93,10 @@ func callbackURL(h http.Header) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, NewError(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
+		return nil, web.Refuse(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
 	}
 	if err := queue.CheckCallback(u); err != nil {
-		return nil, NewError(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
+		return nil, web.Refuse(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
 	}
 	return u, nil
 }
@@ -128,13 +128,13 @@ func (q *Queue) body(w http.ResponseWriter, r *http.Request) (body []byte, charg
 	case errors.As(err, &over):
 		err = tooLarge(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = NewError(http.StatusRequestTimeout, "the request body did not arrive in time")
+		err = web.Refuse(http.StatusRequestTimeout, "the request body did not arrive in time")
 	default:
-		err = NewError(http.StatusBadRequest, "the request body could not be read: %v", err)
+		err = web.Refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
 	}
 	return nil, charge, err
 }
 
-func tooLarge(limit int64) *Error {
-	return NewError(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
+func tooLarge(limit int64) *web.Error {
+	return web.Refuse(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
@@ -69,7 +70,7 @@ func (a *Admin) Serve(w http.ResponseWriter, r *http.Request) error {
 	return errNoRoute
 }
 
-var errNoRoute = NewError(http.StatusNotFound, "there is no such route below %s", Prefix)
+var errNoRoute = web.Refuse(http.StatusNotFound, "there is no such route below %s", Prefix)
 
 type methods map[string]func(w http.ResponseWriter, r *http.Request) error
 
@@ -83,16 +84,16 @@ func route(w http.ResponseWriter, r *http.Request, m methods) error {
 	}
 	slices.Sort(allowed)
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return NewError(http.StatusMethodNotAllowed, "this route takes %s", strings.Join(allowed, " and "))
+	return web.Refuse(http.StatusMethodNotAllowed, "this route takes %s", strings.Join(allowed, " and "))
 }
 
 // adminUnavailable makes a queue that does not answer a 503.
 func adminUnavailable(err error) error {
-	var known *Error
+	var known *web.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return Unavailable("the queue does not answer: %v", err)
+	return web.Unavailable(2*time.Second, "the queue does not answer: %v", err)
 }
 
 func (a *Admin) listDead(w http.ResponseWriter, r *http.Request) error {
@@ -119,7 +120,7 @@ func number(r *http.Request, name string, otherwise uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, NewError(http.StatusBadRequest, "the query's %s is %q; it must be a whole number", name, web.Clip(text))
+		return 0, web.Refuse(http.StatusBadRequest, "the query's %s is %q; it must be a whole number", name, web.Clip(text))
 	}
 	return n, nil
 }
@@ -135,7 +136,7 @@ func sequence(r *http.Request) (uint64, error) {
 	text := strings.TrimPrefix(strings.TrimSuffix(r.URL.Path, "/"), Prefix+"/dead/")
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, NewError(http.StatusBadRequest, "%q is no dead letter's sequence, which is a number; GET %s/dead lists them", web.Clip(text), Prefix)
+		return 0, web.Refuse(http.StatusBadRequest, "%q is no dead letter's sequence, which is a number; GET %s/dead lists them", web.Clip(text), Prefix)
 	}
 	return n, nil
 }
@@ -160,7 +161,7 @@ func (a *Admin) showDead(w http.ResponseWriter, r *http.Request) error {
 
 func absent(err error, seq uint64) error {
 	if errors.Is(err, ErrNoDeadLetter) {
-		return NewError(http.StatusNotFound, "there is no dead letter %d; GET %s/dead lists them", seq, Prefix)
+		return web.Refuse(http.StatusNotFound, "there is no dead letter %d; GET %s/dead lists them", seq, Prefix)
 	}
 	return err
 }
@@ -200,11 +201,11 @@ type ReplayOrder struct {
 func (a *Admin) replayDead(w http.ResponseWriter, r *http.Request) error {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostSystemBody))
 	if err != nil {
-		return NewError(http.StatusBadRequest, "the request body could not be read: %v", err)
+		return web.Refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
 	}
 	var order ReplayOrder
 	if err := json.Unmarshal(text, &order); err != nil || order.All == (len(order.Sequences) > 0) {
-		return NewError(http.StatusBadRequest, `the request body must be {"sequences":[1,2]} with the letters to replay, or {"all":true}`)
+		return web.Refuse(http.StatusBadRequest, `the request body must be {"sequences":[1,2]} with the letters to replay, or {"all":true}`)
 	}
 	result, err := a.Dead.Replay(r.Context(), order.Sequences, a.Send)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestMain(m *testing.M) {
@@ -181,7 +182,7 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	}
 	if err != nil {
 		status := 500
-		if known, ok := err.(*Error); ok {
+		if known, ok := err.(*web.Error); ok {
 			status = known.HTTPStatus()
 			if known.RetryAfter() > 0 {
 				w.Header().Set("Retry-After", "1")

@@ -12,6 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // mostAccepting is how many of a gateway's messages may be on their way to the
@@ -20,12 +21,12 @@ import (
 const mostAccepting = 2048
 
 // unavailable is the answer while nothing can be stored.
-func unavailable(why error) *Error {
-	return Unavailable("the request could not be queued: %v", why)
+func unavailable(why error) *web.Error {
+	return web.Unavailable(2*time.Second, "the request could not be queued: %v", why)
 }
 
 // Enqueue accepts a request: when it returns nil, the request is stored and will
-// be executed. Errors are of type *Error: 400 for a request that cannot be
+// be executed. Errors are of type *web.Error: 400 for a request that cannot be
 // executed, 404 for a function that is not deployed, 413 for one that is too
 // large, 503 while nothing can be stored.
 func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
@@ -35,7 +36,7 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 	}
 	data, err := queue.EncodeRequest(&checked.QueueRequest)
 	if err != nil {
-		return NewError(http.StatusBadRequest, "%v", err)
+		return web.Refuse(http.StatusBadRequest, "%v", err)
 	}
 	future, err := q.publish(checked.Name, data, "")
 	if err != nil {
@@ -49,14 +50,14 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 		return q.notStored(err)
 	case <-ctx.Done():
 		// It may be stored all the same.
-		return NewError(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
+		return web.Refuse(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
 	}
 }
 
 // check refuses what could not be executed.
 func (q *Queue) check(r *queue.Request) error {
 	if err := queue.CheckRequest(r); err != nil {
-		return NewError(http.StatusBadRequest, "the request cannot be queued: %v", err)
+		return web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err)
 	}
 	return q.known(r.Name)
 }
@@ -64,7 +65,7 @@ func (q *Queue) check(r *queue.Request) error {
 func (q *Queue) known(name string) error {
 	if _, ok := q.options.Functions.Annotations(name); !ok {
 		function, namespace := queue.SplitName(name)
-		return NewError(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
+		return web.Refuse(http.StatusNotFound, "there is no function %q in namespace %q", function, namespace)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 		return nil, unavailable(err)
 	}
 	if most := q.broker.MaxPayload() - headroom; int64(len(data)) > most {
-		return nil, NewError(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
+		return nil, web.Refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
 	}
 	m := &nats.Msg{Subject: queue.WorkSubjects + queue.SubjectKey(name), Data: data}
 	if id != "" {
@@ -106,7 +107,7 @@ func (q *Queue) stored(name string) {
 
 // notStored explains why a message was not stored, and has the broker look after
 // itself.
-func (q *Queue) notStored(err error) *Error {
+func (q *Queue) notStored(err error) *web.Error {
 	var api *jetstream.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode == codeStoreFailed:
@@ -142,7 +143,7 @@ func (q *Queue) take(data []byte, done func(error)) {
 		name, err = queue.FullName(function)
 	}
 	if err != nil {
-		done(NewError(http.StatusBadRequest, "the request cannot be queued: %v", err))
+		done(web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err))
 		return
 	}
 	if err := q.known(name); err != nil {
@@ -190,10 +191,10 @@ func (q *Queue) acknowledgeOne(p publication) {
 func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []byte) error {
 	request, err := queue.DecodeRequest(data)
 	if err != nil {
-		return NewError(http.StatusBadRequest, "it holds no request that could be executed: %v", err)
+		return web.Refuse(http.StatusBadRequest, "it holds no request that could be executed: %v", err)
 	}
 	if err := q.known(request.Name); err != nil {
-		return NewError(http.StatusNotFound, "%v; deploy it first", err)
+		return web.Refuse(http.StatusNotFound, "%v; deploy it first", err)
 	}
 	future, err := q.publish(request.Name, data, id)
 	if err != nil {

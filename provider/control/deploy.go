@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -21,15 +21,6 @@ var ErrAbsent = errors.New("no such function")
 // errClosed is returned once the controller is closed.
 var errClosed = errors.New("the provider is stopping")
 
-// refusal is an error of the deployment's own making.
-type refusal struct{ error }
-
-// HTTPStatus is 400.
-func (refusal) HTTPStatus() int { return http.StatusBadRequest }
-
-// Unwrap returns what was found.
-func (r refusal) Unwrap() error { return r.error }
-
 // Deploy implements [provider.Controller]. What can be seen of the model is
 // checked before anything changes, also whether it can meet its objective, if
 // it has been measured before; measuring it goes on in the background. Until the
@@ -38,11 +29,11 @@ func (r refusal) Unwrap() error { return r.error }
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	bundle, file, err := c.options.Bundles.Model(ctx, f)
 	if err != nil {
-		return nil, refusal{err}
+		return nil, web.BadRequest(err)
 	}
 	secrets, err := c.secrets(f)
 	if err != nil {
-		return nil, refusal{err}
+		return nil, web.BadRequest(err)
 	}
 	if err := c.finder.Check(ctx, f, file); err != nil {
 		return nil, refused(f, err)
@@ -86,7 +77,7 @@ func refused(f *provider.Function, err error) error {
 	if errors.As(err, &why) {
 		return err
 	}
-	return refusal{fmt.Errorf("image %q: %w", f.Deployment.Image, err)}
+	return web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
 }
 
 // secrets finds the files of the secrets that a deployment names.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -22,15 +22,6 @@ var ErrAbsent = errors.New("no such function")
 
 // errClosed is returned once the controller is closed.
 var errClosed = errors.New("the provider is stopping")
-
-// refusal is an error of the deployment's own making.
-type refusal struct{ error }
-
-// HTTPStatus is 400.
-func (refusal) HTTPStatus() int { return http.StatusBadRequest }
-
-// Unwrap returns what was found.
-func (r refusal) Unwrap() error { return r.error }
 
 // Deploy implements [provider.Controller]. Everything that the deployment names is
 // looked for, and the API server is asked whether it would take it, before anything
@@ -113,7 +104,7 @@ func (c *Controller) secret(ctx context.Context, namespace, name string) (corev1
 	defer cancel()
 	s, err := c.options.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", refusal{fmt.Errorf("there is no secret %q in namespace %s; create it first, for example with faas-cli secret create", name, namespace)}
+		return "", web.BadRequest(fmt.Errorf("there is no secret %q in namespace %s; create it first, for example with faas-cli secret create", name, namespace))
 	}
 	if err != nil {
 		return "", fmt.Errorf("look for the secret %q: %w", name, err)
@@ -132,7 +123,7 @@ func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *Mani
 	}
 	_, err = c.patchDeployment(ctx, f.Deployment.Namespace, f.Deployment.Service, text, metav1.DryRunAll)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return refusal{fmt.Errorf("the cluster does not take this deployment: %w", err)}
+		return web.BadRequest(fmt.Errorf("the cluster does not take this deployment: %w", err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // link is the way to one instance: a few kept connections, each used by one
@@ -43,7 +44,7 @@ var errUnreached = errors.New("connect to instance")
 
 // harmless tells whether an exchange failed for a reason that says nothing
 // against the instance, and what its members are to be told.
-func harmless(err error) (failure *Error, ok bool) {
+func harmless(err error) (failure *web.Error, ok bool) {
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused):

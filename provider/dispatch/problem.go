@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // problem is why there is no ready instance.
@@ -16,14 +17,14 @@ type problem struct {
 }
 
 // error is what a request is told that gets no instance.
-func (p problem) error() *Error {
+func (p problem) error() *web.Error {
 	switch {
 	case p.reason == "":
 		return ErrCold
 	case p.refuse:
-		return &Error{http.StatusServiceUnavailable, time.Second, "the function cannot be served: " + p.reason}
+		return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the function cannot be served: " + p.reason}
 	}
-	return &Error{http.StatusServiceUnavailable, time.Second, "no instance of the function became ready in time: " + p.reason}
+	return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "no instance of the function became ready in time: " + p.reason}
 }
 
 // SetProblem tells why the function has no ready instance, for the requests that

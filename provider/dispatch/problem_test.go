@@ -10,12 +10,13 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestProblemIsTold(t *testing.T) {
 	d, r := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: 50 * time.Millisecond})
 	d.SetProblem("no node has room", false)
-	var refusal *Error
+	var refusal *web.Error
 	began := time.Now()
 	_, err := d.Invoke(t.Context(), request("x"))
 	if !errors.As(err, &refusal) || refusal.HTTPStatus() != 503 || !strings.HasSuffix(err.Error(), "in time: no node has room") {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // The instance with the least in flight gets the next request.
@@ -94,7 +95,7 @@ func TestProblemThatIsOfNoUseToWaitFor(t *testing.T) {
 	}()
 	waitFor(t, func() bool { return r.Stats().Waiting == 1 })
 	r.SetProblem("it cannot start", true)
-	var known *Error
+	var known *web.Error
 	if err := <-answered; !errors.As(err, &known) || known.HTTPStatus() != 503 {
 		t.Errorf("what waited got %v", err)
 	}

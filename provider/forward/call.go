@@ -140,7 +140,7 @@ func (c *call) lost() error {
 		if errors.As(err, &known) {
 			return err
 		}
-		return &Error{status: http.StatusBadRequest, message: fmt.Sprintf("the request body could not be read: %v", err)}
+		return &web.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("the request body could not be read: %v", err)}
 	}
 	return c.forwarder.drop(metrics.InstanceLost, ErrInstanceLost)
 }
@@ -214,7 +214,7 @@ func request(ctx context.Context, req *frame.Request) (*http.Request, error) {
 func locate(path, query string) (*url.URL, error) {
 	plain, err := url.PathUnescape(path)
 	if err != nil {
-		return nil, &Error{status: http.StatusBadRequest, message: fmt.Sprintf("the request's path cannot be read: %v", err)}
+		return nil, &web.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("the request's path cannot be read: %v", err)}
 	}
 	return &url.URL{Scheme: "http", Host: "instance", Path: plain, RawPath: path, RawQuery: query}, nil
 }

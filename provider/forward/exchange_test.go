@@ -16,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // What the function gets is what the client sent, and the other way round.
@@ -90,7 +91,7 @@ func TestInvoke(t *testing.T) {
 	if got.Method != "PUT" || got.RequestURI != "/x%20y?a=%zz" || got.ContentLength != 4 || got.Header.Get("X-Given") != "1" || got.UserAgent() != "" {
 		t.Errorf("%+v", got)
 	}
-	if _, err := r.Invoke(t.Context(), &frame.Request{Method: "GET", Path: "/%zz"}); err == nil || err.(*Error).HTTPStatus() != 400 {
+	if _, err := r.Invoke(t.Context(), &frame.Request{Method: "GET", Path: "/%zz"}); err == nil || err.(*web.Error).HTTPStatus() != 400 {
 		t.Errorf("a path of nonsense: %v", err)
 	}
 	if resp, err := r.Invoke(t.Context(), &frame.Request{Method: "GET", Path: "/"}); err != nil || len(resp.Body) != 0 || got.ContentLength != 0 {

@@ -116,7 +116,7 @@ func told(err error) error {
 	if errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &Error{status: http.StatusBadGateway, message: fmt.Sprintf("the request could not be passed on: %v", err)}
+	return &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("the request could not be passed on: %v", err)}
 }
 
 // silent takes what the proxy would log: the status says it, or the broken-off

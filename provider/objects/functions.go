@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // mostTries bounds how often a write is tried that somebody else's came before; the
@@ -59,7 +60,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 	before, known := s.cached(namespace, name)
 	for range mostTries {
 		if known && s.revisionOf(before) > f.Revision {
-			return NewError(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
+			return web.Refuse(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
 		}
 		var written *v1alpha1.Function
 		var err error
@@ -83,13 +84,13 @@ func (s *Objects) PutFunction(f store.Function) error {
 		}
 		known = err == nil
 	}
-	return NewError(http.StatusConflict, "function %s is being changed all the time; try again", name)
+	return web.Refuse(http.StatusConflict, "function %s is being changed all the time; try again", name)
 }
 
 // refused tells why a function was not written.
 func refused(err error, namespace, name string) error {
 	if apierrors.IsNotFound(err) {
-		return NewError(http.StatusBadRequest, "there is no namespace %q in the cluster; make it with: kubectl create namespace %s", namespace, namespace)
+		return web.Refuse(http.StatusBadRequest, "there is no namespace %q in the cluster; make it with: kubectl create namespace %s", namespace, namespace)
 	}
 	return problemFrom(err, "function %s was not kept", name)
 }

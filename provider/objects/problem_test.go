@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func TestOf(t *testing.T) {
@@ -28,7 +30,7 @@ func TestOf(t *testing.T) {
 		{context.DeadlineExceeded, 503, true, "deadline"},
 		{errors.New("odd"), 500, false, "odd"},
 	} {
-		var e *Error
+		var e *web.Error
 		if err := problemFrom(c.err, "secret %s was not kept", "x"); !errors.As(err, &e) {
 			t.Fatalf("%v", err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // MaxSecret is the most bytes that a secret may have.
@@ -69,7 +70,7 @@ func (s *SecretStore) Create(namespace, name string, value []byte) error {
 		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{name: value},
 	}, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 	if apierrors.IsAlreadyExists(err) {
-		return NewError(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
+		return web.Refuse(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
 	}
 	return problemFrom(err, "secret %s was not kept", name)
 }
@@ -99,12 +100,12 @@ func (s *SecretStore) find(ctx context.Context, namespace, name string) (*corev1
 	found, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, NewError(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
+		return nil, web.Refuse(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
 	case err != nil:
 		return nil, problemFrom(err, "secret %s could not be read", name)
 	}
 	if by := found.Labels[v1alpha1.ManagedByLabel]; by != v1alpha1.ManagedBy && by != others {
-		return nil, NewError(http.StatusConflict, "secret %q in namespace %q was not made with faas-cli; change it with what made it, for example kubectl", name, namespace)
+		return nil, web.Refuse(http.StatusConflict, "secret %q in namespace %q was not made with faas-cli; change it with what made it, for example kubectl", name, namespace)
 	}
 	return found, nil
 }
@@ -122,7 +123,7 @@ func (s *SecretStore) Delete(namespace, name string) error {
 	}
 	err = s.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
 	if apierrors.IsNotFound(err) {
-		return NewError(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
+		return web.Refuse(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
 	}
 	return problemFrom(err, "secret %s was not deleted", name)
 }
@@ -155,7 +156,7 @@ func (s *SecretStore) File(namespace, name string) (string, error) {
 	defer cancel()
 	_, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", NewError(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
+		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
 	}
 	return "", problemFrom(err, "secret %s could not be read", name)
 }
@@ -194,20 +195,20 @@ func checkValue(namespace, name string, value []byte) error {
 		return err
 	}
 	if len(value) == 0 {
-		return NewError(http.StatusBadRequest, "secret %q has no value", name)
+		return web.Refuse(http.StatusBadRequest, "secret %q has no value", name)
 	}
 	if len(value) > MaxSecret {
-		return NewError(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
+		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
 	}
 	return nil
 }
 
 func check(namespace, name string) error {
 	if !annotation.IsName(namespace) {
-		return NewError(http.StatusBadRequest, "namespace is %s: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", short(namespace), "openfaas-fn")
+		return web.Refuse(http.StatusBadRequest, "namespace is %s: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", short(namespace), "openfaas-fn")
 	}
 	if !annotation.IsSecret(name) {
-		return NewError(http.StatusBadRequest, "name is %s: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", short(name), "api-key")
+		return web.Refuse(http.StatusBadRequest, "name is %s: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", short(name), "api-key")
 	}
 	return nil
 }

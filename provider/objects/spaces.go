@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Annotation, "1", makes a namespace one of functions, as the rest of OpenFaaS
@@ -155,9 +156,9 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 	case err != nil:
 		return problemFrom(err, "namespace %s could not be read", n.Name)
 	case found.DeletionTimestamp != nil:
-		return NewError(http.StatusConflict, "namespace %q is still being deleted; try again in a moment", n.Name)
+		return web.Refuse(http.StatusConflict, "namespace %q is still being deleted; try again in a moment", n.Name)
 	case !IsFunctionNamespace(found):
-		return NewError(http.StatusConflict, "namespace %q is in the cluster already and is not one of functions; make it one with: kubectl annotate namespace %s %s=1", n.Name, n.Name, NamespaceAnnotation)
+		return web.Refuse(http.StatusConflict, "namespace %q is in the cluster already and is not one of functions; make it one with: kubectl annotate namespace %s %s=1", n.Name, n.Name, NamespaceAnnotation)
 	}
 	object := applycorev1.Namespace(n.Name).WithLabels(users(n.Labels)).
 		WithAnnotations(users(n.Annotations)).WithAnnotations(map[string]string{NamespaceAnnotation: "1"})

@@ -5,24 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"time"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
-
-// Error is why another replica has not answered a request with a function's answer.
-type Error struct {
-	status     int
-	retryAfter time.Duration
-	message    string
-}
-
-// Error is a sentence for the client.
-func (e *Error) Error() string { return e.message }
-
-// HTTPStatus is the status to answer with.
-func (e *Error) HTTPStatus() int { return e.status }
-
-// RetryAfter is when the client may try again; 0 says nothing about it.
-func (e *Error) RetryAfter() time.Duration { return e.retryAfter }
 
 // errNotTaken is wrapped where a replica has certainly not executed a request, so
 // that the next one may.
@@ -31,8 +16,8 @@ var errNotTaken = errors.New("not taken")
 // A replica may have executed a request, and does not say so: errDied is where it broke
 // the connection off, errMute where it has not answered in all the time that it had.
 var (
-	errDied = &Error{http.StatusBadGateway, 0, "the replicas of the provider that had this request died with it, one after the other"}
-	errMute = &Error{http.StatusBadGateway, 0, "the replica of the provider that had this request has not answered; the request may have been executed"}
+	errDied = &web.Error{Status: http.StatusBadGateway, Text: "the replicas of the provider that had this request died with it, one after the other"}
+	errMute = &web.Error{Status: http.StatusBadGateway, Text: "the replica of the provider that had this request has not answered; the request may have been executed"}
 )
 
 // unconnected is an error of connecting: nothing was sent.

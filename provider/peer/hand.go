@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Share returns what a function's routes are to ask in place of its dispatcher at
@@ -167,11 +168,11 @@ func take(m Member, answer *http.Response, body []byte) (*frame.Response, error)
 		if status < 400 || status > 599 {
 			status = http.StatusBadGateway
 		}
-		return nil, &Error{status, time.Duration(ms) * time.Millisecond, string(bytes.TrimSpace(body))}
+		return nil, &web.Error{Status: status, After: time.Duration(ms) * time.Millisecond, Text: string(bytes.TrimSpace(body))}
 	}
 	responses, err := frame.DecodeResponses(body)
 	if err != nil || len(responses) != 1 {
-		return nil, &Error{http.StatusBadGateway, 0, fmt.Sprintf("replica %s of the provider answered what is no answer; do all replicas have the same version?", m.ID)}
+		return nil, &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("replica %s of the provider answered what is no answer; do all replicas have the same version?", m.ID)}
 	}
 	return &responses[0], nil
 }

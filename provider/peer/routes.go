@@ -93,15 +93,15 @@ func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, error) {
 	most := g.options.MaxBody + frame.Overhead(1)
 	if r.ContentLength < 0 || r.ContentLength > most {
-		return nil, &Error{http.StatusRequestEntityTooLarge, 0, fmt.Sprintf("a request of %d bytes was handed on, the limit is %d", r.ContentLength, most)}
+		return nil, &web.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a request of %d bytes was handed on, the limit is %d", r.ContentLength, most)}
 	}
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(http.MaxBytesReader(w, r.Body, most), body); err != nil {
-		return nil, &Error{http.StatusBadRequest, 0, "the request that was handed on could not be read: " + err.Error()}
+		return nil, &web.Error{Status: http.StatusBadRequest, Text: "the request that was handed on could not be read: " + err.Error()}
 	}
 	requests, err := frame.DecodeRequests(body)
 	if err != nil || len(requests) != 1 {
-		return nil, &Error{http.StatusBadRequest, 0, "what was handed on is not one request"}
+		return nil, &web.Error{Status: http.StatusBadRequest, Text: "what was handed on is not one request"}
 	}
 	return &requests[0], nil
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -18,15 +18,6 @@ var ErrAbsent = errors.New("no such function")
 // errClosed is returned once the controller is closed.
 var errClosed = errors.New("the provider is stopping")
 
-// refusal is an error of the deployment's own making.
-type refusal struct{ error }
-
-// HTTPStatus is 400.
-func (refusal) HTTPStatus() int { return http.StatusBadRequest }
-
-// Unwrap returns what was found.
-func (r refusal) Unwrap() error { return r.error }
-
 // Deploy implements [provider.Controller]. The bundle and the secrets are
 // checked before anything changes. Instances that would be started in just the
 // same way are kept; others serve until those that take their place are ready.
@@ -34,7 +25,7 @@ func (r refusal) Unwrap() error { return r.error }
 func (c *Controller) Deploy(_ context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	r, err := c.revise(f)
 	if err != nil {
-		return nil, refusal{err}
+		return nil, web.BadRequest(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,12 +2,12 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 const (
@@ -110,7 +110,7 @@ func (c *Controller) await(ctx context.Context, name string) error {
 		case ready:
 			return nil
 		case failure != "":
-			return &failed{failure}
+			return failed(failure)
 		}
 		select {
 		case <-time.After(moveLook):
@@ -126,15 +126,9 @@ func (c *Controller) await(ctx context.Context, name string) error {
 }
 
 // failed is a deployment whose instances do not live.
-type failed struct{ why string }
-
-// Error implements error.
-func (f *failed) Error() string {
-	return fmt.Sprintf("the function stays what it was, because as an ordinary one it does not start: %s", f.why)
+func failed(why string) error {
+	return web.Refuse(http.StatusBadRequest, "the function stays what it was, because as an ordinary one it does not start: %s", why)
 }
-
-// HTTPStatus is 400.
-func (f *failed) HTTPStatus() int { return http.StatusBadRequest }
 
 // leaving is a function's way out of one kind's controller.
 type leaving struct {

@@ -11,28 +11,11 @@ import (
 	"sync"
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // MaxSecret is the most bytes that a secret may have, as in Kubernetes.
 const MaxSecret = 1 << 20
-
-// SecretError is a request that cannot be granted; it never tells a value.
-type SecretError struct {
-	status int
-	text   string
-}
-
-// SecretError is one sentence.
-func (e *SecretError) Error() string { return e.text }
-
-// HTTPStatus is 400 for a name that no secret can have, 404 for a secret that
-// is absent, 409 for one that is there already, and 413 for one that is too
-// large.
-func (e *SecretError) HTTPStatus() int { return e.status }
-
-func refuse(status int, format string, args ...any) *SecretError {
-	return &SecretError{status: status, text: fmt.Sprintf(format, args...)}
-}
 
 // Secrets is an open directory of secrets. It is safe for concurrent use. Two
 // stores must not change the same directory.
@@ -102,10 +85,10 @@ func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
 		return err
 	}
 	if len(value) == 0 {
-		return refuse(http.StatusBadRequest, "secret %q has no value", name)
+		return web.Refuse(http.StatusBadRequest, "secret %q has no value", name)
 	}
 	if len(value) > MaxSecret {
-		return refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
+		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +99,7 @@ func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
 	case update && !exists:
 		return absent(namespace, name)
 	case !update && exists:
-		return refuse(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
+		return web.Refuse(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
 	}
 	if err := s.write(namespace, name, value); err != nil {
 		return fmt.Errorf("secret %s was not kept: %w", name, err)
@@ -169,7 +152,7 @@ func (s *Secrets) File(namespace, name string) (string, error) {
 		return "", err
 	}
 	if !exists {
-		return "", refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s, or put its value into the file %s",
+		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s, or put its value into the file %s",
 			name, namespace, name, namespace, file)
 	}
 	return file, nil
@@ -180,15 +163,15 @@ func checkSecret(namespace, name string) error {
 		return badNamespace(namespace)
 	}
 	if !annotation.IsSecret(name) {
-		return refuse(http.StatusBadRequest, "name is %.80q: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", name, "api-key")
+		return web.Refuse(http.StatusBadRequest, "name is %.80q: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", name, "api-key")
 	}
 	return nil
 }
 
 func badNamespace(namespace string) error {
-	return refuse(http.StatusBadRequest, "namespace is %.80q: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", namespace, "openfaas-fn")
+	return web.Refuse(http.StatusBadRequest, "namespace is %.80q: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", namespace, "openfaas-fn")
 }
 
 func absent(namespace, name string) error {
-	return refuse(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
+	return web.Refuse(http.StatusNotFound, "there is no secret %q in namespace %q", name, namespace)
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func openSecrets(t testing.TB, dir string) *Secrets {
@@ -27,7 +29,7 @@ func openSecrets(t testing.TB, dir string) *Secrets {
 // wantStatus fails unless err is a refusal with a status.
 func wantStatus(t *testing.T, err error, status int, words ...string) {
 	t.Helper()
-	var refused *SecretError
+	var refused *web.Error
 	if !errors.As(err, &refused) || refused.HTTPStatus() != status {
 		t.Errorf("error %v, want status %d", err, status)
 		return

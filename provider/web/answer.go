@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -122,20 +121,6 @@ type Retryable interface {
 	// client; 0 says nothing about it.
 	RetryAfter() time.Duration
 }
-
-// problem is an error that is answered as it is.
-type problem struct {
-	status int
-	text   string
-}
-
-// Refuse is an error with a status code and a sentence.
-func Refuse(status int, format string, args ...any) HTTPError {
-	return &problem{status: status, text: fmt.Sprintf(format, args...)}
-}
-
-func (p *problem) Error() string   { return p.text }
-func (p *problem) HTTPStatus() int { return p.status }
 
 // Clip keeps a hostile name from filling the answer.
 func Clip(s string) string {
