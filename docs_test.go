@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command"
+	lab "github.com/faas-infer/faas-infer/lab/command"
 )
 
 // documents are those that describe the program: at the root, and the guide's.
@@ -69,9 +70,12 @@ func spans(text string) (all []string) {
 	return all
 }
 
-// subcommand finds what the words after faas-infer name.
-func subcommand(words []string) (c *cobra.Command, rest []string) {
+// subcommand finds what the words after a program's name are.
+func subcommand(program string, words []string) (c *cobra.Command, rest []string) {
 	c = command.NewRootCommand()
+	if program == "faas-infer-lab" {
+		c = lab.NewRootCommand()
+	}
 	for len(words) > 0 {
 		next := slices.IndexFunc(c.Commands(), func(s *cobra.Command) bool { return s.Name() == words[0] })
 		if next < 0 {
@@ -84,7 +88,7 @@ func subcommand(words []string) (c *cobra.Command, rest []string) {
 }
 
 var (
-	called = regexp.MustCompile(`(?:^|[ /(])faas-infer ([a-z][^|;&)#]*)`)
+	called = regexp.MustCompile(`(?:^|[ /(])(faas-infer|faas-infer-lab) ([a-z][^|;&)#]*)`)
 	aFlag  = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
@@ -98,11 +102,11 @@ func TestFlagsInDocuments(t *testing.T) {
 		}
 		for _, call := range append(calls, spans(text)...) {
 			// In prose the program's name is followed by other words.
-			if !strings.Contains(call, "faas-infer ") || strings.Contains(call, "`") {
+			if !strings.Contains(call, "faas-infer ") && !strings.Contains(call, "faas-infer-lab ") || strings.Contains(call, "`") {
 				continue
 			}
 			for _, m := range called.FindAllStringSubmatch(call, -1) {
-				c, rest := subcommand(strings.Fields(m[1]))
+				c, rest := subcommand(m[1], strings.Fields(m[2]))
 				if !c.HasParent() && strings.Contains(call, "bin/faas-infer") {
 					t.Errorf("%s: no such command: %s", name, call)
 				}
@@ -115,7 +119,7 @@ func TestFlagsInDocuments(t *testing.T) {
 		}
 	}
 	for _, of := range []string{"provider", "up"} {
-		c, _ := subcommand([]string{of})
+		c, _ := subcommand("faas-infer", []string{of})
 		for _, cells := range tableRows(t, document(t, "docs/reference.md"), "flag") {
 			if flag := strings.TrimPrefix(spans(cells[0])[0], "--"); c.Flag(flag) == nil {
 				t.Errorf("docs/reference.md: %s has no flag --%s", of, flag)

@@ -19,8 +19,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/picture"
 )
 
@@ -207,8 +207,8 @@ func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
 // first request meets a warm engine. What a slow one's first run takes more is
 // little beside the run itself.
 func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
-	if f.isBeside() {
-		return f.loadBeside(ctx, logger)
+	if kind, ok := f.beside(); ok {
+		return f.loadBeside(ctx, kind, logger)
 	}
 	if err := onnxruntime.Load(f.library); err != nil {
 		return nil, instance.Startup{}, err
@@ -273,7 +273,7 @@ environment in the user's cache, once, and keeps a copy of the bundle.`,
 			if model == "" || cache == "" {
 				return errors.New("--model and --cache are both needed")
 			}
-			if python.IsManifest(model) {
+			if engines.IsManifest(model) {
 				return prepareBeside(c.Context(), c.OutOrStdout(), model, cache, asJSON)
 			}
 			if err := onnxruntime.Load(library); err != nil {

@@ -14,10 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/beside"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -71,7 +70,7 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	if python.IsManifest(file) {
+	if engines.IsManifest(file) {
 		return o.runPython(ctx, file, out)
 	}
 	found, err := o.Model(ctx, file)
@@ -96,7 +95,7 @@ func (o *checkOptions) tell(out io.Writer, name string, p *profiler.Profile, inp
 
 // runPython measures what cannot be predicted, as the provider does.
 func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Writer) error {
-	if err := beside.Check(ctx, manifest); err != nil {
+	if err := engines.Of(manifest).Check(ctx, manifest); err != nil {
 		return err
 	}
 	measure := profile.Options{MaxBatch: o.MaxBatch, Prepared: o.Prepared, Until: o.slo / 2}

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
-	"github.com/faas-infer/faas-infer/command/beside"
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -120,8 +120,8 @@ func stampOf(dir string) (string, error) {
 
 // contentHash is that of a model's file, or of a bundle that more than a file runs.
 func contentHash(file string) (string, error) {
-	if python.IsManifest(file) {
-		return beside.Hash(file)
+	if engines.IsManifest(file) {
+		return engines.Of(file).Hash(file)
 	}
 	return model.ContentHash(file)
 }
@@ -150,8 +150,8 @@ func (m *childModels) Check(ctx context.Context, file string, known func(hash st
 // check reads the file and infers its graph. What a process beside the instance runs is
 // looked at and not run.
 func (m *childModels) check(ctx context.Context, file string) error {
-	if python.IsManifest(file) {
-		return beside.Check(ctx, file)
+	if engines.IsManifest(file) {
+		return engines.Of(file).Check(ctx, file)
 	}
 	_, err := m.run(ctx, foreground, nil, "model", "show", file, "--json")
 	return err
@@ -193,7 +193,7 @@ func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, un
 
 // forkable waits until what is measured can be forked from a warm process, if Python runs it.
 func (m *childModels) forkable(ctx context.Context, file string) error {
-	if !python.IsManifest(file) {
+	if !engines.IsManifest(file) {
 		return nil
 	}
 	prepared, err := m.Prepare(ctx, file)
@@ -208,7 +208,7 @@ func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, unt
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
 	}
-	if python.IsManifest(file) {
+	if engines.IsManifest(file) {
 		return m.profile(ctx, foreground, "model", file, maxBatch, until, "--sketch")
 	}
 	hash, err := m.Hash(file)
@@ -220,7 +220,7 @@ func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, unt
 
 // Predict is times.Models'.
 func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	if python.IsManifest(file) {
+	if engines.IsManifest(file) {
 		return "", nil, fmt.Errorf("%w: what Python, a model server or a handler runs has no operators to be looked at", latency.ErrUnpredictable)
 	}
 	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until)
@@ -254,7 +254,7 @@ func (m *childModels) profile(ctx context.Context, weight weight, command, file 
 	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()}
 	arguments = append(arguments, more...)
-	if m.warm != nil && python.IsManifest(file) {
+	if m.warm != nil && engines.IsManifest(file) {
 		arguments = append(arguments, "--warm", m.warm.Dir())
 	}
 	if command == "predict" {

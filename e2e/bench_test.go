@@ -32,7 +32,7 @@ func TestBenchCommandsPrintTheirResults(t *testing.T) {
 	for _, b := range benches {
 		t.Run(strings.Fields(b.arguments)[0], func(t *testing.T) {
 			var complaint strings.Builder
-			c := exec.Command(suite.binary, append(strings.Fields("bench "+b.arguments), "--json", "--prepared", suite.prepared)...)
+			c := exec.Command(suite.lab, append(strings.Fields("bench "+b.arguments), "--json", "--prepared", suite.prepared)...)
 			c.Stderr = &complaint
 			out, err := c.Output()
 			if runtime.NumCPU() < b.cores {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -135,7 +136,7 @@ func (d *desk) checkOut(source string) error {
 	if err := os.Mkdir(filepath.Join(d.work, "bin"), 0o755); err != nil {
 		return err
 	}
-	return os.Symlink(suite.binary, filepath.Join(d.work, "bin", "faas-infer"))
+	return errors.Join(os.Symlink(suite.binary, filepath.Join(d.work, "bin", "faas-infer")), os.Symlink(suite.lab, filepath.Join(d.work, "bin", "faas-infer-lab")))
 }
 
 // environment is the tests' own with another home, but for what is downloaded once

@@ -17,6 +17,8 @@ import (
 // a browser are, and the directory of prepared models.
 var suite struct {
 	dir, binary, prepared string
+	// lab is faas-infer-lab, beside the binary.
+	lab string
 	// operators are the profiles that each place begins with.
 	operators string
 	// library is libonnxruntime.so, gateway and chromium are executables.
@@ -58,7 +60,7 @@ func prepare() (err error) {
 		if err := onCluster.pushBuiltin(); err != nil {
 			return err
 		}
-	} else if suite.binary, err = build("faas-infer"); err != nil {
+	} else if err := buildBoth(); err != nil {
 		return err
 	}
 	if suite.library, err = script("onnxruntime.sh"); err != nil {
@@ -87,11 +89,19 @@ func profile(models ...string) error {
 	return nil
 }
 
-// build builds the program from this source.
-func build(name string, flags ...string) (string, error) {
+// buildBoth builds faas-infer and faas-infer-lab side by side.
+func buildBoth() (err error) {
+	if suite.binary, err = build("faas-infer", "."); err != nil {
+		return err
+	}
+	suite.lab, err = build("faas-infer-lab", "./lab")
+	return err
+}
+
+// build builds a program from this source.
+func build(name string, arguments ...string) (string, error) {
 	out := filepath.Join(suite.dir, name)
-	arguments := append([]string{"build", "-buildvcs=false", "-trimpath", "-o", out}, flags...)
-	c := exec.Command("go", append(arguments, ".")...)
+	c := exec.Command("go", append([]string{"build", "-buildvcs=false", "-trimpath", "-o", out}, arguments...)...)
 	c.Dir = ".."
 	if text, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, text)
@@ -100,7 +110,7 @@ func build(name string, flags ...string) (string, error) {
 }
 
 // raceBinary is the program with the race detector in it.
-var raceBinary = sync.OnceValues(func() (string, error) { return build("faas-infer-race", "-race") })
+var raceBinary = sync.OnceValues(func() (string, error) { return build("faas-infer-race", "-race", ".") })
 
 // script runs one of scripts/, which prints the path of what it made sure of.
 func script(name string) (string, error) {

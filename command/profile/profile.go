@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -131,7 +131,7 @@ type Measured struct {
 
 // measure prepares the model and measures it.
 func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
-	if python.IsManifest(file) {
+	if engines.IsManifest(file) {
 		return o.measurePython(ctx, file)
 	}
 	m, err := model.ReadFile(file)

@@ -8,9 +8,10 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/command/beside"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -33,18 +34,18 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 	if err != nil {
 		return nil, Signature{}, err
 	}
-	dir, err := beside.Prepare(ctx, manifest, cache)
+	dir, err := engines.Of(manifest).Prepare(ctx, manifest, cache)
 	if err != nil {
 		return nil, Signature{}, err
 	}
-	hash, err := beside.Hash(manifest)
+	hash, err := engines.Of(manifest).Hash(manifest)
 	if err != nil {
 		return nil, Signature{}, err
 	}
 	r := &pythonRunner{}
 	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
 		r.inputs, r.used = map[int][]tensor.Tensor{}, 0
-		engine, err := beside.Open(ctx, dir, beside.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, Logger: zerolog.Nop(), Timeout: time.Minute})
+		engine, err := engines.Open(ctx, dir, engine.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, Logger: zerolog.Nop(), Timeout: time.Minute})
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +65,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 
 // pythonRunner executes batches in a process beside this one.
 type pythonRunner struct {
-	engine    beside.Engine
+	engine    engine.Running
 	signature Signature
 	inputs    map[int][]tensor.Tensor
 	// memory is the most that the process has taken, used processor time that is

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler/operator"
@@ -158,7 +158,7 @@ func PreparedDir(dir string) (string, error) {
 // SubjectName is what a model is called by its file: the file's name, or that of the
 // directory of a bundle's manifest.
 func SubjectName(file string) string {
-	if python.IsManifest(file) {
+	if engines.IsManifest(file) {
 		if dir, err := filepath.Abs(filepath.Dir(file)); err == nil {
 			return filepath.Base(dir)
 		}

@@ -3,12 +3,12 @@ package command
 import (
 	"context"
 	"errors"
-	"github.com/faas-infer/faas-infer/command"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/bench"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/faas-infer/faas-infer/command"
 	"io"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching/latency"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 	"github.com/faas-infer/faas-infer/lab/batchmodel"

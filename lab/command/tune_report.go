@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"github.com/faas-infer/faas-infer/lab/rig"
 	"io"
 	"math"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/plot"
+	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 

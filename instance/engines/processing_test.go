@@ -1,4 +1,4 @@
-package beside
+package engines
 
 import (
 	"encoding/binary"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -21,7 +22,7 @@ func TestAHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest := filepath.Join(module, "function", "bundle.yaml")
-	if err := Check(t.Context(), manifest); err == nil {
+	if err := Of(manifest).Check(t.Context(), manifest); err == nil {
 		t.Error("a handler that is not compiled passes")
 	}
 	c := exec.Command("go", "build", "-o", "function/handler", ".")
@@ -29,15 +30,15 @@ func TestAHandler(t *testing.T) {
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	hash, err := Hash(manifest)
-	if err := errors.Join(err, Check(t.Context(), manifest)); err != nil || hash == "" {
+	hash, err := Of(manifest).Hash(manifest)
+	if err := errors.Join(err, Of(manifest).Check(t.Context(), manifest)); err != nil || hash == "" {
 		t.Fatalf("hash %q, %v", hash, err)
 	}
-	dir, err := Prepare(t.Context(), manifest, t.TempDir())
-	if err != nil || !IsPrepared(dir) {
+	dir, err := Of(manifest).Prepare(t.Context(), manifest, t.TempDir())
+	if err != nil || !isPrepared(dir) {
 		t.Fatalf("prepared in %q, %v", dir, err)
 	}
-	engine, err := Open(t.Context(), dir, Options{Threads: 1, MaxBatch: 4, Logger: zerolog.Nop()})
+	engine, err := Open(t.Context(), dir, engine.Options{Threads: 1, MaxBatch: 4, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package beside
+package engines
 
 import (
 	"bytes"
@@ -15,10 +15,16 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func isPrepared(dir string) bool {
+	_, ok := Prepared(dir)
+	return ok
+}
 
 // write makes a bundle and returns its manifest.
 func write(t *testing.T, manifest string, files ...string) string {
@@ -73,33 +79,33 @@ func TestBothKinds(t *testing.T) {
 		"Python":         {write(t, "engine: python\nhandler: handler.py\n", "handler.py", doubling), write(t, "engine: python\nhandler: handler.py\n", "handler.py", doubling+"\n")},
 		"a model server": {write(t, "engine: mlserver\nserver_url: "+served(t)+"\nmodel_name: twice\n"), write(t, "engine: mlserver\nserver_url: "+served(t)+"/\nmodel_name: twice\n")},
 	} {
-		if err := Check(t.Context(), c.manifest); err != nil {
+		if err := Of(c.manifest).Check(t.Context(), c.manifest); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		hash, err := Hash(c.manifest)
-		other, otherErr := Hash(c.other)
+		hash, err := Of(c.manifest).Hash(c.manifest)
+		other, otherErr := Of(c.other).Hash(c.other)
 		if err != nil || otherErr != nil || hash == "" || hash == other {
 			t.Errorf("%s has the hash %q, another %q, %v", name, hash, other, errors.Join(err, otherErr))
 		}
-		dir, err := Prepare(t.Context(), c.manifest, t.TempDir())
-		if err != nil || !IsPrepared(dir) || IsPrepared(filepath.Dir(c.manifest)) {
+		dir, err := Of(c.manifest).Prepare(t.Context(), c.manifest, t.TempDir())
+		if err != nil || !isPrepared(dir) || isPrepared(filepath.Dir(c.manifest)) {
 			t.Errorf("%s is prepared in %q, %v", name, dir, err)
 			continue
 		}
-		engine, err := Open(t.Context(), dir, Options{Threads: 1, MaxBatch: 4, Logger: zerolog.Nop()})
+		running, err := Open(t.Context(), dir, engine.Options{Threads: 1, MaxBatch: 4, Logger: zerolog.Nop()})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		out, err := engine.Run(t.Context(), 1, []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1, 2}, Data: numbers(1, 2)}})
-		if err != nil || len(out) != 1 || !bytes.Equal(out[0].Data, numbers(2, 4)) || engine.Outputs()[0].Name != "y" {
+		out, err := running.Run(t.Context(), 1, []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1, 2}, Data: numbers(1, 2)}})
+		if err != nil || len(out) != 1 || !bytes.Equal(out[0].Data, numbers(2, 4)) || running.Outputs()[0].Name != "y" {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}
 		// A process is ours and holds something; a server that runs already is not.
-		if ours := name == "Python"; engine.Memory() > 0 != ours || engine.ProcessorTime() > 0 != ours {
-			t.Errorf("%s holds %d bytes and used %v", name, engine.Memory(), engine.ProcessorTime())
+		if ours := name == "Python"; running.Memory() > 0 != ours || running.ProcessorTime() > 0 != ours {
+			t.Errorf("%s holds %d bytes and used %v", name, running.Memory(), running.ProcessorTime())
 		}
-		if err := engine.Close(); err != nil {
+		if err := running.Close(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -112,19 +118,19 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		"a handler that fails":       {write(t, "engine: python\nhandler: handler.py\n", "handler.py", "raise ValueError('no weights')\ndef handle(batch): pass\n"), "no weights"},
 		"a server that is not there": {write(t, "engine: mlserver\nserver_url: "+gone.URL+"\nmodel_name: twice\n"), "the model server at "},
 	} {
-		dir, err := Prepare(t.Context(), c.manifest, t.TempDir())
+		dir, err := Of(c.manifest).Prepare(t.Context(), c.manifest, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		engine, err := Open(t.Context(), dir, Options{Threads: 1, MaxBatch: 4, Logger: zerolog.Nop()})
-		if engine != nil && err == nil {
-			engine.Close()
+		running, err := Open(t.Context(), dir, engine.Options{Threads: 1, MaxBatch: 4, Logger: zerolog.Nop()})
+		if err == nil {
+			running.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Open(t.Context(), t.TempDir(), Options{Threads: 1}); err == nil {
+	if _, err := Open(t.Context(), t.TempDir(), engine.Options{Threads: 1}); err == nil {
 		t.Error("an empty directory is opened")
 	}
 }
@@ -132,9 +138,9 @@ func TestWhatCannotBeOpened(t *testing.T) {
 // A manifest of neither kind is refused by each, with a sentence that says what runs it.
 func TestOtherManifests(t *testing.T) {
 	manifest := write(t, "engine: onnx\nmodel: model.onnx\n", "model.onnx", "")
-	_, hash := Hash(manifest)
-	_, prepare := Prepare(t.Context(), manifest, t.TempDir())
-	for what, err := range map[string]error{"check": Check(t.Context(), manifest), "hash": hash, "prepare": prepare} {
+	_, hash := Of(manifest).Hash(manifest)
+	_, prepare := Of(manifest).Prepare(t.Context(), manifest, t.TempDir())
+	for what, err := range map[string]error{"check": Of(manifest).Check(t.Context(), manifest), "hash": hash, "prepare": prepare} {
 		if err == nil || !strings.Contains(err.Error(), "onnx") {
 			t.Errorf("%s: %v", what, err)
 		}
