@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // maxSize bounds a document, in bytes: what people write by hand is a thousandth

@@ -9,13 +9,18 @@ import (
 // CORS tell browsers which pages may use the system routes. Functions answer
 // for themselves: their preflights and headers pass through untouched.
 type CORS struct {
-	any     bool
-	origins []string
+	any        bool
+	origins    []string
+	protection *http.CrossOriginProtection
 }
 
 // NewCORS allows pages of these origins, "*" for all.
 func NewCORS(origins []string) CORS {
-	return CORS{any: slices.Contains(origins, "*"), origins: origins}
+	c := CORS{any: slices.Contains(origins, "*"), origins: origins, protection: http.NewCrossOriginProtection()}
+	for _, o := range origins {
+		_ = c.protection.AddTrustedOrigin(o) // "*" is none; the flag refuses what else is none.
+	}
+	return c
 }
 
 // What a preflight is told: the methods of all system routes, the headers that
@@ -67,20 +72,12 @@ var errForged = Refuse(http.StatusForbidden, "a page of another site may not cha
 // credentials it remembers, they would be as good as anyone's. Clients that are no
 // browsers give no origin.
 func (c CORS) Check(r *http.Request) error {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return nil
-	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site == "same-origin" || site == "none" {
-		return nil
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" || c.any || slices.Contains(c.origins, origin) {
+	if c.any || c.protection.Check(r) == nil {
 		return nil
 	}
 	// The gateway's own pages come through the gateway, which tells its host. A
 	// page cannot set that header unasked.
-	if u, err := url.Parse(origin); err == nil && u.Host != "" && (u.Host == r.Host || u.Host == r.Header.Get("X-Forwarded-Host")) {
+	if u, err := url.Parse(r.Header.Get("Origin")); err == nil && u.Host != "" && u.Host == r.Header.Get("X-Forwarded-Host") {
 		return nil
 	}
 	return errForged
