@@ -73,7 +73,7 @@ func (p *InFless) deal(w waiter) {
 		in.turn -= p.turn
 	}
 	p.plan(slot)
-	if p.turn > mostTurn {
+	if p.turn > maxTurn {
 		p.rebase()
 	}
 }
@@ -81,9 +81,9 @@ func (p *InFless) deal(w waiter) {
 // step is 1/r_i.
 func (in *Instance) step() float64 { return 1 / max(in.Rate, 1e-6) }
 
-// mostTurn is where turns begin at 0 again, so that small steps are not lost in
+// maxTurn is where turns begin at 0 again, so that small steps are not lost in
 // rounding: at 10⁶ s a float64 still tells 10⁻¹⁰ s.
-const mostTurn = 1e6
+const maxTurn = 1e6
 
 // rebase makes the present turn 0.
 func (p *InFless) rebase() {

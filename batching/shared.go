@@ -87,11 +87,11 @@ func (s *Shared) Up(_ time.Time, in Instance) {
 	s.fleet.put(in, s.reach(in), s.within)
 }
 
-// mostShort bounds how many short batches go to an instance at once, mostReach
+// maxShort bounds how many short batches go to an instance at once, mostReach
 // how many requests they may have together.
 const (
-	mostShort = 16
-	mostReach = 1024
+	maxShort = 16
+	maxReach = 1024
 )
 
 // reach is a batch, or as many as are executed within ShortExec. For example
@@ -99,7 +99,7 @@ const (
 func (s *Shared) reach(in Instance) int {
 	b := in.Config.Batch
 	t := max(in.Exec[b-1], time.Microsecond)
-	return b * max(1, min(mostShort, int(s.options.ShortExec/t), mostReach/b))
+	return b * max(1, min(maxShort, int(s.options.ShortExec/t), maxReach/b))
 }
 
 // Down implements [Policy].

@@ -26,7 +26,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
-	"github.com/faas-infer/faas-infer/provider/replicas"
+	"github.com/faas-infer/faas-infer/provider/processes"
 	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -100,7 +100,7 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 
 // control makes the controllers of both kinds of functions.
 func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *store.Secrets, looked *childModels) (*router.Controller, error) {
-	models, processes := router.Split(backend)
+	models, ordinary := router.Split(backend)
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Bac
 	if err != nil {
 		return nil, err
 	}
-	p, err := replicas.New(ctx, replicas.Options{
-		Backend: processes, Bundles: bundles(f.bundles), Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
+	p, err := processes.New(ctx, processes.Options{
+		Backend: ordinary, Bundles: bundles(f.bundles), Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
@@ -194,20 +194,20 @@ func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map
 	return b.Annotations, nil
 }
 
-// Program is replicas.Bundles'.
-func (root bundles) Program(image string) (replicas.Program, error) {
+// Program is processes.Bundles'.
+func (root bundles) Program(image string) (processes.Program, error) {
 	b, err := bundle.Open(string(root), image)
 	if err != nil {
-		return replicas.Program{}, err
+		return processes.Program{}, err
 	}
 	if err := b.CheckProgram(); err != nil {
-		return replicas.Program{}, fmt.Errorf("image %q: %w", image, err)
+		return processes.Program{}, fmt.Errorf("image %q: %w", image, err)
 	}
 	fingerprint, err := b.Fingerprint()
 	if err != nil {
-		return replicas.Program{}, fmt.Errorf("image %q: %w", image, err)
+		return processes.Program{}, fmt.Errorf("image %q: %w", image, err)
 	}
-	return replicas.Program{Dir: b.Dir, Env: b.Environment(), Network: b.Network, Fingerprint: fingerprint}, nil
+	return processes.Program{Dir: b.Dir, Env: b.Environment(), Network: b.Network, Fingerprint: fingerprint}, nil
 }
 
 // Publish brings a bundle to where images are taken from; nil keeps it among those

@@ -75,8 +75,8 @@ type Inventory struct {
 	SharedMemory  string `json:"sharedMemory,omitempty"`
 }
 
-// mostDevices is more than any machine has.
-const mostDevices = 256
+// maxDevices is more than any machine has.
+const maxDevices = 256
 
 // Parse reads an inventory. What is no inventory is an error that names the field:
 // annotations can be edited by hand.
@@ -106,8 +106,8 @@ func (i Inventory) check() error {
 	default:
 		return fmt.Errorf("sharing is %q: it must be %s, %s or %s", i.Sharing, None, MPS, Whole)
 	}
-	if len(i.Devices) > mostDevices {
-		return fmt.Errorf("there are %d devices: %d are the most", len(i.Devices), mostDevices)
+	if len(i.Devices) > maxDevices {
+		return fmt.Errorf("there are %d devices: %d are the most", len(i.Devices), maxDevices)
 	}
 	if i.Sharing == MPS && !strings.HasPrefix(i.PipeDirectory, "/") {
 		return fmt.Errorf("pipeDirectory is %q: it must be an absolute path", i.PipeDirectory)

@@ -81,7 +81,7 @@ func TestPlace(t *testing.T) {
 		{"what is held of others does not count", []Held{{"GPU-c", 100, 40 * gib}}, 100, 0, "GPU-a"},
 		{"60 % of two that have 40 % each", []Held{{"GPU-a", 60, 0}, {"GPU-b", 60, 0}}, 60, 0, ""},
 		{"no memory", []Held{{"GPU-a", 60, 40 * gib}, {"GPU-b", 60, 39 * gib}}, 10, 2 * gib, ""},
-		{"as many shares as MPS serves", append(slices.Repeat([]Held{{"GPU-a", 1, 0}}, MostShares), Held{"GPU-b", 40, 0}), 10, 0, "GPU-b"},
+		{"as many shares as MPS serves", append(slices.Repeat([]Held{{"GPU-a", 1, 0}}, MaxShares), Held{"GPU-b", 40, 0}), 10, 0, "GPU-b"},
 		{"over-full", []Held{{"GPU-a", 160, 0}, {"GPU-b", 160, 0}}, 1, 0, ""},
 	} {
 		share, err := two().Place(test.held, test.percent, test.memory)

@@ -19,9 +19,9 @@ type Share struct {
 	PipeDirectory, SharedMemory string
 }
 
-// MostShares is how many shares one GPU is divided into at most: so many processes
+// MaxShares is how many shares one GPU is divided into at most: so many processes
 // does MPS serve (48 from Volta on).
-const MostShares = 48
+const MaxShares = 48
 
 // megabyte is the unit of MPS' limit.
 const megabyte = 1 << 20
@@ -88,7 +88,7 @@ type room struct {
 	shares  int
 }
 
-// left is what each GPU that is shared has left: nothing if it has [MostShares].
+// left is what each GPU that is shared has left: nothing if it has [MaxShares].
 func (i Inventory) left(held []Held) []room {
 	var all []room
 	for _, d := range i.Shareable() {
@@ -98,7 +98,7 @@ func (i Inventory) left(held []Held) []room {
 				r.percent, r.memory, r.shares = r.percent-h.Percent, r.memory-h.Memory, r.shares+1
 			}
 		}
-		if r.shares >= MostShares {
+		if r.shares >= MaxShares {
 			r.percent = 0
 		}
 		all = append(all, r)

@@ -16,7 +16,7 @@ import (
 func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 	a := address{name: r.Deployment.Service, namespace: r.Deployment.Namespace}
 	defer s.arriving.begin(a.full())()
-	defer s.spaces.Share(a.namespace)()
+	defer s.placing.Share(a.namespace)()
 	defer s.busy.Lock(a.full())()
 	before, err := s.find(a)
 	if err != nil {

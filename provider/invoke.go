@@ -14,10 +14,10 @@ import (
 // functionPrefix is where functions are invoked.
 const functionPrefix = "/function/"
 
-// mostHead is the largest path and header, in bytes, that a request may carry
+// maxHead is the largest path and header, in bytes, that a request may carry
 // into a batch frame, whose heads are limited; one that is larger must not
 // spoil the batch that it would join.
-const mostHead = 60 << 10
+const maxHead = 60 << 10
 
 // hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1),
 // and those that the next one sets anew from the body.
@@ -40,7 +40,7 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 	}
 	web.IdentifyCall(w.Header(), r.Header, started)
 	if d.forwarder != nil {
-		s.pass(w, r, d, path, started)
+		s.forward(w, r, d, path, started)
 		return
 	}
 	req, held, err := s.receive(w, r, path)
@@ -62,7 +62,7 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) 
 		code = web.WriteError(w, err)
 		return
 	}
-	code = s.forward(w, r, d, req, held)
+	code = s.dispatch(w, r, d, req, held)
 }
 
 // splitPath takes "/function/NAME/rest", where "/function/" is the prefix, apart
@@ -116,9 +116,9 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*
 	return req, held, nil
 }
 
-// forward hands one request to the function's dispatcher and returns the
+// dispatch hands one request to the function's dispatcher and returns the
 // status code that was answered.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
 		code := web.WriteError(w, err)
@@ -132,8 +132,8 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, re
 	return code
 }
 
-// pass lets an ordinary function's forwarder answer one request as it streams.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
+// forward lets an ordinary function's forwarder answer one request as it streams.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
 		web.WriteError(w, errDraining)
@@ -185,8 +185,8 @@ func prepareHeader(req *frame.Request, r *http.Request) error {
 			size += len(name) + len(v) + 4
 		}
 	}
-	if size > mostHead {
-		return web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, mostHead)
+	if size > maxHead {
+		return web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, maxHead)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestInvokeRefusals(t *testing.T) {
 	if w := r.do("POST", "/function/mnist", "12345678"); w.Code != 200 {
 		t.Errorf("a body of just the limit: %d", w.Code)
 	}
-	wantSentence(t, r.do("POST", "/function/mnist", "x", "X-Large", strings.Repeat("y", mostHead)), 431, "headers")
+	wantSentence(t, r.do("POST", "/function/mnist", "x", "X-Large", strings.Repeat("y", maxHead)), 431, "headers")
 	for body, status := range map[string]int{"12345678": 200, "123456789": 413} {
 		req := httptest.NewRequest("POST", "/function/mnist", io.NopCloser(strings.NewReader(body)))
 		req.ContentLength = -1

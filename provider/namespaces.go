@@ -86,7 +86,7 @@ func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer s.spaces.Lock(given.Name)()
+	defer s.placing.Lock(given.Name)()
 	if _, err := s.namespace(given.Name); err == nil {
 		return web.Refuse(http.StatusConflict, "namespace %q exists already", given.Name)
 	} else if web.StatusOf(err) != http.StatusNotFound {
@@ -108,7 +108,7 @@ func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer s.spaces.Lock(given.Name)()
+	defer s.placing.Lock(given.Name)()
 	n, err := s.namespace(given.Name)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
 	if given.Name == DefaultNamespace {
 		return web.Refuse(http.StatusBadRequest, "namespace %q is the one of functions that name none and cannot be deleted", DefaultNamespace)
 	}
-	defer s.spaces.Lock(given.Name)()
+	defer s.placing.Lock(given.Name)()
 	if _, err := s.namespace(given.Name); err != nil {
 		return err
 	}

@@ -94,8 +94,8 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("%d: %s %s: %d %s, want %d %s", i, c.method, c.target, w.Code, w.Body, c.status, c.words)
 		}
 	}
-	if r.spaces.Len() != 0 {
-		t.Errorf("%d locks are left", r.spaces.Len())
+	if r.placing.Len() != 0 {
+		t.Errorf("%d locks are left", r.placing.Len())
 	}
 }
 
@@ -210,7 +210,7 @@ func TestNamespaceDeletedWhileDeployed(t *testing.T) {
 		r.do("DELETE", "/system/namespace/team-a", "")
 	})
 	wg.Wait()
-	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.spaces.Len()+r.busy.Len() != 0 {
+	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.placing.Len()+r.busy.Len() != 0 {
 		t.Errorf("left: %v, %v", *r.functions.Load(), r.controller.deployed)
 	}
 }

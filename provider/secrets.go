@@ -92,7 +92,7 @@ func (s *Server) changeSecret(w http.ResponseWriter, r *http.Request, valued boo
 	if valued && len(of.RawValue) == 0 {
 		return web.Refuse(http.StatusBadRequest, `the secret has no value; give it as text in "value", or in base64 in "rawValue"`)
 	}
-	defer s.spaces.Share(of.Namespace)()
+	defer s.placing.Share(of.Namespace)()
 	if err := s.requireNamespace(of.Namespace); err != nil {
 		return err
 	}

@@ -112,10 +112,10 @@ type Server struct {
 	change    sync.Mutex
 	// listing is what the list shows of functions, sorted.
 	listing atomic.Pointer[listing]
-	// spaces is held for as long as something is put into a namespace, and
+	// placing is held for as long as something is put into a namespace, and
 	// alone while one is made or deleted; it comes before busy, which keeps
 	// changes of one function apart.
-	spaces, busy web.KeyedMutex
+	placing, busy web.KeyedMutex
 	// arriving are functions that are being adopted.
 	arriving arrivals
 }

@@ -42,7 +42,7 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		_, _ = s.known(r.Context(), a)
 	}
 	// Whoever deletes the namespace waits for this, or comes before it.
-	defer s.spaces.Share(a.namespace)()
+	defer s.placing.Share(a.namespace)()
 	if err := s.requireNamespace(a.namespace); err != nil {
 		return err
 	}

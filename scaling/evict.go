@@ -129,14 +129,14 @@ func (p *pass) enough(i int, victims []victim, choices []capacity.Choice) []vict
 		taken[x.view]++
 		set = append(set, x)
 		if free = free.Add(x.Holds()); fitsAny(choices, free) {
-			return spare(set, free, choices)
+			return slack(set, free, choices)
 		}
 	}
 	return nil
 }
 
-// spare leaves out whom it does not take, the later ones first.
-func spare(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
+// slack leaves out whom it does not take, the later ones first.
+func slack(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
 	for i := len(set) - 2; i >= 0; i-- {
 		if without := free.Sub(set[i].Holds()); fitsAny(choices, without) {
 			free, set = without, slices.Delete(set, i, i+1)

@@ -58,7 +58,7 @@ func (p *pass) surplus(v *view) {
 		all := capacity.Range{Low: live.Low + parked.Low, Up: live.Up + parked.Up}
 		return v.peak < capacity.Threshold(all, s.Alpha, s.Reading) && v.all() > max(1, v.floor)
 	}
-	if !under() || len(v.parked) == 0 && !v.spares(live.Up-v.peak) {
+	if !under() || len(v.parked) == 0 && !v.hasSlack(live.Up-v.peak) {
 		return
 	}
 	for _, in := range v.worstFirst() {
@@ -76,8 +76,8 @@ func (p *pass) surplus(v *view) {
 	}
 }
 
-// spares reports whether some instance serves no more than that at the peak.
-func (v *view) spares(up float64) bool {
+// hasSlack reports whether some instance serves no more than that at the peak.
+func (v *view) hasSlack(up float64) bool {
 	for i := range v.live {
 		if v.peaked(&v.live[i]).Up <= up {
 			return true

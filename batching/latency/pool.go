@@ -33,8 +33,8 @@ const (
 	MaxSpread, MaxOrder = 0.7, 8
 	// unseen is the part of the batches that may wait for longer than the grid goes.
 	unseen = 1e-4
-	// mostStates bounds the grid's levels times the phases.
-	mostStates = 1600
+	// maxStates bounds the grid's levels times the phases.
+	maxStates = 1600
 )
 
 // PoolQueue is how batches wait, on a grid of Step seconds.
@@ -75,7 +75,7 @@ func (p Pool) Solve() (*PoolQueue, error) {
 			return solved.queue(), nil
 		case g.step < p.longest()/coarsest: // Queues are longer than c instances' chance.
 			g.step *= 2
-		case 2*g.levels*order <= mostStates:
+		case 2*g.levels*order <= maxStates:
 			g.levels *= 2
 		case g.step < p.longest():
 			g.step *= 2

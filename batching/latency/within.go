@@ -7,15 +7,15 @@ import "math"
 // for the normal distribution.
 const (
 	deviations     = 0.25
-	mostDeviations = 4.0
+	maxDeviations = 4.0
 )
 
 var weights = newWeights()
 
-func newWeights() (all [2*mostDeviations/deviations + 1]float64) {
+func newWeights() (all [2*maxDeviations/deviations + 1]float64) {
 	sum := 0.0
 	for i := range all {
-		z := deviations*float64(i) - mostDeviations
+		z := deviations*float64(i) - maxDeviations
 		all[i] = math.Exp(-z * z / 2)
 		sum += all[i]
 	}
@@ -33,7 +33,7 @@ func (w *Waits) Within(service []float64, spread, t float64) float64 {
 	var factors [len(weights)]float64
 	if spread > 0 {
 		for i := range factors {
-			factors[i] = math.Exp(spread * (deviations*float64(i) - mostDeviations - spread/2))
+			factors[i] = math.Exp(spread * (deviations*float64(i) - maxDeviations - spread/2))
 		}
 	}
 	sum := 0.0

@@ -53,7 +53,7 @@ type Backend struct {
 	mu     sync.Mutex
 	closed bool
 	// told: somebody has listed the instances, and is told of changes from then on.
-	told    bool
+	announced    bool
 	entries map[cluster.InstanceID]*entry
 	// over are instances that have exited, and when they were told to have.
 	over map[cluster.InstanceID]time.Time
@@ -151,7 +151,7 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 	if b.closed {
 		return nil, ErrClosed
 	}
-	b.told = true
+	b.announced = true
 	var instances []cluster.Instance
 	for _, e := range b.entries {
 		if isClosed(e.begun) {
@@ -172,7 +172,7 @@ func (b *Backend) Events() <-chan cluster.Instance { return b.events.out }
 
 // tell queues an event. The lock is held.
 func (b *Backend) tell(in cluster.Instance) {
-	if b.told {
+	if b.announced {
 		b.events.push(in)
 	}
 }

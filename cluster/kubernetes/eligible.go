@@ -32,8 +32,8 @@ const (
 	// profilesHold is how long profiles are not read again: they change without our
 	// being told.
 	profilesHold = 10 * time.Second
-	// mostAnswers is how many are kept.
-	mostAnswers = 1000
+	// maxAnswers is how many are kept.
+	maxAnswers = 1000
 )
 
 // Eligible lists the nodes on which a function's instances may start by its
@@ -47,7 +47,7 @@ func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why stri
 	defer b.mu.Unlock()
 	a := b.fleet.eligible[demand]
 	if a == nil {
-		if len(b.fleet.eligible) >= mostAnswers {
+		if len(b.fleet.eligible) >= maxAnswers {
 			clear(b.fleet.eligible)
 		}
 		a = &answer{}

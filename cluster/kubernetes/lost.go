@@ -98,7 +98,7 @@ func (b *Backend) on(node string) []*entry {
 // answer are given up.
 func (b *Backend) doubt(node string) {
 	silent := map[cluster.InstanceID]int{}
-	for b.unwell(node) {
+	for b.unhealthy(node) {
 		pause := calmPause
 		for _, e := range b.ask(b.on(node)) {
 			pause = silencePause
@@ -114,9 +114,9 @@ func (b *Backend) doubt(node string) {
 	}
 }
 
-// unwell reports whether a node is there and not ready, and ends its being doubted if
+// unhealthy reports whether a node is there and not ready, and ends its being doubted if
 // not.
-func (b *Backend) unwell(node string) bool {
+func (b *Backend) unhealthy(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.fleet.nodes[node]

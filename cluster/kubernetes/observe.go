@@ -20,7 +20,7 @@ const remembered = 10 * time.Minute
 func (b *Backend) podSeen(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	in, ours := b.ours(pod)
+	in, ours := b.owns(pod)
 	if !ours {
 		b.fleet.put(pod)
 		return
@@ -44,8 +44,8 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 	}
 }
 
-// ours reads a pod; false if it is not an instance's. The lock is held.
-func (b *Backend) ours(pod *corev1.Pod) (cluster.Instance, bool) {
+// owns reads a pod; false if it is not an instance's. The lock is held.
+func (b *Backend) owns(pod *corev1.Pod) (cluster.Instance, bool) {
 	if !instancepod.IsOurs(pod) || !b.allowed(pod.Namespace) {
 		return cluster.Instance{}, false
 	}

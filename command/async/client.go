@@ -26,9 +26,9 @@ type asyncClient struct {
 	json                    bool
 }
 
-// mostAsyncAnswer is the largest answer that is read, in bytes: a dead letter
+// maxAsyncAnswer is the largest answer that is read, in bytes: a dead letter
 // holds one request.
-const mostAsyncAnswer = 128 << 20
+const maxAsyncAnswer = 128 << 20
 
 // do makes one request and returns its answer's body.
 func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]byte, error) {
@@ -60,7 +60,7 @@ func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]
 		return nil, fmt.Errorf("%w; is a provider running there?", err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, mostAsyncAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAsyncAnswer))
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (p *platform) turn(leading bool) {
 
 // checkAccess logs which rights are missing; what can be done without goes on.
 func (p *platform) checkAccess(ctx context.Context) {
-	missing, err := client.CheckAccess(ctx, p.core, client.Needs(), p.flags.namespace, p.objects.Spaces())
+	missing, err := client.CheckAccess(ctx, p.core, client.Needs(), p.flags.namespace, p.objects.Names())
 	if err != nil {
 		p.base.Log.Warn().Err(err).Msg("which rights the provider has could not be found out")
 	}

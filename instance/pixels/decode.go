@@ -12,17 +12,17 @@ import (
 	"math"
 )
 
-// mostMemory is how many bytes decoding one image may take: a photograph of 20
+// maxMemory is how many bytes decoding one image may take: a photograph of 20
 // megapixels. Instances are not planned with more than some tens of MB beside the
 // model.
-const mostMemory = 32 << 20
+const maxMemory = 32 << 20
 
-// mostSide is the longest side in pixels, which is JPEG's own bound.
-const mostSide = 65535
+// maxSide is the longest side in pixels, which is JPEG's own bound.
+const maxSide = 65535
 
-// mostScans is how many scans a progressive image may have: each goes over the
+// maxScans is how many scans a progressive image may have: each goes over the
 // whole image, however little it says.
-const mostScans = 256
+const maxScans = 256
 
 // errFormat is for what is no image that is understood.
 var errFormat = errors.New("it is neither a JPEG nor a PNG image")
@@ -51,15 +51,15 @@ func decode(file []byte) (image.Image, error) {
 	if config.Width < 1 || config.Height < 1 {
 		return nil, errors.New("the image has no pixels")
 	}
-	if config.Width > mostSide || config.Height > mostSide {
-		return nil, fmt.Errorf("the image has %dx%d pixels; neither side may have more than %d, so send it smaller", config.Width, config.Height, mostSide)
+	if config.Width > maxSide || config.Height > maxSide {
+		return nil, fmt.Errorf("the image has %dx%d pixels; neither side may have more than %d, so send it smaller", config.Width, config.Height, maxSide)
 	}
-	if need := memory(file, config); need > mostMemory {
+	if need := memory(file, config); need > maxMemory {
 		return nil, fmt.Errorf("the image has %dx%d pixels and takes %d MB to decode; at most %d MB are given, so send it smaller",
-			config.Width, config.Height, need>>20, int64(mostMemory)>>20)
+			config.Width, config.Height, need>>20, int64(maxMemory)>>20)
 	}
-	if isJPEG(file) && bytes.Count(file, []byte("\xff\xda")) > mostScans {
-		return nil, fmt.Errorf("the image comes in more than %d scans; save it as a baseline JPEG", mostScans)
+	if isJPEG(file) && bytes.Count(file, []byte("\xff\xda")) > maxScans {
+		return nil, fmt.Errorf("the image comes in more than %d scans; save it as a baseline JPEG", maxScans)
 	}
 	var img image.Image
 	if isJPEG(file) {

@@ -185,7 +185,7 @@ func (m *Model) readInto(r *tensorjson.Reader, columns []*tensorjson.Values, at,
 	v := columns[at]
 	if v == nil {
 		v = tensorjson.NewValues(m.Inputs[at].Type)
-		v.Limit = m.mostElements(m.Inputs[at])
+		v.Limit = m.maxElements(m.Inputs[at])
 		columns[at] = v
 	}
 	var err error
@@ -228,9 +228,9 @@ func (m *Model) checkRows(rows int64) error {
 	return nil
 }
 
-// mostElements is how many elements of an input a request may have, 0 where
+// maxElements is how many elements of an input a request may have, 0 where
 // the model leaves that open.
-func (m *Model) mostElements(info tensor.Info) int64 {
+func (m *Model) maxElements(info tensor.Info) int64 {
 	n, err := tensor.Elements(info.Shape[1:])
 	if err != nil {
 		return 0

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// mostHeld is how much of an answer waits for the process's exit status,
-// mostHeldByAll of all answers together: this memory does not count against the
+// maxHeld is how much of an answer waits for the process's exit status,
+// maxHeldByAll of all answers together: this memory does not count against the
 // function's limit. More leaves at once as 200; if the process fails then, the
 // answer breaks off.
 const (
-	mostHeld      = 4 << 20
-	mostHeldByAll = 32 << 20
+	maxHeld      = 4 << 20
+	maxHeldByAll = 32 << 20
 )
 
 // answer is what a process writes on its way to the client.
@@ -46,10 +46,10 @@ func (a *answer) write(piece []byte) error {
 // keep keeps a piece back, unless it is too much.
 func (a *answer) keep(piece []byte) bool {
 	size := int64(len(piece))
-	if len(a.held)+len(piece) > mostHeld {
+	if len(a.held)+len(piece) > maxHeld {
 		return false
 	}
-	if a.run.held.Add(size) > mostHeldByAll {
+	if a.run.held.Add(size) > maxHeldByAll {
 		a.run.held.Add(-size)
 		return false
 	}

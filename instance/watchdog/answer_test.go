@@ -7,7 +7,7 @@ import (
 
 func TestAnswersThatWaitAreBounded(t *testing.T) {
 	h := &ForkingHandler{Hold: true}
-	piece := make([]byte, mostHeld/4)
+	piece := make([]byte, maxHeld/4)
 	var answers []*answer
 	begin := func() *answer {
 		f := &run{ForkingHandler: h, request: httptest.NewRequest("GET", "/", nil)}
@@ -21,7 +21,7 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 		}
 		return !a.sent
 	}
-	for range mostHeldByAll / mostHeld {
+	for range maxHeldByAll / maxHeld {
 		a := begin()
 		answers = append(answers, a)
 		for range 4 {
@@ -34,7 +34,7 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	if write(late) {
 		t.Error("there is no bound for all")
 	}
-	if write(answers[0]) || h.held.Load() != mostHeldByAll-mostHeld {
+	if write(answers[0]) || h.held.Load() != maxHeldByAll-maxHeld {
 		t.Errorf("there is no bound for one, or %d bytes still count", h.held.Load())
 	}
 	if !write(begin()) {
@@ -43,7 +43,7 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	for _, a := range answers {
 		a.release()
 	}
-	if got := h.held.Load(); got != mostHeld/4 {
+	if got := h.held.Load(); got != maxHeld/4 {
 		t.Errorf("%d bytes are held", got)
 	}
 }

@@ -21,9 +21,9 @@ var (
 	errSwitchedEarly = errors.New("it switched protocols before it had read the request's body")
 )
 
-// mostBuffered is how large a body may be where the program is to get all of
+// maxBuffered is how large a body may be where the program is to get all of
 // it at once.
-const mostBuffered = 64 << 20
+const maxBuffered = 64 << 20
 
 // newProxy makes what forwards requests to the program.
 func (u *Upstream) newProxy() *httputil.ReverseProxy {
@@ -134,9 +134,9 @@ func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
 // bufferBody reads a body of unknown length; it answers itself and returns
 // false if it cannot.
 func (u *Upstream) bufferBody(w http.ResponseWriter, r *http.Request) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBuffered))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBuffered))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		http.Error(w, fmt.Sprintf("http_buffer_req_body is set, and the body is larger than %d bytes", mostBuffered), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("http_buffer_req_body is set, and the body is larger than %d bytes", maxBuffered), http.StatusRequestEntityTooLarge)
 		return false
 	}
 	if err != nil {

@@ -13,9 +13,9 @@ const ms = time.Millisecond
 
 var bench = Recovery{Rate: 10, SLO: 50 * ms, Before: 10 * time.Second, Busy: 10 * time.Second, After: 20 * time.Second, Loops: 2, Window: 10 * time.Second}
 
-// told is a history of both functions with ten requests each second, of which as many
+// announced is a history of both functions with ten requests each second, of which as many
 // are late or lost as bad says, by second.
-func told(bad func(second int) (late, lost int)) *history {
+func announced(bad func(second int) (late, lost int)) *history {
 	h := newHistory(len(models), bench.SLO)
 	for second := range 40 {
 		late, lost := bad(second)
@@ -51,7 +51,7 @@ func figures(t *testing.T, h *history, ended time.Duration) map[string]report.Re
 
 // While the loops run, half is late and a tenth lost; three seconds later all is well.
 func TestRecovery(t *testing.T) {
-	got := figures(t, told(func(second int) (late, lost int) {
+	got := figures(t, announced(func(second int) (late, lost int) {
 		switch {
 		case second >= 10 && second < 20:
 			return 5, 1
@@ -77,7 +77,7 @@ func TestRecovery(t *testing.T) {
 // A good second or two between bad ones are no recovery, and a run that ends too early
 // says so.
 func TestNotRecovered(t *testing.T) {
-	got := figures(t, told(func(second int) (late, lost int) {
+	got := figures(t, announced(func(second int) (late, lost int) {
 		if second%4 == 0 {
 			return 0, 1
 		}
@@ -86,7 +86,7 @@ func TestNotRecovered(t *testing.T) {
 	if got["recovered"].Value != 0 || got["recovery.s"].Value != 19 || !strings.Contains(got["recovery.s"].Note, "longer") {
 		t.Errorf("%+v %+v", got["recovered"], got["recovery.s"])
 	}
-	got = figures(t, told(func(int) (late, lost int) { return 0, 0 }), 36*time.Second)
+	got = figures(t, announced(func(int) (late, lost int) { return 0, 0 }), 36*time.Second)
 	if got["recovered"].Value != 0 {
 		t.Errorf("four good seconds are a recovery: %+v", got["recovery.s"])
 	}
@@ -98,7 +98,7 @@ func TestNotWellBefore(t *testing.T) {
 		late int
 		says bool
 	}{{0, false}, {2, true}} {
-		got := figures(t, told(func(second int) (late, lost int) {
+		got := figures(t, announced(func(second int) (late, lost int) {
 			if second == 7 {
 				return c.late, 0
 			}

@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// mostFront is for which part of the time the core of client and provider may be
+// maxFront is for which part of the time the core of client and provider may be
 // busy at the capacity: beyond that it is they that are measured.
-const mostFront = 0.6
+const maxFront = 0.6
 
 // capacity is how many requests per second the function's instance carries with
 // batches of at most largest, and client and provider without being busy.
@@ -24,7 +24,7 @@ func (c *comparison) capacity(ctx context.Context, f *Subject, state string, alo
 	if err != nil {
 		return 0, err
 	}
-	return min(most, mostFront/ran.Each.Seconds()), nil
+	return min(most, maxFront/ran.Each.Seconds()), nil
 }
 
 // withoutQuotas has instances use all of their core, so that what they take is the

@@ -30,8 +30,8 @@ func (exact) Exec(cluster.Config, int) (time.Duration, bool)    { return 5 * ms,
 func (exact) Factor(*rand.Rand) float64                         { return 1 }
 func (exact) Quota(cluster.Config) (part, period time.Duration) { return 0, 0 }
 
-// learned is what a provider knows of a model of 5 ms.
-func learned() *promised {
+// history is what a provider knows of a model of 5 ms.
+func history() *promised {
 	p := &profiler.Profile{Model: strings.Repeat("ab", 32), Engine: "e", Machine: "m", Memory: 1 << 20}
 	for b := 1; b <= 8; b *= 2 {
 		p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, Median: 5000, P95: 5000, CPU: 5000, Runs: 20})
@@ -51,7 +51,7 @@ func TestSimulate(t *testing.T) {
 	c.Duration, c.LeastRequests = 20*time.Second, 1
 	s := &Subject{Function: Function{Name: "f", SLO: 100 * ms, MaxBatch: 8}}
 	p := &Pair{Function: s.Function, Load: 0.05, Rate: 10, Machine: Machine{Pace: 1, Way: ms, Outer: 2 * ms}}
-	if err := c.simulate(t.Context(), s, learned(), exact{}, p); err != nil {
+	if err := c.simulate(t.Context(), s, history(), exact{}, p); err != nil {
 		t.Fatal(err)
 	}
 	sent, err := arrivalTimes(10, c.Duration, c.Seed, 0)

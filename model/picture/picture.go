@@ -19,8 +19,8 @@ import (
 	"strings"
 )
 
-// MostSide is the largest width and height in pixels that a form may have.
-const MostSide = 2048
+// MaxSide is the largest width and height in pixels that a form may have.
+const MaxSide = 2048
 
 // How an image is fitted to the form.
 const (
@@ -67,7 +67,7 @@ type Form struct {
 // Example is a form for an error's text.
 const Example = "224x224 fit=crop range=-1..1"
 
-var errSize = fmt.Errorf("it must begin with the width and height in pixels, each from 1 to %d", MostSide)
+var errSize = fmt.Errorf("it must begin with the width and height in pixels, each from 1 to %d", MaxSide)
 
 // Parse reads a form. The error is a sentence that begins with "it".
 func Parse(text string) (Form, error) {
@@ -125,7 +125,7 @@ func size(word string) (width, height int, err error) {
 	w, h, _ := strings.Cut(word, "x")
 	width, wErr := strconv.Atoi(w)
 	height, hErr := strconv.Atoi(h)
-	if wErr != nil || hErr != nil || width < 1 || height < 1 || width > MostSide || height > MostSide {
+	if wErr != nil || hErr != nil || width < 1 || height < 1 || width > MaxSide || height > MaxSide {
 		return 0, 0, errSize
 	}
 	return width, height, nil

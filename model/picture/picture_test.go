@@ -41,7 +41,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225 range=-1..1 colour=bgr")
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := Parse(text)
-		if err == nil && (got.Width < 1 || got.Height < 1 || got.Width > MostSide || got.Height > MostSide || got.Low >= got.High) {
+		if err == nil && (got.Width < 1 || got.Height < 1 || got.Width > MaxSide || got.Height > MaxSide || got.Low >= got.High) {
 			t.Errorf("Parse(%q) = %+v", text, got)
 		}
 	})

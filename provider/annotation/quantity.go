@@ -13,12 +13,12 @@ var (
 	errMemory = errors.New("a size above 0 with Ki, Mi, Gi, Ti, k, M, G, T or no unit (bytes)")
 )
 
-// mostMillicores bounds a CPU quantity: more than a million cores is a typing
+// maxMillicores bounds a CPU quantity: more than a million cores is a typing
 // mistake, and would overflow sums.
-const mostMillicores = 1e9
+const maxMillicores = 1e9
 
-// mostBytes bounds a memory quantity: up to here a float64 is exact.
-const mostBytes = 1 << 53
+// maxBytes bounds a memory quantity: up to here a float64 is exact.
+const maxBytes = 1 << 53
 
 // ParseCPU reads a CPU quantity as Kubernetes writes it, "500m", "1" or "0.5",
 // in millicores, rounded up. The error ends the sentence "it must be …".
@@ -28,7 +28,7 @@ func ParseCPU(s string) (millicores int, err error) {
 	if !isMilli {
 		v *= 1000
 	}
-	if !ok || v <= 0 || v > mostMillicores {
+	if !ok || v <= 0 || v > maxMillicores {
 		return 0, errCPU
 	}
 	return int(roundUp(v)), nil
@@ -55,7 +55,7 @@ func ParseMemory(s string) (bytes int64, err error) {
 		}
 	}
 	v, ok := decimal(number)
-	if !ok || v <= 0 || v*unit > mostBytes {
+	if !ok || v <= 0 || v*unit > maxBytes {
 		return 0, errMemory
 	}
 	return int64(roundUp(v * unit)), nil

@@ -17,14 +17,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// mostReading is how many bytes of bodies may be read by Accept at a time.
-const mostReading = 256 << 20
+// maxReading is how many bytes of bodies may be read by Accept at a time.
+const maxReading = 256 << 20
 
 // bytesHeld counts the bytes of bodies that are being accepted.
 type bytesHeld struct{ n atomic.Int64 }
 
 func (b *bytesHeld) take(n int64) bool {
-	if b.n.Add(n) <= mostReading {
+	if b.n.Add(n) <= maxReading {
 		return true
 	}
 	b.n.Add(-n)

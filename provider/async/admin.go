@@ -25,11 +25,11 @@ const Prefix = "/system/async"
 // most.
 const (
 	usualLetters = 100
-	mostLetters  = 1000
+	maxLetters  = 1000
 )
 
-// mostSystemBody is the largest body of System's routes, in bytes.
-const mostSystemBody = 1 << 20
+// maxSystemBody is the largest body of System's routes, in bytes.
+const maxSystemBody = 1 << 20
 
 // Admin answers the routes at and below Prefix.
 type Admin struct {
@@ -105,7 +105,7 @@ func (a *Admin) listDead(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	letters, err := a.Dead.List(r.Context(), from, int(min(limit, mostLetters)))
+	letters, err := a.Dead.List(r.Context(), from, int(min(limit, maxLetters)))
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ type ReplayOrder struct {
 }
 
 func (a *Admin) replayDead(w http.ResponseWriter, r *http.Request) error {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostSystemBody))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSystemBody))
 	if err != nil {
 		return web.Refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
 	}

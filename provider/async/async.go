@@ -128,7 +128,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		options: o, broker: b, log: o.Logger,
-		accepted: make(chan publication, mostAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
+		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
 	}
 	q.metrics = NewMetrics((&gauge{broker: b}).depth, q.inHand)
 	if err := q.metrics.Register(o.Registerer); err != nil {

@@ -18,11 +18,11 @@ import (
 // DefaultCallbackTimeout is how long a callback may take.
 const DefaultCallbackTimeout = 10 * time.Second
 
-// mostRedirects are followed; mostAnswer bytes of the answer are read, so that
+// maxRedirects are followed; mostAnswer bytes of the answer are read, so that
 // the connection can be used again.
 const (
-	mostRedirects = 3
-	mostAnswer    = 64 << 10
+	maxRedirects = 3
+	maxAnswer    = 64 << 10
 )
 
 // CallbackOptions say where callbacks may go.
@@ -80,7 +80,7 @@ func client(strict bool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, MaxIdleConns: 256, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
-			TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: mostAnswer, ForceAttemptHTTP2: true,
+			TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true,
 			// The answer is not looked at.
 			DisableCompression: true,
 		},
@@ -106,8 +106,8 @@ func (p *Poster) Post(ctx context.Context, to *url.URL, r *CallbackResult) (int,
 		if err != nil || next == nil {
 			return status, err
 		}
-		if hops == mostRedirects {
-			return 0, &CallbackRefusedError{fmt.Sprintf("the callback URL redirects more than %d times", mostRedirects)}
+		if hops == maxRedirects {
+			return 0, &CallbackRefusedError{fmt.Sprintf("the callback URL redirects more than %d times", maxRedirects)}
 		}
 		if to, err = redirected(to, next); err != nil {
 			return 0, err
@@ -138,7 +138,7 @@ func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult)
 	}
 	defer response.Body.Close()
 	// What is beyond it is not waited for: the connection is closed instead.
-	_, _ = io.CopyN(io.Discard, response.Body, mostAnswer)
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:

@@ -15,10 +15,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// mostAccepting is how many of a gateway's messages may be on their way to the
+// maxAccepting is how many of a gateway's messages may be on their way to the
 // disk; it is far below what the disk takes in the time that each has. More wait
 // where they came in.
-const mostAccepting = 2048
+const maxAccepting = 2048
 
 // unavailable is the answer while nothing can be stored.
 func unavailable(why error) *web.Error {

@@ -195,8 +195,8 @@ func (c *Controller) Close(ctx context.Context) error {
 		c.mu.Lock()
 		states, histories := c.unsaved(), c.unsavedHistories()
 		c.mu.Unlock()
-		c.learned().Write(states, c.has)
-		c.learned().WriteHistories(histories, c.has)
+		c.records().Write(states, c.has)
+		c.records().WriteHistories(histories, c.has)
 	}
 	return err
 }

@@ -22,11 +22,11 @@ const (
 // learn takes in what the function's instances have executed since the last
 // look, and now and then draws its conclusions. The lock is held.
 func (c *Controller) learn(now time.Time, fn *function) {
-	c.makeDo(fn)
+	c.fallBack(fn)
 	fn.executed = fn.dispatcher.Executed(fn.executed[:0])
 	if c.several() {
 		c.ran.Add(fn.Name, fn.executed)
-		fn.executed = fn.others.TakeExecuted(fn.executed)
+		fn.executed = fn.peers.TakeExecuted(fn.executed)
 	}
 	if fn.times == nil {
 		return
@@ -115,7 +115,7 @@ func (c *Controller) fit(in *instance) (changed bool) {
 	}
 	usable := c.rules.Usable(in.function.Function, in.table)
 	if in.useless = usable == 0; in.useless {
-		in.makeshift = c.rules.Makeshift(in.function.Function, in.table)
+		in.fallback = c.rules.Fallback(in.function.Function, in.table)
 	}
 	batch := max(1, usable)
 	if batch < len(in.table) {

@@ -236,6 +236,10 @@ func TestCorrectionsOutliveTheProvider(t *testing.T) {
 			if functions, writes := r.corrections.written(); functions != 1 || writes != 1 {
 				t.Errorf("after a minute and a half, %d functions are written in %d writes", functions, writes)
 			}
+			// Of a provider that is killed, what was seen since the latest writing is lost.
+			for writes := 1; writes == 1; _, writes = r.corrections.written() {
+				r.load("f", 10*time.Millisecond, time.Second)
+			}
 			before := r.used(r.known("f").candidates)
 			if r.mu.Lock(); len(before) == 0 || !differ(before, same(r.functions[full("f")].promised, before)) {
 				t.Error("nothing was learnt")

@@ -42,7 +42,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, err
 	}
-	history := c.learned().History(f.Name)
+	history := c.records().History(f.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keeper.Ended() {
@@ -109,7 +109,7 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	c.options.Metrics.Remove(name)
-	c.learned().Forget(name)
+	c.records().Forget(name)
 	return nil
 }
 

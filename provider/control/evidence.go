@@ -11,7 +11,7 @@ import (
 // more than that.
 const savePeriod = time.Minute
 
-func (c *Controller) learned() latency.Records {
+func (c *Controller) records() latency.Records {
 	return latency.Records{Corrections: c.options.Corrections, Histories: c.options.Histories, Logger: c.options.Logger}
 }
 
@@ -42,8 +42,8 @@ func (c *Controller) save(now time.Time) {
 	}
 	c.saving = true
 	c.keeper.Begin(func() {
-		c.learned().Write(states, c.has)
-		c.learned().WriteHistories(histories, c.has)
+		c.records().Write(states, c.has)
+		c.records().WriteHistories(histories, c.has)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.saving = false

@@ -64,13 +64,13 @@ type function struct {
 	// executed and observed are learn's; fresh: something was seen since times
 	// were corrected; unsaved: since it was written.
 	executed []dispatch.Executed
-	// others is what the other replicas have told of its requests.
-	others         peerLoads
+	// peers is what the other replicas have told of its requests.
+	peers         peerLoads
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
 	// makesDo: no instance is fast enough by what was seen, so that others go on.
-	makesDo bool
+	fallsBack bool
 	// steering closes the loop from what requests experience to capacity.
 	steering steering.Loop
 	// carried is what its instances can take over its load, by the latest plan.
@@ -87,8 +87,8 @@ type function struct {
 	failures failures
 	// ineligible is why no node is fit for its instances.
 	ineligible string
-	// told is what the dispatcher knows of these.
-	told advice
+	// announced is what the dispatcher knows of these.
+	announced advice
 	// shown and held are what the metrics hold.
 	shown    map[string]int
 	ratios   map[string]float64
@@ -118,8 +118,8 @@ type instance struct {
 	batch   int
 	exec    time.Duration
 	useless bool
-	// makeshift is [Controller.makeshift] of a useless one.
-	makeshift []time.Duration
+	// fallback is [Controller.makeshift] of a useless one.
+	fallback []time.Duration
 	// promised are the profile's own times; nil of another profile.
 	promised []time.Duration
 	// rate is what the batching policy was told of r_i.
@@ -222,8 +222,8 @@ func (in *instance) describe(queue capacity.Queue) batching.Instance {
 	if in.before != nil {
 		table = in.still
 	}
-	if in.useless && in.function.makesDo && in.makeshift != nil {
-		table = in.makeshift
+	if in.useless && in.function.fallsBack && in.fallback != nil {
+		table = in.fallback
 	}
 	if queue == capacity.PerInstance {
 		table = table[:min(in.batch, len(table))]

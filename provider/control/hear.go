@@ -9,41 +9,41 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// hear takes in what the other replicas have told. The lock is held.
-func (c *Controller) hear(now time.Time, loads []peer.Load) {
+// takePeerLoads takes in what the other replicas have told. The lock is held.
+func (c *Controller) takePeerLoads(now time.Time, loads []peer.Load) {
 	present := make(map[string]bool, len(loads))
 	for _, l := range loads {
 		present[l.Boot] = true
 		for name, told := range l.Functions {
 			if fn, ok := c.functions[name]; ok {
-				fn.others.Take(l.Boot, told, l.At)
+				fn.peers.Take(l.Boot, told, l.At)
 			}
 		}
 		for _, e := range l.Executed {
 			if fn, ok := c.functions[e.Function]; ok {
-				fn.others.Note(e)
+				fn.peers.Note(e)
 			}
 		}
 		for id, why := range l.Lost {
-			c.unwell(id, why)
+			c.stopUnhealthy(id, why)
 		}
 	}
 	for _, fn := range c.functions {
-		fn.others.Keep(present)
+		fn.peers.Keep(present)
 	}
 	if c.several() {
 		c.restore(now)
 	}
 }
 
-// unwell stops an instance that another replica has lost, if this one leads. The lock
+// stopUnhealthy stops an instance that another replica has lost, if this one leads. The lock
 // is held.
-func (c *Controller) unwell(id cluster.InstanceID, why string) {
+func (c *Controller) stopUnhealthy(id cluster.InstanceID, why string) {
 	in, ok := c.instances[id]
 	if !ok || in.stopping || !c.led {
 		return
 	}
-	in.retiring, in.fault = true, errUnwell(why)
+	in.retiring, in.fault = true, errUnhealthy(why)
 	c.discard(in)
 }
 
@@ -75,7 +75,7 @@ func (c *Controller) stats(fn *function) dispatch.Stats {
 	fn.dispatcher.Read(&fn.stats)
 	if c.several() {
 		c.unused(fn, fn.stats)
-		fn.others.Add(&fn.stats)
+		fn.peers.Add(&fn.stats)
 	}
 	return fn.stats
 }

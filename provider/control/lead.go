@@ -148,5 +148,5 @@ func (c *Controller) leaves(in *instance) {
 	c.keeper.Begin(func() { _ = in.function.dispatcher.Drain(c.keeper.Stops(), in.ID) })
 }
 
-// errUnwell is the fault of an instance that another replica has lost.
-func errUnwell(why string) error { return errors.New("another replica lost it: " + why) }
+// errUnhealthy is the fault of an instance that another replica has lost.
+func errUnhealthy(why string) error { return errors.New("another replica lost it: " + why) }

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// mostRan bounds the executed batches of which others can still ask.
-const mostRan = 2048
+// maxRan bounds the executed batches of which others can still ask.
+const maxRan = 2048
 
 // chronicle keeps the latest batches that were executed. Its zero value is empty.
 type chronicle struct {
@@ -23,8 +23,8 @@ func (r *chronicle) Add(function string, ran []dispatch.Executed) {
 		r.kept = append(r.kept, peer.Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
 	}
 	r.Total += uint64(len(ran))
-	if len(r.kept) > 2*mostRan {
-		r.kept = append(r.kept[:0], r.kept[len(r.kept)-mostRan:]...)
+	if len(r.kept) > 2*maxRan {
+		r.kept = append(r.kept[:0], r.kept[len(r.kept)-maxRan:]...)
 	}
 }
 
@@ -33,36 +33,36 @@ func (r *chronicle) Since(n uint64) []peer.Executed {
 	if n >= r.Total {
 		return nil
 	}
-	missing := min(r.Total-n, uint64(len(r.kept)), mostRan)
+	missing := min(r.Total-n, uint64(len(r.kept)), maxRan)
 	return append([]peer.Executed(nil), r.kept[uint64(len(r.kept))-missing:]...)
 }
 
 // peerLoads is what the other replicas have told of one function.
 type peerLoads struct {
-	// heard is what each last told, by its Boot.
-	heard map[string]heard
+	// peerLoad is what each last told, by its Boot.
+	heard map[string]peerLoad
 	// arrivals and cold count what came to them since this replica listens, the others
 	// what became of it.
 	arrivals, cold, inTime, late, refused uint64
 	executed                              []dispatch.Executed
 }
 
-type heard struct {
+type peerLoad struct {
 	peer.FunctionLoad
 	at time.Time
 }
 
-// mostHeard bounds what others have executed until it is looked at.
-const mostHeard = 1024
+// maxHeard bounds what others have executed until it is looked at.
+const maxHeard = 1024
 
 // Take takes in what a replica tells. Counters of one that was not heard before begin
 // with what does not wait yet.
 func (o *peerLoads) Take(boot string, told peer.FunctionLoad, at time.Time) {
-	h := heard{told, at}
+	h := peerLoad{told, at}
 	before, ok := o.heard[boot]
 	if !ok {
 		if o.heard == nil {
-			o.heard = map[string]heard{}
+			o.heard = map[string]peerLoad{}
 		}
 		before.FunctionLoad = h.FunctionLoad
 		before.Arrivals -= min(h.Arrivals, uint64(max(0, h.Waiting)))
@@ -99,7 +99,7 @@ func (o *peerLoads) TakeExecuted(into []dispatch.Executed) []dispatch.Executed {
 
 // Note keeps a batch that others have executed until it is taken.
 func (o *peerLoads) Note(e peer.Executed) {
-	if len(o.executed) < mostHeard {
+	if len(o.executed) < maxHeard {
 		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
 	}
 }

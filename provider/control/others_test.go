@@ -47,11 +47,11 @@ func TestChronicle(t *testing.T) {
 	}
 	// Who keeps what was asked for is not disturbed by what comes.
 	kept := c.Since(0)
-	c.Add("f", ran(make([]int, 3*mostRan)...))
+	c.Add("f", ran(make([]int, 3*maxRan)...))
 	if got := sizes(kept); !reflect.DeepEqual(got, []int{1, 2, 3}) {
 		t.Errorf("they became %v", got)
 	}
-	if got := c.Since(0); len(got) != mostRan || len(c.kept) > 2*mostRan || c.Total != 3*mostRan+3 {
+	if got := c.Since(0); len(got) != maxRan || len(c.kept) > 2*maxRan || c.Total != 3*maxRan+3 {
 		t.Errorf("%d of %d are told, %d kept", len(got), c.Total, len(c.kept))
 	}
 }
@@ -68,7 +68,7 @@ func FuzzChronicle(f *testing.F) {
 		next, heard := 0, 0
 		for range 50 {
 			var some []int
-			for range r.IntN(mostRan) {
+			for range r.IntN(maxRan) {
 				some = append(some, next)
 				next++
 			}
@@ -77,7 +77,7 @@ func FuzzChronicle(f *testing.F) {
 				continue
 			}
 			got := sizes(c.Since(uint64(heard)))
-			if want := min(next-heard, mostRan); len(got) != want {
+			if want := min(next-heard, maxRan); len(got) != want {
 				t.Fatalf("%d of the %d after %d are told", len(got), next-heard, heard)
 			}
 			for i, n := range got {
@@ -147,11 +147,11 @@ func TestIdleInstances(t *testing.T) {
 
 func TestExecutedElsewhere(t *testing.T) {
 	var o peerLoads
-	for n := range mostHeard + 10 {
+	for n := range maxHeard + 10 {
 		o.Note(peer.Executed{Function: "f", Instance: cluster.InstanceID(fmt.Sprint(n)), Size: n, Exec: time.Duration(n)})
 	}
 	got := o.TakeExecuted(ran(7))
-	if len(got) != 1+mostHeard || got[0].Size != 7 || !reflect.DeepEqual(got[3], dispatch.Executed{Instance: "2", Size: 2, Exec: 2}) {
+	if len(got) != 1+maxHeard || got[0].Size != 7 || !reflect.DeepEqual(got[3], dispatch.Executed{Instance: "2", Size: 2, Exec: 2}) {
 		t.Errorf("%d, of which the fourth is %+v", len(got), got[3])
 	}
 	o.Note(peer.Executed{Instance: "x", Size: 9})

@@ -19,7 +19,7 @@ func (c *Controller) park(in *instance) {
 	}
 	in.away, in.idleSince = true, since
 	c.keeper.Begin(func() {
-		if !c.spare(in) {
+		if !c.releaseFromPeers(in) {
 			return
 		}
 		err := c.options.Backend.Park(c.keeper.Context(), in.ID)

@@ -95,7 +95,7 @@ func (c *Controller) refuse(fn *function, why string) {
 // serve makes the revision the one that is served, or says why it cannot be.
 func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
 	profile = c.refined(fn, r, profile)
-	times := c.learned().Correction(r.Name, profile, latency.Quantile(r.Function))
+	times := c.records().Correction(r.Name, profile, latency.Quantile(r.Function))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn.wanted != r.Function {

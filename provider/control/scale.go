@@ -35,7 +35,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hear(now, loads)
+	c.takePeerLoads(now, loads)
 	nodes = c.room(nodes)
 	c.nodes = nodes
 	functions := make([]scaling.Function, 0, len(c.functions))

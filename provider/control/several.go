@@ -102,9 +102,9 @@ func (c *Controller) drain(ctx context.Context, in *instance) {
 	<-others
 }
 
-// spare has the other replicas leave an instance alone that is to be parked; false if
+// releaseFromPeers has the other replicas leave an instance alone that is to be parked; false if
 // one of them needs it, and then it serves on.
-func (c *Controller) spare(in *instance) bool {
+func (c *Controller) releaseFromPeers(in *instance) bool {
 	if c.options.Peers == nil || c.options.Peers.Park(c.keeper.Context(), in.ID) {
 		return true
 	}

@@ -130,8 +130,8 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 
 // tell lets the dispatcher know what to answer where there is no instance.
 func (fn *function) tell(now time.Time) {
-	if a := fn.advise(now); a != fn.told {
-		fn.told = a
+	if a := fn.advise(now); a != fn.announced {
+		fn.announced = a
 		fn.dispatcher.SetProblem(a.problem, a.refuse)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // steer multiplies the load that the engine plans for by what the function's requests
 // have shown to be missing. The lock is held.
 func (c *Controller) steer(now time.Time, fn *function, f *scaling.Function, stats dispatch.Stats) {
-	seen := steering.Seen{InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Percentile: fn.Inference.Percentile, Full: fn.unplaced != "" || fn.makesDo, Planned: fn.carried}
+	seen := steering.Seen{InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Percentile: fn.Inference.Percentile, Full: fn.unplaced != "" || fn.fallsBack, Planned: fn.carried}
 	for _, in := range fn.sorted() {
 		switch {
 		case in.serves():

@@ -34,13 +34,13 @@ type tuned struct {
 	found  chan struct{}
 }
 
-// mostNoted bounds came, for a controller that does not get to look.
-const mostNoted = 1 << 16
+// maxNoted bounds came, for a controller that does not get to look.
+const maxNoted = 1 << 16
 
 // Add implements [batching.Policy].
 func (t *tuned) Add(now time.Time, r batching.Request) {
 	t.mu.Lock()
-	if len(t.came) < mostNoted {
+	if len(t.came) < maxNoted {
 		t.came = append(t.came, now)
 	}
 	t.mu.Unlock()

@@ -2,7 +2,7 @@
 // and a Service, and every replica of the provider forwards requests to its pods by
 // itself. How many pods there are to be is decided by [replica.Scaler] at the
 // replica that leads, from what all replicas have seen. What is alike on the local
-// backend is in provider/replicas.
+// backend is in provider/processes.
 //
 // A request asks nothing of the API server: pods are watched. One that starts is
 // also asked itself whether it is ready, as the kubelet's probe comes once in
@@ -104,8 +104,8 @@ type Controller struct {
 }
 
 const (
-	// mostApplies is how many functions are changed at a time.
-	mostApplies = 16
+	// maxApplies is how many functions are changed at a time.
+	maxApplies = 16
 	// callPatience bounds one call to the API server.
 	callPatience = 15 * time.Second
 )
@@ -120,7 +120,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.PullPolicy = corev1.PullAlways
 	}
 	c := &Controller{
-		options: o, kick: keeper.NewKick(), applies: make(chan struct{}, mostApplies), functions: map[string]*function{},
+		options: o, kick: keeper.NewKick(), applies: make(chan struct{}, maxApplies), functions: map[string]*function{},
 		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -146,7 +146,7 @@ const (
 // ends.
 func (c *Controller) Run(ctx context.Context) {
 	keeper.Loop{
-		Kick: c.kick, Look: c.pass,
+		Kick: c.kick, Look: c.reconcile,
 		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
 		Period: usagePeriod, Sample: func(time.Time) { c.sample() },
 	}.Run(ctx)

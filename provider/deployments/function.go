@@ -49,7 +49,7 @@ type function struct {
 	failures  int
 	notBefore time.Time
 
-	told advice
+	announced advice
 	// shown and used are what the metrics hold.
 	shown int
 	used  cluster.Resources

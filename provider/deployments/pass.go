@@ -7,10 +7,10 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
-// pass looks at every function's load and, where this replica leads, makes its
+// reconcile looks at every function's load and, where this replica leads, makes its
 // Deployment what it is to be. It returns after how long to do so again if nothing
 // happens before.
-func (c *Controller) pass(now time.Time) time.Duration {
+func (c *Controller) reconcile(now time.Time) time.Duration {
 	peers := c.peers()
 	c.mu.Lock()
 	defer c.mu.Unlock()

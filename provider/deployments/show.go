@@ -6,16 +6,16 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/replicas"
+	"github.com/faas-infer/faas-infer/provider/processes"
 )
 
 // Describe tells what runs of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (replicas.Description, bool) {
+func (c *Controller) Describe(name string) (processes.Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return replicas.Description{}, false
+		return processes.Description{}, false
 	}
 	d := c.describe(fn).Description
 	for _, in := range c.pods[name] {
@@ -49,7 +49,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 
 // description is a function's, without its instances.
 type description struct {
-	replicas.Description
+	processes.Description
 	// hopeless: to wait for an instance is of no use.
 	hopeless bool
 }
@@ -102,8 +102,8 @@ type advice struct {
 // tell lets the forwarder know what to answer where there is no instance.
 func (fn *function) tell(d description) {
 	a := advice{problem: cmp.Or(d.Crash, d.Unplaced), refuse: d.Crash != "" && d.hopeless}
-	if a != fn.told {
-		fn.told = a
+	if a != fn.announced {
+		fn.announced = a
 		fn.forwarder.SetProblem(a.problem, a.refuse)
 	}
 }

@@ -42,9 +42,9 @@ const (
 	// warmUp is how many of an instance's first batches tell nothing: the engine
 	// touches its memory for the first time.
 	warmUp = 3
-	// mostExecuted bounds what is kept until somebody asks; of more, a random
+	// maxExecuted bounds what is kept until somebody asks; of more, a random
 	// choice is kept.
-	mostExecuted = 256
+	maxExecuted = 256
 )
 
 // evidence keeps what was executed until it is asked for.
@@ -63,9 +63,9 @@ func (e *evidence) add(m *peer, ran Executed) {
 		return
 	}
 	e.seen++
-	if len(e.kept) < mostExecuted {
+	if len(e.kept) < maxExecuted {
 		e.kept = append(e.kept, ran)
-	} else if i := rand.IntN(e.seen); i < mostExecuted {
+	} else if i := rand.IntN(e.seen); i < maxExecuted {
 		e.kept[i] = ran
 	}
 }

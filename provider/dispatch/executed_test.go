@@ -66,7 +66,7 @@ func TestExecutedBatchesAreBounded(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if got := d.Executed(nil); len(got) == 0 || len(got) > mostExecuted {
+	if got := d.Executed(nil); len(got) == 0 || len(got) > maxExecuted {
 		t.Errorf("%d batches are kept", len(got))
 	}
 }

@@ -204,10 +204,10 @@ func (p Plan) Scaled(corrected []time.Duration) []time.Duration {
 	return corrected
 }
 
-// Makeshift are the times by which an instance goes on that is too slow by those in
+// Fallback are the times by which an instance goes on that is too slow by those in
 // exec: in proportion, so that one request that is executed at once is just in time. If
 // the trouble has passed, it is; otherwise it shows that it has not.
-func (r Rules) Makeshift(f *provider.Function, exec []time.Duration) []time.Duration {
+func (r Rules) Fallback(f *provider.Function, exec []time.Duration) []time.Duration {
 	if len(exec) == 0 {
 		return nil
 	}

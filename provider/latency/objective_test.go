@@ -223,11 +223,11 @@ func FuzzPlan(f *testing.F) {
 // An instance that is too slow goes on with batches of one that are started at once.
 func TestMakeshift(t *testing.T) {
 	f := function(100 * time.Millisecond)
-	got := rules.Makeshift(f, []time.Duration{400 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond})
+	got := rules.Fallback(f, []time.Duration{400 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond})
 	if len(got) != 3 || got[0] > 91*time.Millisecond || got[0] < 90*time.Millisecond || rules.Limits(f).Usable(got, f.Inference.SLO) != 1 {
 		t.Errorf("%v", got)
 	}
-	if rules.Makeshift(f, nil) != nil {
+	if rules.Fallback(f, nil) != nil {
 		t.Error("nothing is known, and there are times")
 	}
 }
@@ -277,7 +277,7 @@ func TestNoMomentLeft(t *testing.T) {
 		if got := rules.Usable(f, table); got > 0 != want {
 			t.Errorf("one request takes %v: batches of %d can be used", exec, got)
 		}
-		if shift := rules.Makeshift(f, table); rules.Usable(f, shift) == 0 {
+		if shift := rules.Fallback(f, table); rules.Usable(f, shift) == 0 {
 			t.Errorf("one request takes %v: the makeshift %v does not fit", exec, shift)
 		}
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// mostTries bounds how often a write is tried that somebody else's came before; the
+// maxTries bounds how often a write is tried that somebody else's came before; the
 // leader's of the status are such.
-const mostTries = 16
+const maxTries = 16
 
 // NextRevision returns a number above all that this replica has given or seen: the
 // time in microseconds, where no other is higher.
@@ -58,7 +58,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	before, known := s.cached(namespace, name)
-	for range mostTries {
+	for range maxTries {
 		if known && s.revisionOf(before) > f.Revision {
 			return web.Refuse(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
 		}

@@ -86,8 +86,8 @@ func IsFunctionNamespace(n *corev1.Namespace) bool {
 	return n.DeletionTimestamp == nil && (n.Name == provider.DefaultNamespace || n.Annotations[NamespaceAnnotation] == "1")
 }
 
-// Spaces are the names of the namespaces of functions, sorted.
-func (s *NamespaceStore) Spaces() []string {
+// Names are the names of the namespaces of functions, sorted.
+func (s *NamespaceStore) Names() []string {
 	var names []string
 	for _, object := range s.Informer.GetIndexer().List() {
 		if n, ok := object.(*corev1.Namespace); ok && IsFunctionNamespace(n) {
@@ -101,7 +101,7 @@ func (s *NamespaceStore) Spaces() []string {
 // Namespaces lists those of functions by name.
 func (s *NamespaceStore) Namespaces() ([]store.Namespace, error) {
 	out := []store.Namespace{}
-	for _, name := range s.Spaces() {
+	for _, name := range s.Names() {
 		if n, ok := s.space(name); ok {
 			out = append(out, shown(n))
 		}

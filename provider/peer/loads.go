@@ -23,8 +23,8 @@ type remote struct {
 	asking bool
 }
 
-// mostExecuted bounds what a replica has executed until it is taken.
-const mostExecuted = 8192
+// maxExecuted bounds what a replica has executed until it is taken.
+const maxExecuted = 8192
 
 // ask asks all others for their loads, again and again.
 func (g *Group) ask(ctx context.Context) {
@@ -113,7 +113,7 @@ func (g *Group) askOne(ctx context.Context, m Member, since uint64) {
 		g.lively = time.Now()
 	}
 	r.next = load.Next
-	if len(r.executed) < mostExecuted {
+	if len(r.executed) < maxExecuted {
 		r.executed = append(r.executed, load.Executed...)
 	}
 	load.Executed = nil
@@ -160,7 +160,7 @@ func (g *Group) call(ctx context.Context, m Member, method, path string, body io
 		return nil, err
 	}
 	defer answer.Body.Close()
-	read, err := io.ReadAll(io.LimitReader(answer.Body, mostLoad))
+	read, err := io.ReadAll(io.LimitReader(answer.Body, maxLoad))
 	if err == nil && answer.StatusCode/100 != 2 {
 		err = fmt.Errorf("replica %s answers %s: %.200s", m.ID, answer.Status, read)
 	}

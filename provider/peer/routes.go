@@ -137,12 +137,12 @@ func (g *Group) serveLoads(l Local, w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(load)
 }
 
-// mostLoad bounds the load that somebody pushes, in bytes.
-const mostLoad = 64 << 20
+// maxLoad bounds the load that somebody pushes, in bytes.
+const maxLoad = 64 << 20
 
 func (g *Group) serveWake(l Local, w http.ResponseWriter, r *http.Request) {
 	var load Load
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostLoad)).Decode(&load); err != nil || load.Boot == "" {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLoad)).Decode(&load); err != nil || load.Boot == "" {
 		http.Error(w, "the body must be a load as "+loadsPath+" tells it", http.StatusBadRequest)
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/provider/replicas"
+	"github.com/faas-infer/faas-infer/provider/processes"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -45,13 +45,13 @@ func (m models) able(name string) (ready bool, failure string) {
 	return ok && (d.Measured || d.Ready > 0), ""
 }
 
-// Processes is the controller of ordinary functions: *replicas.Controller, whose
+// Processes is the controller of ordinary functions: *processes.Controller, whose
 // instances are a backend's, or another that runs them in its own way.
 type Processes interface {
 	provider.Controller
 	// Release is Remove for a function that has become a model's.
 	Release(ctx context.Context, name string) error
-	Describe(name string) (replicas.Description, bool)
+	Describe(name string) (processes.Description, bool)
 	// Run runs functions until ctx ends.
 	Run(ctx context.Context)
 	Close(ctx context.Context) error

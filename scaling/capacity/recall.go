@@ -42,8 +42,8 @@ type (
 	}
 )
 
-// mostAnswers bounds how many answers of a kind are remembered.
-const mostAnswers = 256
+// maxAnswers bounds how many answers of a kind are remembered.
+const maxAnswers = 256
 
 // About forgets what does not hold for such a function.
 func (r *Recall) About(o Options, slo time.Duration, percentile float64, queue Queue, configs []Candidate) {
@@ -65,7 +65,7 @@ func Grained(load float64) float64 {
 
 // remember adds an answer.
 func remember[Q comparable, A any](all map[Q]A, q Q, a A) A {
-	if len(all) >= mostAnswers {
+	if len(all) >= maxAnswers {
 		clear(all)
 	}
 	all[q] = a

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// mostPairs bounds how many nodes are compared with how many patterns of an
+	// maxPairs bounds how many nodes are compared with how many patterns of an
 	// ideal plan, mostMoves among how many nodes those are chosen which gain most.
-	mostPairs, mostMoves = 1 << 16, 64
+	maxPairs, maxMoves = 1 << 16, 64
 )
 
 // kind is an instance as far as plans tell them apart.
@@ -81,9 +81,9 @@ func (x *swap) choose(moves []move) (chosen []move) {
 		}
 		return sum
 	}
-	if len(moves) > mostMoves {
+	if len(moves) > maxMoves {
 		slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(welfare(x.has, b.gains), welfare(x.has, a.gains)) })
-		moves = moves[:mostMoves]
+		moves = moves[:maxMoves]
 	}
 	has, budget, stops := slices.Clone(x.has), x.budget(), 0
 	for {
@@ -125,7 +125,7 @@ func (x *swap) moves(plan ideal) (all []move) {
 				patterns = append(patterns, items)
 			}
 		}
-		if len(patterns)*len(c.Places) > mostPairs {
+		if len(patterns)*len(c.Places) > maxPairs {
 			return nil
 		}
 		for n, items := range x.match(plan, patterns, c.Places) {

@@ -75,7 +75,7 @@ func newGrid(items []Item, classes []Class, loose bool) *grid {
 	if loose {
 		for d := range 2 {
 			if g.step[d] != exact[d] {
-				g.extra[d] = mostItems(items, classes)
+				g.extra[d] = maxItems(items, classes)
 			}
 		}
 		g.measure(largest)
@@ -157,8 +157,8 @@ func bindingMemory(items []Item, classes []Class) [dimensions]bool {
 	return binding
 }
 
-// mostItems is more than any node holds.
-func mostItems(items []Item, classes []Class) int64 {
+// maxItems is more than any node holds.
+func maxItems(items []Item, classes []Class) int64 {
 	least := int64(1 << 40)
 	for _, it := range items {
 		least = min(least, max(int64(it.Need.CPU), int64(it.Need.GPU)))

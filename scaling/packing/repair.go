@@ -181,13 +181,13 @@ func (r *rounding) raise(o *open) bool {
 	return true
 }
 
-// spare is what is served of a demand beyond what is asked for.
-func (r *rounding) spare(k int) float64 { return max(0, r.solution.Served[k]-r.Demands[k]) }
+// slack is what is served of a demand beyond what is asked for.
+func (r *rounding) slack(k int) float64 { return max(0, r.solution.Served[k]-r.Demands[k]) }
 
 // drop takes an instance away that is not needed.
 func (r *rounding) drop(o *open) bool {
 	for _, u := range o.uses {
-		if it := &r.Items[u.Item]; it.Rate <= r.spare(it.Demand) {
+		if it := &r.Items[u.Item]; it.Rate <= r.slack(it.Demand) {
 			r.put(o, u.Item, -1)
 			return true
 		}
@@ -209,7 +209,7 @@ func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
 func (r *rounding) reduce(o *open) bool {
 	for _, u := range o.uses {
 		old := &r.Items[u.Item]
-		best, enough := -1, (old.Rate-r.spare(old.Demand))*(1-1e-12)
+		best, enough := -1, (old.Rate-r.slack(old.Demand))*(1-1e-12)
 		for _, i := range r.items[old.Demand] {
 			it := &r.Items[i]
 			if !it.Need.Fits(old.Need) || it.Rate < enough || it.Cost >= old.Cost*(1-1e-9) || best >= 0 && it.Cost >= r.Items[best].Cost {

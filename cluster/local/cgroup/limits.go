@@ -12,7 +12,7 @@ const (
 	shortPeriod = 10_000
 	longPeriod  = 100_000
 	leastQuota  = 1_000
-	mostPeriod  = 1_000_000
+	maxPeriod  = 1_000_000
 )
 
 // Quota returns the CFS quota and period, in µs, of a CPU share in millicores.
@@ -27,7 +27,7 @@ func Quota(millicores int) (quota int64, period uint64) {
 		period = longPeriod
 	}
 	millicores = max(1, millicores)
-	for period < mostPeriod && int64(millicores)*int64(period)/1000 < leastQuota {
+	for period < maxPeriod && int64(millicores)*int64(period)/1000 < leastQuota {
 		period *= 10
 	}
 	return max(leastQuota, int64(millicores)*int64(period)/1000), period

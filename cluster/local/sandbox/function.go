@@ -176,14 +176,14 @@ func boundProcesses(user int) error {
 	if user == 0 {
 		return nil
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: mostProcesses, Max: mostProcesses}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: maxProcesses, Max: maxProcesses}); err != nil {
 		return fmt.Errorf("limit the number of processes: %w", err)
 	}
 	return nil
 }
 
-// mostProcesses is how many processes and threads a function may have.
-const mostProcesses = 1024
+// maxProcesses is how many processes and threads a function may have.
+const maxProcesses = 1024
 
 // raiseLoopback switches the network namespace's only interface on.
 func raiseLoopback() error {

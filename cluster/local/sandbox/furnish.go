@@ -14,8 +14,8 @@ const (
 	// scratchRoot is where the private file system is mounted. At the end its
 	// own tmp covers it, so that nobody reaches the rest by name.
 	scratchRoot = "/tmp"
-	// mostScratchFiles bounds the kernel's memory for names of empty files.
-	mostScratchFiles = 64 << 10
+	// maxScratchFiles bounds the kernel's memory for names of empty files.
+	maxScratchFiles = 64 << 10
 	// leastScratch is what the directories alone and a small file need.
 	leastScratch = 1 << 20
 )
@@ -104,7 +104,7 @@ func (s scratch) at(name string) string { return pathOf(s.File) + "/" + name }
 // makeScratch makes the private file system with the directories that the
 // function is to write to.
 func (p functionPlan) makeScratch() (s scratch, err error) {
-	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", max(p.Scratch, leastScratch), mostScratchFiles)
+	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", max(p.Scratch, leastScratch), maxScratchFiles)
 	if err := unix.Mount("tmpfs", scratchRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return s, fmt.Errorf("mount %s: %w", scratchRoot, err)
 	}

@@ -116,7 +116,7 @@ func TestNamesThatLeaveTheDirectoryAreRefused(t *testing.T) {
 			t.Errorf("CopySecrets took %q", name)
 		}
 	}
-	large := secretFile(t, strings.Repeat("x", mostSecretBytes+1))
+	large := secretFile(t, strings.Repeat("x", maxSecretBytes+1))
 	if err := CopySecrets(t.TempDir(), map[string]string{"large": large}); err == nil {
 		t.Error("a secret over the limit was taken")
 	}

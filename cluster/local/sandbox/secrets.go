@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostSecretBytes is how large one secret may be; Kubernetes has the same
+// maxSecretBytes is how large one secret may be; Kubernetes has the same
 // bound.
-const mostSecretBytes = 1 << 20
+const maxSecretBytes = 1 << 20
 
 // mountSecrets makes a small read-only file system at SecretsDir with the
 // secrets in it, which belong to uid.
@@ -72,12 +72,12 @@ func readSecret(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	value, err := io.ReadAll(io.LimitReader(file, mostSecretBytes+1))
+	value, err := io.ReadAll(io.LimitReader(file, maxSecretBytes+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(value) > mostSecretBytes {
-		return nil, fmt.Errorf("larger than %d bytes", mostSecretBytes)
+	if len(value) > maxSecretBytes {
+		return nil, fmt.Errorf("larger than %d bytes", maxSecretBytes)
 	}
 	return value, nil
 }

@@ -17,9 +17,9 @@ import (
 // DefaultNamespace is the namespace of a function that names none.
 const DefaultNamespace = "openfaas-fn"
 
-// mostHead is the largest path, query and header together, in bytes, as for
+// maxHead is the largest path, query and header together, in bytes, as for
 // other invocations.
-const mostHead = 60 << 10
+const maxHead = 60 << 10
 
 // The headers that the gateway gives every request, and the one that names the
 // callback.
@@ -125,8 +125,8 @@ func checkHeader(r *Request) error {
 			size += len(name) + len(v) + 4
 		}
 	}
-	if size > mostHead {
-		return fmt.Errorf("Path, QueryString and Header take %d bytes, the limit is %d", size, mostHead)
+	if size > maxHead {
+		return fmt.Errorf("Path, QueryString and Header take %d bytes, the limit is %d", size, maxHead)
 	}
 	return nil
 }

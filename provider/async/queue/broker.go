@@ -111,7 +111,7 @@ func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 	if err := b.connect(); err != nil {
 		return nil, err
 	}
-	if b.js, err = jetstream.New(b.publishing, jetstream.WithPublishAsyncTimeout(publishTimeout), jetstream.WithPublishAsyncMaxPending(mostPublishing)); err != nil {
+	if b.js, err = jetstream.New(b.publishing, jetstream.WithPublishAsyncTimeout(publishTimeout), jetstream.WithPublishAsyncMaxPending(maxPublishing)); err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	b.setTrouble(errStarting)
@@ -128,7 +128,7 @@ func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 // how many may be on their way.
 const (
 	publishTimeout = 5 * time.Second
-	mostPublishing = 8192
+	maxPublishing = 8192
 )
 
 var errStarting = errors.New("the queue is starting")

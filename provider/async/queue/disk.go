@@ -10,9 +10,9 @@ import (
 // lookEvery is how often the disk is looked at while messages come.
 const lookEvery = 100 * time.Millisecond
 
-// mostReserve is the room in bytes that is kept free, less on a small disk: what
+// maxReserve is the room in bytes that is kept free, less on a small disk: what
 // is in the queue must still be acknowledged and moved to the dead letters.
-const mostReserve = 64 << 20
+const maxReserve = 64 << 20
 
 // room is nil if the disk has room for more messages.
 func (e *embedded) room() error {
@@ -35,7 +35,7 @@ func roomIn(dir string) error {
 		return fmt.Errorf("the disk of the queue: %w", err)
 	}
 	size, free := s.Blocks*uint64(s.Bsize), s.Bavail*uint64(s.Bsize)
-	if reserve := min(mostReserve, size/10); free < reserve {
+	if reserve := min(maxReserve, size/10); free < reserve {
 		return fmt.Errorf("the disk of the queue is full: %d bytes are free, %d are kept for what is queued already; make room in %s", free, reserve, dir)
 	}
 	return nil

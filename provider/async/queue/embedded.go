@@ -25,12 +25,12 @@ const (
 	guestUser = "guest"
 )
 
-// mostTries is how often the server tries to listen at an address that was free
+// maxTries is how often the server tries to listen at an address that was free
 // just before.
-const mostTries = 5
+const maxTries = 5
 
-// mostGuests is how many network connections the embedded server takes.
-const mostGuests = 256
+// maxGuests is how many network connections the embedded server takes.
+const maxGuests = 256
 
 // embedded is a NATS server in this process. It may be replaced by another one in
 // the same directory: see restart.
@@ -114,7 +114,7 @@ func (e *embedded) settings() *server.Options {
 		SyncInterval:      every, SyncAlways: e.options.SyncAlways, DisableJetStreamBanner: true,
 		// It listens later, when there is somebody to answer: see listen.
 		DontListen: true, Host: e.host, Port: int(e.port.Load()),
-		MaxPayload: MaxPayload, MaxPending: 8 * MaxPayload, MaxConn: mostGuests,
+		MaxPayload: MaxPayload, MaxPending: 8 * MaxPayload, MaxConn: maxGuests,
 		// A guest that sends without a pause must not fill the memory.
 		StreamMaxBufferedSize: 4 * MaxPayload, StreamMaxBufferedMsgs: 1 << 17,
 		NoAuthUser: guestUser,
@@ -207,7 +207,7 @@ func (e *embedded) accept(s *server.Server) error {
 		switch {
 		case err == nil:
 			return nil
-		case tries == mostTries || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()):
+		case tries == maxTries || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()):
 			return fmt.Errorf("NATS server: %w", err)
 		}
 		e.log.first.Store(nil)

@@ -13,7 +13,7 @@ import (
 // What a worker asks for in one pull, in bytes.
 const (
 	leastGrant = 256 << 10
-	mostGrant  = 32 << 20
+	maxGrant  = 32 << 20
 )
 
 // overhead is what a message is counted beside its data, in bytes.
@@ -31,9 +31,9 @@ const firstPause = time.Millisecond
 // pullPatience is how long an answer to a pull may take.
 const pullPatience = 5 * time.Second
 
-// mostPutOff is how many messages of one function may be in hand or put off to
+// maxPutOff is how many messages of one function may be in hand or put off to
 // a later try. Those behind them wait.
-const mostPutOff = 1 << 16
+const maxPutOff = 1 << 16
 
 var (
 	errNoAnswer = errors.New("the server does not answer")
@@ -133,7 +133,7 @@ func (w *worker) open() error {
 	defer cancel()
 	_, err := w.pool.options.JetStream.CreateOrUpdateConsumer(ctx, w.pool.options.Stream, jetstream.ConsumerConfig{
 		Durable: w.name, FilterSubject: w.pool.options.Subject + w.key, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: w.pool.options.AckWait, MaxDeliver: -1, MaxAckPending: mostPutOff, MaxWaiting: 16,
+		AckWait: w.pool.options.AckWait, MaxDeliver: -1, MaxAckPending: maxPutOff, MaxWaiting: 16,
 	})
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 		}
 	}
 	w.few = time.Time{}
-	return pullPatience, w.ask(places, min(max(2*w.average*int64(places), w.need), max(share, w.need), max(mostGrant, w.need)))
+	return pullPatience, w.ask(places, min(max(2*w.average*int64(places), w.need), max(share, w.need), max(maxGrant, w.need)))
 }
 
 // idle reports whether there has been nothing to do for long.

@@ -34,7 +34,7 @@ const (
 
 // The largest values that are accepted.
 const (
-	MostAttempts = 1000
+	MaxAttempts = 1000
 	LongestWait  = 24 * time.Hour
 )
 
@@ -116,8 +116,8 @@ func (s *Settings) set(key, value string) (err error) {
 	switch key {
 	case Attempts:
 		n, err := strconv.Atoi(value)
-		if err != nil || n < 1 || n > MostAttempts {
-			return &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a whole number from 1 to %d", MostAttempts), Example: "5"}
+		if err != nil || n < 1 || n > MaxAttempts {
+			return &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a whole number from 1 to %d", MaxAttempts), Example: "5"}
 		}
 		s.Attempts = n
 	case MinWait:

@@ -1,4 +1,4 @@
-package replicas
+package processes
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ type function struct {
 	// crash is why its instances do not live, unplaced why it has too few; ""
 	// where there is nothing to say. told is what the forwarder knows of these.
 	crash, unplaced string
-	told            advice
+	announced       advice
 	// shown, of the config label, and held are what the metrics hold.
 	shown    int
 	label    string

@@ -1,4 +1,4 @@
-package replicas
+package processes
 
 import (
 	"testing"
@@ -21,8 +21,8 @@ func TestGreedyFunctionLeavesRoomForOthers(t *testing.T) {
 					starting[in.Function]++
 				}
 			}
-			if n := starting[full("greedy")]; n > mostOwnStarting {
-				t.Fatalf("%d instances of one function start at once, want at most %d", n, mostOwnStarting)
+			if n := starting[full("greedy")]; n > maxOwnStarting {
+				t.Fatalf("%d instances of one function start at once, want at most %d", n, maxOwnStarting)
 			}
 		}
 		r.answered("other", "a")

@@ -1,4 +1,4 @@
-package replicas
+package processes
 
 import (
 	"cmp"
@@ -8,10 +8,10 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// pass looks at every function's load and makes the number of its instances what
+// look looks at every function's load and makes the number of its instances what
 // it is to be. It returns after how long to do so again if nothing happens
 // before.
-func (c *Controller) pass(now time.Time) time.Duration {
+func (c *Controller) look(now time.Time) time.Duration {
 	var free *room
 	if c.decide(now) {
 		nodes, err := c.options.Backend.Nodes(c.keeper.Context())
@@ -98,8 +98,8 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 // takes processor time, which those that serve need, and a function that wants
 // thousands is not to keep others waiting.
 const (
-	mostStarting    = 32
-	mostOwnStarting = 8
+	maxStarting    = 32
+	maxOwnStarting = 8
 )
 
 // grow starts so many instances, as far as there is room; those above what may
@@ -107,7 +107,7 @@ const (
 // goes to make some.
 func (c *Controller) grow(fn *function, missing int, old []*instance, free *room) {
 	unplaced := ""
-	for starts := fn.starting(); missing > 0 && starts < mostOwnStarting && free.starting < mostStarting; missing-- {
+	for starts := fn.starting(); missing > 0 && starts < maxOwnStarting && free.starting < maxStarting; missing-- {
 		node, ok := free.take(fn.config().Resources)
 		if !ok {
 			unplaced = fmt.Sprintf("%d more instances are wanted, and no machine has the free resources that one holds (requests.cpu %dm, requests.memory %d MiB)",

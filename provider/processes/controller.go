@@ -1,9 +1,9 @@
-// Package replicas drives ordinary functions: it keeps every function's program,
+// Package processes drives ordinary functions: it keeps every function's program,
 // forwarder and instances, asks [replica.Scaler] how many instances there are
 // to be, and makes it so through the cluster's backend. What is alike for models
 // is in provider/control. Nothing here is on a request's way but the wake-up
 // that a cold request gives.
-package replicas
+package processes
 
 import (
 	"context"
@@ -111,7 +111,7 @@ const idleTicks = 10
 func (c *Controller) Run(ctx context.Context) {
 	c.stopUnclaimed()
 	keeper.Loop{
-		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.pass,
+		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.look,
 		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
 		Period: keeper.ReadingPeriod, Sample: func(time.Time) { c.sample() },
 	}.Run(ctx)

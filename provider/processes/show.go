@@ -1,4 +1,4 @@
-package replicas
+package processes
 
 import (
 	"cmp"
@@ -94,8 +94,8 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 
 // tell lets the forwarder know what to answer where there is no instance.
 func (fn *function) tell(now time.Time) {
-	if a := fn.advise(now); a != fn.told {
-		fn.told = a
+	if a := fn.advise(now); a != fn.announced {
+		fn.announced = a
 		fn.forwarder.SetProblem(a.problem, a.refuse)
 	}
 }

@@ -1,4 +1,4 @@
-package replicas
+package processes
 
 import (
 	"testing"
