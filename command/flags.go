@@ -23,11 +23,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// The schedulers; the cold-start policy where nothing is said, and that of a
+// The cold-start policy where nothing is said, and that of a
 // keep-alive.
 const (
-	joint   = "joint"
-	greedy  = "greedy"
 	learned = systems.Default
 	fixed   = "fixed"
 )
@@ -83,7 +81,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.Lookup("cold-start").DefValue = ""
 	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances with --cold-start fixed")
 	flags.BoolVar(&f.park, "park", true, "have a function's instances give back their CPU and GPU share after two seconds without a request, and keep its model in memory; with --cold-start "+learned)
-	flags.StringVar(&f.scheduler, "scheduler", joint, "how instances' configs and places are chosen: joint, for all functions at once, or greedy, one instance after the other (INFless' Algorithm 1)")
+	flags.StringVar(&f.scheduler, "scheduler", systems.Schedulers()[0], "how instances' configs and places are chosen: "+systems.AboutSchedulers())
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, beyond its SLO if it has one")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "largest request body of models and of asynchronous requests in bytes; a larger one gets 413")
@@ -154,8 +152,9 @@ func (f *ProviderFlags) checkNames() error {
 		f.coldStart = fixed
 	}
 	f.coldStart = cmp.Or(f.coldStart, learned)
-	if f.scheduler = cmp.Or(f.scheduler, joint); f.scheduler != joint && f.scheduler != greedy {
-		return fmt.Errorf("--scheduler %q: it is %s or %s", f.scheduler, joint, greedy)
+	f.scheduler = cmp.Or(f.scheduler, systems.Schedulers()[0])
+	if _, err := f.system(); err != nil {
+		return fmt.Errorf("--scheduler %w", err)
 	}
 	if _, err := coldstart.New(f.coldStart, coldstart.Options{KeepAlive: f.keepAlive}); err != nil {
 		return fmt.Errorf("--cold-start %q: it is %s", f.coldStart, OneOf(coldstart.Names()))

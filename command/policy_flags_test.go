@@ -76,13 +76,13 @@ func TestSchedulerFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.scaling(); err != nil || got != ours.Settings() {
+	if got, err := f.system(); err != nil || got.Settings() != ours.Settings() {
 		t.Errorf("by default: %+v, %v", got, err)
 	}
 	if f, err = parsed(t, "--scheduler", "greedy"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.scaling(); err != nil || got.Options != capacity.Greedy() || got.Joint {
+	if got, err := f.system(); err != nil || got.Settings().Options != capacity.Greedy() {
 		t.Errorf("greedy: %+v, %v", got, err)
 	}
 }

@@ -29,8 +29,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/processes"
 	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
-	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -124,7 +122,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Bac
 // ControlOptions are the options of the controller of models as the flags have
 // them; what the platform has to add is its backend and where things are kept.
 func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
-	settings, err := f.scaling()
+	system, err := f.system()
 	if err != nil {
 		return control.Options{}, err
 	}
@@ -133,7 +131,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 		return control.Options{}, err
 	}
 	return control.Options{
-		Scaling: settings, Cold: cold, Predict: !f.measure, Metrics: b.Metrics, Logger: b.Log,
+		System: system, Cold: cold, Predict: !f.measure, Metrics: b.Metrics, Logger: b.Log,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), Machine: report.Machine(),
 	}, nil
@@ -147,14 +145,13 @@ func (f *ProviderFlags) childModels() *childModels {
 	return &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}
 }
 
-// scaling are the settings of the engine that --scheduler names.
-func (f *ProviderFlags) scaling() (scaling.Settings, error) {
+// system is the one that production runs, with the scheduler that --scheduler names.
+func (f *ProviderFlags) system() (systems.System, error) {
 	system, err := systems.ByName(systems.Default)
-	settings := system.Settings()
-	if f.scheduler == greedy {
-		settings.Options = capacity.Greedy()
+	if err != nil {
+		return systems.System{}, err
 	}
-	return settings, err
+	return system.WithScheduler(f.scheduler)
 }
 
 // cold is the cold-start policy that --cold-start names. A keep-alive of 0 is one,

@@ -29,7 +29,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // RigOptions say what a rig is put together from.
@@ -102,8 +102,12 @@ func OpenRig(ctx context.Context, o RigOptions) (*Rig, error) {
 		return nil, err
 	}
 	r.Backend = newWatched(r.own)
+	system, err := systems.ByName(systems.Default)
+	if err != nil {
+		return nil, err
+	}
 	settings := control.Options{
-		Backend: r.Backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(time.Hour),
+		Backend: r.Backend, System: system, Cold: coldstart.NewFixed(time.Hour),
 		Models: models{}, Profiles: &Profiles{}, Bundles: bundles{}, Secrets: secrets{},
 		Metrics: metrics.New(prometheus.NewRegistry()), Logger: o.Logger, Policy: batching.SharedName,
 		ColdWait: coldWait, QueueLimit: 20000, Tick: tick, StopGrace: grace, Engine: engine, Machine: machine, Dial: o.Instances.Dial,

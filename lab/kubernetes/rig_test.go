@@ -25,7 +25,7 @@ func TestRig(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := c.Define(ctx, filepath.Join("..", "..", "..", "yaml", "crd.yaml")); err != nil {
+	if err := c.Define(ctx, filepath.Join("..", "..", "yaml", "crd.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddNodes(ctx, 3, "4", "16Gi", nil); err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -45,10 +44,10 @@ type Secrets interface {
 // Options configure a controller.
 type Options struct {
 	Backend cluster.Backend
-	// Scaling are the engine's settings.
-	Scaling scaling.Settings
-	Cold    coldstart.Policy
-	Models  latency.Models
+	// System says what is started and stopped: the simulator runs the same.
+	System systems.System
+	Cold   coldstart.Policy
+	Models latency.Models
 	// Predict has models' times predicted when they are deployed, where that
 	// can be done; else they are measured.
 	Predict  bool
@@ -136,8 +135,8 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	c := &Controller{
-		options: o, engine: scaling.New(o.Scaling), kick: keeper.NewKick(), keeper: keeper.New(o.Backend, o.Logger),
-		rules:     latency.Rules{Policy: o.Policy, Scaling: o.Scaling.Options},
+		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), keeper: keeper.New(o.Backend, o.Logger),
+		rules:     latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
 		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
 		known: map[cluster.InstanceID]*orphan{}, broken: map[cluster.InstanceID]string{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -98,7 +99,7 @@ func (r *rig) eachRatio(t *testing.T, name string, each func(config string, valu
 // times are those of the profile's own formula, of a loaded instance. Shares stay
 // as they are: an instance that is given a larger one has other times.
 func TestSlowerModelIsReplanned(t *testing.T) {
-	tryWith(t, func(o *Options) { o.Scaling.Vertical = false }, func(r *rig) {
+	tryWith(t, func(o *Options) { o.System = o.System.With(func(s *scaling.Settings) { s.Vertical = false }) }, func(r *rig) {
 		r.backend.take(always(1))
 		r.measured("f", "m", within(100*time.Millisecond))
 		r.load("f", 5*time.Millisecond, 20*time.Second)

@@ -65,7 +65,7 @@ type function struct {
 	// were corrected; unsaved: since it was written.
 	executed []dispatch.Executed
 	// peers is what the other replicas have told of its requests.
-	peers         peerLoads
+	peers          peerLoads
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool

@@ -7,7 +7,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // parking is a cold-start policy that has idle instances parked.
@@ -23,7 +22,7 @@ func (p parking) Windows(last time.Time, function string) coldstart.Windows {
 
 func parks(o *Options) {
 	o.Cold = parking{o.Cold}
-	o.Scaling.Options = capacity.Greedy() // One instance for one request.
+	o.System = greedy(o.System) // One instance for one request.
 }
 
 // parkedNow is how many instances live, and how many of them are parked.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -37,7 +36,7 @@ func (s *resizer) Scale(now time.Time, functions []scaling.Function, nodes []clu
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.options.Scaling.Options = capacity.Greedy() // One instance for one request.
+		r.options.System = greedy(r.options.System) // One instance for one request.
 		r.open()
 		engine := &resizer{Scaler: r.engine}
 		r.engine = engine
@@ -70,7 +69,7 @@ func TestResize(t *testing.T) {
 func TestResizeOfOneThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.options.Scaling.Options = capacity.Greedy()
+		r.options.System = greedy(r.options.System)
 		r.open()
 		engine := &resizer{Scaler: r.engine}
 		r.engine = engine
@@ -118,7 +117,7 @@ func (r *rig) resized() []cluster.Config {
 func TestResizeThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.options.Scaling.Options = capacity.Greedy()
+		r.options.System = greedy(r.options.System)
 		r.backend.resizeFails = true
 		r.open()
 		engine := &resizer{Scaler: r.engine, millicores: 1000}

@@ -21,7 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // rig is a controller with a cluster in memory.
@@ -50,7 +50,7 @@ func newRig(t testing.TB) *rig {
 	r := &rig{t: t, backend: newFakeBackend(t), models: &fakeModels{}, profiles: &fakeProfiles{kept: map[string]*profiler.Profile{}},
 		corrections: &fakeCorrections{kept: map[string]correction.State{}}, registry: prometheus.NewRegistry()}
 	r.options = Options{
-		Backend: r.backend, Scaling: scaling.DefaultSettings(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles, Corrections: r.corrections,
+		Backend: r.backend, System: production(), Cold: coldstart.NewFixed(keepAlive), Models: r.models, Profiles: r.profiles, Corrections: r.corrections,
 		Bundles: fakeBundles{}, Secrets: fakeSecrets{}, Metrics: metrics.New(r.registry), Logger: zerolog.Nop(), Policy: batching.SharedName,
 		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, StopGrace: 5 * time.Second, Engine: "engine", Machine: "machine", Dial: r.backend.Dial,
 	}
@@ -214,4 +214,22 @@ func (r *rig) only() cluster.Instance {
 		r.t.Fatalf("%d instances live, want 1", len(living))
 	}
 	return living[0]
+}
+
+// production is the system that the provider runs.
+func production() systems.System {
+	s, err := systems.ByName(systems.Default)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// greedy is a system that places one instance after the other.
+func greedy(s systems.System) systems.System {
+	s, err := s.WithScheduler("greedy")
+	if err != nil {
+		panic(err)
+	}
+	return s
 }

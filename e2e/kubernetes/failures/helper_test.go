@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/scaling"
 )
 
 // nodes makes fresh nodes for a test, each with so many cores; providers that the test
@@ -57,7 +58,7 @@ func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) 
 	own := o.Control
 	o.Control = func(c *control.Options) {
 		// So that what is too much goes within seconds.
-		c.Scaling.Stabilisation, c.Scaling.Burst = time.Second, time.Second
+		c.System = c.System.With(func(s *scaling.Settings) { s.Stabilisation, s.Burst = time.Second, time.Second })
 		if own != nil {
 			own(c)
 		}

@@ -1,0 +1,56 @@
+package systems
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// scheduler is one way to choose instances' configs and places: what --scheduler names.
+type scheduler struct {
+	name, says string
+	options    func() capacity.Options
+}
+
+// schedulers are all, that of [Default] first.
+var schedulers = []scheduler{
+	{"joint", "for all functions at once", capacity.Production},
+	{"greedy", "one instance after the other (INFless' Algorithm 1)", capacity.Greedy},
+}
+
+// Schedulers are the names of the schedulers, the default first.
+func Schedulers() []string {
+	names := make([]string, 0, len(schedulers))
+	for _, s := range schedulers {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// AboutSchedulers says of each what it does, for a flag's help.
+func AboutSchedulers() string {
+	var parts []string
+	for _, s := range schedulers {
+		parts = append(parts, s.name+", "+s.says)
+	}
+	return strings.Join(parts, ", or ")
+}
+
+// WithScheduler is the system with another scheduler.
+func (s System) WithScheduler(name string) (System, error) {
+	i := slices.IndexFunc(schedulers, func(x scheduler) bool { return x.name == name })
+	if i < 0 {
+		return System{}, fmt.Errorf("%q: it is %s", name, strings.Join(Schedulers(), " or "))
+	}
+	s.settings.Options = schedulers[i].options()
+	return s, nil
+}
+
+// With is the system with its engine's settings changed.
+func (s System) With(change func(*scaling.Settings)) System {
+	change(&s.settings)
+	return s
+}
