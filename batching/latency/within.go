@@ -6,7 +6,7 @@ import "math"
 // spread, and weights how much each counts: the trapezoidal rule is exact to many digits
 // for the normal distribution.
 const (
-	deviations     = 0.25
+	deviations    = 0.25
 	maxDeviations = 4.0
 )
 

@@ -53,8 +53,8 @@ type Backend struct {
 	mu     sync.Mutex
 	closed bool
 	// told: somebody has listed the instances, and is told of changes from then on.
-	announced    bool
-	entries map[cluster.InstanceID]*entry
+	announced bool
+	entries   map[cluster.InstanceID]*entry
 	// over are instances that have exited, and when they were told to have.
 	over map[cluster.InstanceID]time.Time
 	// strange are pods that claim to be ours and are not, so that it is said once.

@@ -25,7 +25,7 @@ const Prefix = "/system/async"
 // most.
 const (
 	usualLetters = 100
-	maxLetters  = 1000
+	maxLetters   = 1000
 )
 
 // maxSystemBody is the largest body of System's routes, in bytes.

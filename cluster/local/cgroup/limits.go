@@ -12,7 +12,7 @@ const (
 	shortPeriod = 10_000
 	longPeriod  = 100_000
 	leastQuota  = 1_000
-	maxPeriod  = 1_000_000
+	maxPeriod   = 1_000_000
 )
 
 // Quota returns the CFS quota and period, in µs, of a CPU share in millicores.

@@ -128,7 +128,7 @@ func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 // how many may be on their way.
 const (
 	publishTimeout = 5 * time.Second
-	maxPublishing = 8192
+	maxPublishing  = 8192
 )
 
 var errStarting = errors.New("the queue is starting")

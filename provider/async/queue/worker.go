@@ -13,7 +13,7 @@ import (
 // What a worker asks for in one pull, in bytes.
 const (
 	leastGrant = 256 << 10
-	maxGrant  = 32 << 20
+	maxGrant   = 32 << 20
 )
 
 // overhead is what a message is counted beside its data, in bytes.

@@ -35,7 +35,7 @@ const (
 // The largest values that are accepted.
 const (
 	MaxAttempts = 1000
-	LongestWait  = 24 * time.Hour
+	LongestWait = 24 * time.Hour
 )
 
 const prefix = "com.openfaas.retry."
