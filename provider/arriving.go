@@ -68,10 +68,13 @@ func (s *Server) lookUpSoon(ctx context.Context, name string) (*deployed, error)
 	if err == nil || web.StatusOf(err) != http.StatusNotFound {
 		return d, err
 	}
-	if a, wrong := resolve(name); wrong == nil && s.arriving.wait(ctx, a.full()) {
-		return s.lookUp(name)
+	a, wrong := resolve(name)
+	if wrong != nil {
+		return nil, err
 	}
-	return nil, err
+	// It may have arrived since it was not found: then there is nothing to wait for.
+	s.arriving.wait(ctx, a.full())
+	return s.lookUp(name)
 }
 
 // known is find for what is not on a request's way: a function that another replica

@@ -28,6 +28,22 @@ func TestEventsComeTwice(t *testing.T) {
 	}
 }
 
+// tellUntilDropped tells of a config map until n events were dropped in all. The upstream's
+// end of the watch before may still be there, and take one.
+func (r *rig) tellUntilDropped(name string, n int) {
+	r.t.Helper()
+	r.eventually(name+" is dropped", func() bool {
+		if r.Counts().Dropped >= n {
+			return true
+		}
+		select {
+		case r.upstream.events <- name:
+		default:
+		}
+		return false
+	})
+}
+
 // What was dropped must be made up for: the watch ends with 410, not before its
 // time, and however it ends.
 func TestDroppedEventsEndTheWatch(t *testing.T) {
@@ -44,19 +60,11 @@ func TestDroppedEventsEndTheWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = r.watch()
-	r.tell("c")
-	r.eventually("c is dropped", func() bool { return r.Counts().Dropped == 2 })
+	r.tellUntilDropped("c", 2)
 	r.Cut()
 	r.want(w, "ERROR 410", "ended")
 	w = r.watch()
-	// The upstream's end of the watch before may still be there, and take an event.
-	r.eventually("an event is dropped", func() bool {
-		select {
-		case r.upstream.events <- "d":
-		default:
-		}
-		return r.Counts().Dropped > 2
-	})
+	r.tellUntilDropped("d", 3)
 	close(r.upstream.events)
 	r.want(w, "ERROR 410", "ended")
 }
