@@ -26,7 +26,7 @@ func TestStackFile(t *testing.T) {
 			t.Errorf("no function %s", name)
 			continue
 		}
-		if f.Language != "onnx-infer" || f.Image != name+":latest" || f.Annotations == nil {
+		if !f.SkipBuild || f.Handler != "" || f.Image != name+":latest" || f.Annotations == nil {
 			t.Fatalf("%s: %+v", name, f)
 		}
 		in, err := annotation.Parse(types.FunctionDeployment{Service: name, Image: f.Image, Annotations: f.Annotations})
