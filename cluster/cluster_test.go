@@ -61,7 +61,7 @@ func TestHolding(t *testing.T) {
 // records from before there were kinds are models'.
 func TestRecords(t *testing.T) {
 	in := Instance{InstanceSpec: InstanceSpec{
-		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Parked: true, Bundle: "b", Env: map[string]string{"A": "1"},
+		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Parked: true, Artefact: Artefact{Bundle: "b"}, Env: map[string]string{"A": "1"},
 		Config: Config{Batch: 2, Resources: Resources{CPU: 500, Memory: 1 << 20}},
 	}, State: Ready, Network: "unix", Address: "/s", Reason: "r"}
 	text, err := json.Marshal(in)

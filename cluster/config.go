@@ -105,6 +105,24 @@ const (
 	Process Kind = "process"
 )
 
+// Whole is the name of a function's whole model, as it was deployed.
+const Whole = ""
+
+// Artefact is what an instance loads of its function: the whole model, or a part or a
+// variant of it.
+type Artefact struct {
+	// Name tells a function's artefacts apart.
+	Name string `json:"artefact,omitempty"`
+	// Bundle is the directory (local) or image (cluster) with the model or the
+	// program.
+	Bundle string `json:"bundle"`
+	// Model is the model file inside the bundle; "" for a process.
+	Model string `json:"model"`
+	// Images is what the model wants of an image, as the deployment declares it; ""
+	// if it takes none.
+	Images string `json:"images,omitempty"`
+}
+
 // InstanceSpec is all that a backend needs to start an instance.
 type InstanceSpec struct {
 	ID   InstanceID `json:"id"`
@@ -128,14 +146,8 @@ type InstanceSpec struct {
 	Limits Resources `json:"limits,omitzero"`
 	// ReadOnlyRoot: the process cannot write to its bundle's directory either.
 	ReadOnlyRoot bool `json:"readOnlyRoot,omitempty"`
-	// Bundle is the directory (local) or image (cluster) with the model or the
-	// program.
-	Bundle string `json:"bundle"`
-	// Model is the model file inside the bundle; "" for a process.
-	Model string `json:"model"`
-	// Images is what the model wants of an image, as the deployment declares it; ""
-	// if it takes none.
-	Images string `json:"images,omitempty"`
+	// Artefact is what it loads.
+	Artefact
 	// Fingerprint tells what would run differently: a driver that takes the
 	// instance over compares it with that of what is deployed. "" where the
 	// other fields say it all.

@@ -11,7 +11,7 @@ import (
 // What a deployment declares of images reaches the instance as it was written.
 func TestImagesReachTheInstance(t *testing.T) {
 	var f ProviderFlags
-	spec := cluster.InstanceSpec{Function: "photos.openfaas-fn", Images: "224x224 fit=crop"}
+	spec := cluster.InstanceSpec{Function: "photos.openfaas-fn", Artefact: cluster.Artefact{Images: "224x224 fit=crop"}}
 	argv := f.InstanceArguments(spec)
 	at := slices.Index(argv, "--image")
 	if at < 0 || at+1 >= len(argv) || argv[at+1] != spec.Images {

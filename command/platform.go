@@ -9,8 +9,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
-	"github.com/faas-infer/faas-infer/provider/router"
 )
 
 // Platform is where a provider's functions run: this machine, or a cluster.
@@ -58,7 +58,7 @@ type Parts struct {
 type Controller interface {
 	provider.Controller
 	// Describe tells what runs of a function; false if it is not deployed.
-	Describe(name string) (router.Description, bool)
+	Describe(name string) (keeper.Description, bool)
 	// Run drives the functions until ctx ends.
 	Run(ctx context.Context)
 	// Close ends what is to end with the provider; Run must have returned.

@@ -195,7 +195,7 @@ func TestDemoJSON(t *testing.T) {
 func TestInstanceCommand(t *testing.T) {
 	t.Setenv("FAAS_INFER_ONNXRUNTIME", "/lib/ort.so")
 	t.Setenv("XDG_CACHE_HOME", "")
-	spec := cluster.InstanceSpec{Function: "mnist.openfaas-fn", Model: "/prepared/x",
+	spec := cluster.InstanceSpec{Function: "mnist.openfaas-fn", Artefact: cluster.Artefact{Model: "/prepared/x"},
 		Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1500, Memory: 1 << 28}}}
 	argv, env := (&ProviderFlags{maxBody: 1 << 26}).instanceCommand(spec, "/run/s")
 	got := strings.Join(argv[1:], " ")

@@ -191,7 +191,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 // start plans what was placed for v.
 func (p *pass) start(v *view, placed []placing.Placed) {
 	for _, x := range placed {
-		s := Start{Function: v.Name, Revision: v.Revision, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
+		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
 		if i, ok := p.space().Find(x.Node); ok {
 			s.After = p.leaving(i)
 		}

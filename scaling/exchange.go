@@ -51,7 +51,7 @@ func (p *pass) exchange() {
 func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 	best, most := in.with(), 0.0
 	for _, c := range choices {
-		if c.Config.Resources == in.Config.Resources && c.Config.Batch <= max(in.Largest, in.Config.Batch) && c.Range.Up > most {
+		if c.Artefact == in.Artefact && c.Config.Resources == in.Config.Resources && c.Config.Batch <= max(in.Largest, in.Config.Batch) && c.Range.Up > most {
 			best, most = c.Candidate, c.Range.Up
 		}
 	}

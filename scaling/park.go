@@ -117,7 +117,7 @@ func (p *pass) smaller(v *view, in Running, free cluster.Resources) (capacity.Ch
 		return capacity.Choice{}, false
 	}
 	need := max(v.demand, capacity.SomeLoad)
-	return capacity.Raise(capacity.InPlace(s.Choices(v.wanted(need)), in.Config, in.Largest, false), free.CPU, 0, need)
+	return capacity.Raise(capacity.InPlace(s.Choices(v.wanted(need)), in.with(), in.Largest, false), free.CPU, 0, need)
 }
 
 // unparked are the choices that v has on a node: where it has a parked instance, that

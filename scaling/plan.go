@@ -10,9 +10,11 @@ import (
 
 // Running is what the engine must know of an instance that exists.
 type Running struct {
-	ID     cluster.InstanceID
-	Node   string
-	Config cluster.Config
+	ID   cluster.InstanceID
+	Node string
+	// Artefact names what it has loaded. It gets no other while it runs.
+	Artefact string
+	Config   cluster.Config
 	// Largest is the largest batch that it can take if its CPU quota allows more than
 	// Config has; a smaller number than that is none.
 	Largest int
@@ -35,7 +37,7 @@ type Running struct {
 
 // with is what the instance runs with.
 func (in *Running) with() capacity.Candidate {
-	return capacity.Candidate{Config: in.Config, Exec: in.Exec, Mean: in.Mean}
+	return capacity.Candidate{Artefact: in.Artefact, Config: in.Config, Exec: in.Exec, Mean: in.Mean}
 }
 
 // Holds is what the instance takes of its node.
@@ -123,6 +125,8 @@ type Carried struct {
 type Start struct {
 	Function string
 	Revision uint64
+	// Artefact names what it is to load.
+	Artefact string
 	Config   cluster.Config
 	// Exec and Mean are the candidate's.
 	Exec, Mean time.Duration

@@ -21,16 +21,18 @@ func (p *pass) stretch(v *view) {
 	}
 	choices := v.choices(v.demand, false)
 	type able struct {
-		config  cluster.Config
-		largest int
+		artefact string
+		config   cluster.Config
+		largest  int
 	}
 	known := map[able][]capacity.Choice{}
 	for i := range v.live {
 		in := &v.live[i]
-		larger, ok := known[able{in.Config, in.Largest}]
+		as := able{in.Artefact, in.Config, in.Largest}
+		larger, ok := known[as]
 		if !ok {
-			larger = capacity.InPlace(choices, in.Config, in.Largest, true)
-			known[able{in.Config, in.Largest}] = larger
+			larger = capacity.InPlace(choices, in.with(), in.Largest, true)
+			known[as] = larger
 		}
 		if len(larger) == 0 || in.Fixed {
 			continue
@@ -94,7 +96,7 @@ func (p *pass) merge(v *view) {
 			}
 			both := v.bounds(stays).Up + v.bounds(goes).Up
 			room := stays.Config.CPU + goes.Config.CPU + p.space().Places[place].Free.CPU
-			for _, c := range capacity.InPlace(choices, stays.Config, stays.Largest, true) {
+			for _, c := range capacity.InPlace(choices, stays.with(), stays.Largest, true) {
 				if gain := c.Range.Up - both; c.Config.CPU <= room && gain > max(most, mergeGain*both) {
 					leaves, most = j, gain
 				}
@@ -128,7 +130,7 @@ func (p *pass) relax(v *view) {
 	best, to, saved := -1, capacity.Choice{}, 0
 	for i := range v.live {
 		in := &v.live[i]
-		below := v.memory.Below(in.Config, in.Largest, v.peak)
+		below := v.memory.Below(in.with(), in.Largest, v.peak)
 		for _, c := range below {
 			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak {
 				best, to, saved = i, c, less

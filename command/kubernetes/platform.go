@@ -167,7 +167,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	p.images = &images{platform: p, models: models}
 	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned
-	o.Leading, o.Peers, o.Eligible = p.election.Leading, p.peers(), p.eligible
+	o.Replica, o.Eligible = p.replica(), p.eligible
 	if p.control, err = control.New(opening, o); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
-	return p.shared(router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
+	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
 }
 
 // secretType is the type of a secret; what cannot be read has none.

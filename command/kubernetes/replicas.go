@@ -7,7 +7,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/command"
-	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/provider/router"
@@ -34,12 +33,12 @@ func (p *platform) openGroup(opening context.Context) error {
 	return nil
 }
 
-// peers are the other replicas, as the controller of models sees them.
-func (p *platform) peers() control.Peers {
+// replica is this one, as the controller of models sees it.
+func (p *platform) replica() *peer.Replica {
 	if p.group == nil {
-		return nil
+		return peer.NewReplica(p.election.Leading, nil)
 	}
-	return p.group
+	return peer.NewReplica(p.election.Leading, p.group)
 }
 
 // listeners are the other replicas, as the controller of ordinary functions sees
@@ -52,11 +51,11 @@ func (p *platform) listeners() deployments.Peers {
 }
 
 // shared has each function of a model dispatched by one replica.
-func (p *platform) shared(c command.Controller) command.Controller {
+func (p *platform) shared(replica *peer.Replica, c command.Controller) command.Controller {
 	if p.group == nil {
 		return c
 	}
-	p.group.Attach(p.control)
+	p.group.Attach(replica.Local())
 	p.group.AttachOrdinary(p.ordinary)
 	return router.NewShared(c, p.group)
 }

@@ -104,7 +104,7 @@ func items(k int, configs []cluster.Config, serves func(cluster.Config) float64)
 		if !known {
 			i = len(all)
 			at[c.Resources] = i
-			all = append(all, packing.Item{Demand: k, Need: c.Resources})
+			all = append(all, packing.Item{Demands: []int{k}, Need: c.Resources})
 		}
 		all[i].Rate = max(all[i].Rate, rate)
 	}

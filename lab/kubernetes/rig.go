@@ -119,7 +119,7 @@ func OpenRig(ctx context.Context, o RigOptions) (*Rig, error) {
 		return nil, errors.Join(err, r.own.Close())
 	}
 	if r.group != nil {
-		r.group.Attach(r.Controller)
+		r.group.Attach(settings.Replica.Local())
 	}
 	return r, nil
 }

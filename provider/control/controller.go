@@ -1,13 +1,13 @@
-// Package control drives the scaling engine: it keeps every function's model,
-// profile, dispatcher and instances, asks the engine several times a second
-// what to start and what to retire, and does it through the cluster's backend.
-// The engine decides; nothing here does. Nothing here is on a request's way but
-// the wake-up that a cold request gives.
+// Package control drives the scaling engine: it keeps every function's artefacts with
+// their profiles, its dispatcher and its instances, asks the engine several times a
+// second what to start and what to retire, and does it through a keeper. Begin with
+// Controller.scale; act.go does what the engine has planned, learn.go corrects the times,
+// replicas.go is for a provider with several replicas. The engine decides; nothing here
+// does. Nothing here is on a request's way but the wake-up that a cold request gives.
 package control
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -81,13 +82,9 @@ type Options struct {
 	// all, and says why if there are none. It is asked at every look, so it should
 	// not take long; nil means that all are.
 	Eligible func(f *provider.Function) (nodes []string, why string)
-	// Leading tells whether this replica of the provider is the one that starts
-	// and stops instances. The others dispatch to all instances, learn the same
-	// and plan along, so that each can go on where the leader leaves. nil: there
-	// is no other replica, now or later.
-	Leading func() bool
-	// Peers are the other replicas; nil if there are none.
-	Peers Peers
+	// Replica is this replica of the provider among others; nil: it is alone, now and
+	// later.
+	Replica *peer.Replica
 }
 
 // Controller holds the functions of one provider.
@@ -97,71 +94,51 @@ type Controller struct {
 	rules   latency.Rules
 	finder  *latency.Finder
 
-	kick   keeper.Kick
-	keeper *keeper.Keeper
+	kick keeper.Kick
 
 	mu        sync.Mutex
 	functions map[string]*function
-	instances map[cluster.InstanceID]*instance
-	// known are instances of an earlier provider that no function has claimed
-	// yet, or that nobody wants.
-	known map[cluster.InstanceID]*orphan
+	keeper    *keeper.Keeper[*instance]
 	// nodes are those of the latest look, with what was free.
 	nodes []cluster.Node
 	// shown is what the metrics hold of the nodes; recorded is when they last were
 	// brought up to date.
 	shown    map[string]cluster.Node
 	recorded time.Time
-	// blind is why the nodes could not be listed, "" if they could.
-	blind string
-	// led: this replica has been leading since ledSince, at the latest look.
-	led      bool
-	ledSince time.Time
-	// broken are the instances that broke off an exchange with this replica, while
-	// another leads; ran is what was executed for it, of which others want to know.
-	broken map[cluster.InstanceID]string
-	ran    chronicle
-	// saving: what was seen is being written; saved is when it last was, and
-	// savedHistories when what Cold has learned was.
-	saving                bool
-	saved, savedHistories time.Time
+	saver    saver
 }
 
 // New returns a controller that has found the instances of an earlier provider
 // on the backend; Deploy claims them. Run serves.
 func New(ctx context.Context, o Options) (*Controller, error) {
-	found, err := o.Backend.Instances(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
 	c := &Controller{
-		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), keeper: keeper.New(o.Backend, o.Logger),
-		rules:     latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
-		functions: map[string]*function{}, instances: map[cluster.InstanceID]*instance{},
-		known: map[cluster.InstanceID]*orphan{}, broken: map[cluster.InstanceID]string{}, shown: map[string]cluster.Node{}, saved: time.Now(), savedHistories: time.Now(),
+		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
+		functions: map[string]*function{}, shown: map[string]cluster.Node{},
 	}
+	c.saver = saver{of: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
 	c.finder = latency.NewFinder(latency.Finder{
 		Models: o.Models, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
-		Leading: c.leading, Logger: o.Logger,
+		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
-	for _, in := range found {
-		c.known[in.ID] = &orphan{Instance: in, since: time.Now()}
+	var err error
+	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
+		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica, Discover: c.discovered,
+	})
+	if err != nil {
+		return nil, err
 	}
+	o.Replica.Attach(c)
 	return c, nil
 }
 
 // Run follows the backend's events and asks the engine every tick, and at once
-// when something happened, until ctx ends. Instances of an earlier provider
-// whose functions are gone are stopped first.
+// when something happened, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	if !c.several() {
-		c.stopUnclaimed()
-	}
 	keeper.Loop{
-		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.scale, Rest: c.rest,
+		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.scale, Rest: c.rest,
 		Period: keeper.ReadingPeriod, Sample: func(now time.Time) {
-			c.sample()
-			c.save(now)
+			c.keeper.Sample()
+			c.saver.due(now)
 		},
 	}.Run(ctx)
 }
@@ -169,7 +146,7 @@ func (c *Controller) Run(ctx context.Context) {
 // rest is the pause after a look that took so long. Nobody waits for that of a replica
 // which does not lead.
 func (c *Controller) rest(took time.Duration) time.Duration {
-	if c.several() && !c.led {
+	if !c.options.Replica.Led() {
 		return c.options.Tick
 	}
 	return keeper.Rest(took, c.options.Tick)
@@ -187,15 +164,10 @@ func (c *Controller) Close(ctx context.Context) error {
 	for _, fn := range c.functions {
 		fn.dispatcher.Close()
 	}
-	stops := c.stopsOfAll(ctx)
 	c.mu.Unlock()
-	err := c.keeper.Close(ctx, stops)
-	if c.leading() {
-		c.mu.Lock()
-		states, histories := c.unsaved(), c.unsavedHistories()
-		c.mu.Unlock()
-		c.records().Write(states, c.has)
-		c.records().WriteHistories(histories, c.has)
+	err := c.keeper.Close(ctx)
+	if c.options.Replica.Leads() {
+		c.saver.rest()
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -37,8 +38,8 @@ func (r *rig) known(name string) known {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fn := r.functions[full(name)]
-	k := known{slices.Clone(fn.candidates), map[cluster.InstanceID][]time.Duration{}, map[cluster.InstanceID]int{}}
-	for _, in := range fn.sorted() {
+	k := known{slices.Clone(fn.artefacts[0].candidates), map[cluster.InstanceID][]time.Duration{}, map[cluster.InstanceID]int{}}
+	for _, in := range fn.Sorted() {
 		k.tables[in.ID], k.batches[in.ID] = slices.Clone(in.table), in.batch
 	}
 	return k
@@ -152,9 +153,10 @@ func TestSlowerModelIsReplanned(t *testing.T) {
 // With queues of their own, instances fill every batch: none is larger than the
 // corrected times allow.
 func TestSlowerModelGetsSmallerBatches(t *testing.T) {
-	in := &instance{table: []time.Duration{10, 20, 30, 60}, batch: 2, rate: 5}
-	for queue, want := range map[capacity.Queue]int{capacity.PerInstance: 2, capacity.LateBound: 4} {
-		if d := in.describe(queue); d.Config.Batch != want || len(d.Exec) != want || d.Rate != 5 {
+	for policy, want := range map[string]int{batching.InFlessName: 2, batching.SharedName: 4} {
+		fn := &function{Function: &provider.Function{}, rules: &latency.Rules{Policy: policy}}
+		in := &instance{function: fn, table: []time.Duration{10, 20, 30, 60}, batch: 2, rate: 5}
+		if d := in.describe(); d.Config.Batch != want || len(d.Exec) != want || d.Rate != 5 {
 			t.Errorf("described as %+v, want batches of %d", d, want)
 		}
 	}
@@ -242,7 +244,7 @@ func TestCorrectionsOutliveTheProvider(t *testing.T) {
 				r.load("f", 10*time.Millisecond, time.Second)
 			}
 			before := r.used(r.known("f").candidates)
-			if r.mu.Lock(); len(before) == 0 || !differ(before, same(r.functions[full("f")].promised, before)) {
+			if r.mu.Lock(); len(before) == 0 || !differ(before, same(r.functions[full("f")].artefacts[0].promised, before)) {
 				t.Error("nothing was learnt")
 			}
 			r.mu.Unlock()
@@ -294,8 +296,8 @@ func TestDeploymentKeepsWhatWasSeen(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if fn := r.functions[full("f")]; differ(fn.candidates, fn.promised) {
-			t.Errorf("of another model: candidates %v, promised %v", fn.candidates, fn.promised)
+		if fn := r.functions[full("f")]; differ(fn.artefacts[0].candidates, fn.artefacts[0].promised) {
+			t.Errorf("of another model: candidates %v, promised %v", fn.artefacts[0].candidates, fn.artefacts[0].promised)
 		}
 	})
 }

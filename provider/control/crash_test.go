@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // An instance that dies before it is ready is tried again, later each time;
@@ -26,7 +27,7 @@ func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 		if status(err) != 503 || !strings.Contains(err.Error(), "out of memory (limit 256 MiB)") {
 			t.Errorf("error %v", err)
 		}
-		if took := time.Since(began); took > 2*time.Second || r.backend.asked() != manyFailures {
+		if took := time.Since(began); took > 2*time.Second || r.backend.asked() != 3 {
 			t.Errorf("it was told after %v and %d tries", took, r.backend.asked())
 		}
 		if d := r.describe("f"); !strings.Contains(d.Problem, "before it was ready: out of memory") {
@@ -45,8 +46,8 @@ func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 			_, err := r.invoke("f", "x")
 			return err == nil
 		})
-		time.Sleep(settledAfter + time.Second)
-		if d := r.describe("f"); d.Problem != "" || r.functions[full("f")].failures.Count != 0 {
+		time.Sleep(keeper.Settled + time.Second)
+		if d := r.describe("f"); d.Problem != "" || r.functions[full("f")].Failures.Count != 0 {
 			t.Errorf("healthy again, and yet %q", d.Problem)
 		}
 	})
@@ -87,7 +88,7 @@ func TestInstanceThatDiesLaterIsReplacedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
-		time.Sleep(settledAfter)
+		time.Sleep(keeper.Settled)
 		r.backend.crash(r.only().ID, "killed by signal 9")
 		time.Sleep(coldStart + 10*time.Millisecond)
 		if d := r.describe("f"); d.Ready != 1 || d.Problem != "" {
@@ -106,7 +107,7 @@ func TestInstanceThatAnsweredIsReplacedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
-		for range 2 * manyFailures {
+		for range 2 * 3 {
 			r.answered("f", "m")
 			r.backend.crash(r.only().ID, "killed by signal 9")
 			time.Sleep(coldStart + 10*time.Millisecond)
@@ -205,7 +206,7 @@ func TestEventsOfUnknownInstancesAreIgnored(t *testing.T) {
 		}
 		r.measured("f", "m")
 		r.answered("f", "m")
-		r.lost("stranger", errors.New("gone"))
+		r.keeper.Lost("stranger", errors.New("gone"))
 	})
 }
 

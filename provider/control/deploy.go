@@ -10,16 +10,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
-
-// ErrAbsent is returned for a function that is not deployed.
-var ErrAbsent = errors.New("no such function")
-
-// errClosed is returned once the controller is closed.
-var errClosed = errors.New("the provider is stopping")
 
 // Deploy implements [provider.Controller]. What can be seen of the model is
 // checked before anything changes, also whether it can meet its objective, if
@@ -31,28 +26,28 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
-	secrets, err := c.secrets(f)
+	secrets, err := secretFiles(c.options.Secrets, f)
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
 	if err := c.finder.Check(ctx, f, file); err != nil {
 		return nil, refused(f, err)
 	}
-	policy, err := c.policy(f)
+	batches, err := policy(&c.rules, f)
 	if err != nil {
 		return nil, err
 	}
-	history := c.records().History(f.Name)
+	history := c.saver.records.History(f.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keeper.Ended() {
-		return nil, errClosed
+		return nil, keeper.ErrClosed
 	}
 	fn, ok := c.functions[f.Name]
 	if !ok {
-		fn = c.newFunction(f, policy)
+		fn = c.newFunction(f, batches)
 		c.functions[f.Name] = fn
-		c.remember(f.Name, history)
+		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
 		// What was wrong with the earlier deployment need not be with this one.
@@ -64,7 +59,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.abandon = abandon
 	c.keeper.Begin(func() {
 		defer abandon()
-		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: c.versions(f), policy: policy})
+		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches})
 	})
 	c.Wake()
 	return fn.dispatcher, nil
@@ -80,11 +75,11 @@ func refused(f *provider.Function, err error) error {
 	return web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
 }
 
-// secrets finds the files of the secrets that a deployment names.
-func (c *Controller) secrets(f *provider.Function) (map[string]string, error) {
+// secretFiles finds the files of the secrets that a deployment names.
+func secretFiles(s Secrets, f *provider.Function) (map[string]string, error) {
 	files := make(map[string]string, len(f.Deployment.Secrets))
 	for _, name := range f.Deployment.Secrets {
-		file, err := c.options.Secrets.File(f.Deployment.Namespace, name)
+		file, err := s.File(f.Deployment.Namespace, name)
 		if err != nil {
 			return nil, err
 		}
@@ -93,12 +88,12 @@ func (c *Controller) secrets(f *provider.Function) (map[string]string, error) {
 	return files, nil
 }
 
-// versions changes when one of the function's secrets is replaced: an instance has
+// secretVersions changes when one of the function's secrets is replaced: an instance has
 // the values that it was started with, so a deployment after that restarts it.
-func (c *Controller) versions(f *provider.Function) string {
+func secretVersions(s Secrets, f *provider.Function) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(slices.Values(f.Deployment.Secrets)) {
-		fmt.Fprintf(&b, "%s %s\n", name, c.options.Secrets.Version(f.Deployment.Namespace, name))
+		fmt.Fprintf(&b, "%s %s\n", name, s.Version(f.Deployment.Namespace, name))
 	}
 	return b.String()
 }
@@ -109,7 +104,7 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	c.options.Metrics.Remove(name)
-	c.records().Forget(name)
+	c.saver.records.Forget(name)
 	return nil
 }
 
@@ -125,16 +120,15 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	delete(c.functions, name)
 	fn.abandon()
 	fn.wanted = nil
-	for _, in := range fn.instances {
-		c.retire(in, "removed")
+	for _, in := range fn.Instances {
+		c.keeper.Retire(in, "removed")
 	}
-	for config := range fn.shown {
-		fn.metrics.SetInstances(config, 0)
-	}
+	fn.Hide()
 	for config := range fn.ratios {
-		fn.metrics.SetExecRatio(config, 0)
+		fn.Metrics.SetExecRatio(config, 0)
 	}
-	c.dismiss(name, "its function was removed")
+	c.keeper.Dismiss(name, "its function was removed")
+	c.options.Replica.Forget(name)
 	c.options.Cold.Forget(name)
 	c.mu.Unlock()
 	fn.dispatcher.Close()
@@ -148,7 +142,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return fmt.Errorf("%s: %w", name, ErrAbsent)
+		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
 	}
 	fn.replicas = replicas
 	fn.scaledToZero = replicas == 0

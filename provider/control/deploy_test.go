@@ -12,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -232,7 +233,7 @@ func TestDeployAfterCloseIsRefused(t *testing.T) {
 		if err := other.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.Deploy(ctx, other.function("f", "m")); !errors.Is(err, errClosed) {
+		if _, err := other.Deploy(ctx, other.function("f", "m")); !errors.Is(err, keeper.ErrClosed) {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -33,7 +33,7 @@ func BenchmarkFleetStep(b *testing.B) {
 			r.scale(began)
 			took, used = append(took, time.Since(began).Seconds()), append(used, (processorTime(b)-busy).Seconds())
 			for len(backend.events) > 0 {
-				r.observe(<-backend.events)
+				r.keeper.Observe(<-backend.events)
 			}
 			select {
 			case <-tick.C:

@@ -68,7 +68,7 @@ func newFleet(b testing.TB, instances int) (*rig, *fleetBackend) {
 		r.scale(time.Now())
 		r.until("what is begun is there", func() bool {
 			for len(backend.events) > 0 {
-				r.observe(<-backend.events)
+				r.keeper.Observe(<-backend.events)
 			}
 			return r.starting() == 0
 		})
@@ -80,7 +80,7 @@ func newFleet(b testing.TB, instances int) (*rig, *fleetBackend) {
 func (r *rig) starting() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, in := range r.instances {
+	for _, in := range r.keeper.Instances() {
 		if in.State == cluster.Starting {
 			n++
 		}

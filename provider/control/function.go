@@ -1,20 +1,21 @@
 package control
 
 import (
-	"cmp"
 	"context"
-	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
-	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/steering"
@@ -26,74 +27,49 @@ type function struct {
 	// Function is the revision that is served: the latest whose model has
 	// been measured, or the first.
 	*provider.Function
+	keeper.Fleet[*instance]
 	// wanted is the latest deployment, nil once the function was removed;
 	// abandon ends its preparation.
 	wanted  *provider.Function
 	abandon context.CancelFunc
+	rules   *latency.Rules
+	replica *peer.Replica
+	log     zerolog.Logger
 
 	dispatcher *dispatch.Dispatcher
 	// tuned is the batching policy of a function of BATCH's, else nil.
-	tuned     *tuned
-	metrics   *metrics.FunctionMetrics
-	instances map[cluster.InstanceID]*instance
-	// order is what sorted returns, nil when it has to be made anew: hundreds of
-	// instances are looked at ten times a second, and seldom change.
-	order []*instance
-	// stats and running are what the latest look has seen, kept for their memory: of
-	// 10,000 instances it is 3 MB, ten times a second.
-	stats   dispatch.Stats
-	running []scaling.Running
+	tuned *tuned
+	// stats, running and executed are what the latest look has seen, kept for their
+	// memory: of 10,000 instances it is 3 MB, ten times a second.
+	stats    dispatch.Stats
+	running  []scaling.Running
+	executed []dispatch.Executed
 
-	// bundle is the bundle's directory, prepared the directory that instances
-	// load. They, profile, times and candidates are of Function, and nil until
-	// its model's times are known.
-	bundle, prepared string
+	// artefacts are what its instances load, by name: none until the model's times are
+	// known. They, secrets and values are of Function.
+	artefacts []*artefact
 	// secrets are the files of the function's secrets, by name; values tells
 	// when one of them was replaced.
 	secrets map[string]string
 	values  string
-	profile *profiler.Profile
-	// fingerprint is that of its instances, "" without other replicas.
+	// fingerprint is that of its instances.
 	fingerprint string
-	// times are the profile's, corrected by what instances take; plan is what follows
-	// from them. Its candidates with means are candidates; promised have the profile's
-	// own times.
-	times                *correction.Correction
-	plan                 latency.Plan
-	candidates, promised []capacity.Candidate
-	// executed and observed are learn's; fresh: something was seen since times
-	// were corrected; unsaved: since it was written.
-	executed []dispatch.Executed
-	// peers is what the other replicas have told of its requests.
-	peers          peerLoads
-	observed       []correction.Observation
-	corrected      time.Time
-	fresh, unsaved bool
-	// makesDo: no instance is fast enough by what was seen, so that others go on.
+
+	// fallsBack: no instance is fast enough by what was seen, so that others go on.
 	fallsBack bool
 	// steering closes the loop from what requests experience to capacity.
 	steering steering.Loop
 	// carried is what its instances can take over its load, by the latest plan.
 	carried float64
-	// means are how long executions take on average, by CPU share.
-	means latency.Means
 
-	// failed is why wanted cannot be served, unplaced why it has too few instances;
-	// "" where there is nothing to say.
-	failed, unplaced string
-	// warned is when the latter was logged last.
+	// failed is why wanted cannot be served, ineligible why no node is fit for its
+	// instances; "" where there is nothing to say.
+	failed, ineligible string
+	// warned is when it was logged last that there are too few instances.
 	warned time.Time
-	// failures are those of its instances in a row.
-	failures failures
-	// ineligible is why no node is fit for its instances.
-	ineligible string
-	// announced is what the dispatcher knows of these.
-	announced advice
-	// shown and held are what the metrics hold.
-	shown    map[string]int
-	ratios   map[string]float64
-	held     cluster.Resources
-	recorded bool
+	// ratios and parked are what the metrics hold.
+	ratios map[string]float64
+	parked int
 
 	// replicas is how many instances are kept even without load.
 	replicas uint64
@@ -105,20 +81,85 @@ type function struct {
 	unwritten bool
 }
 
+func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
+	fn := &function{Function: f, rules: &c.rules, replica: c.options.Replica, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
+	fn.tuned, _ = batches.(*tuned)
+	recorder := c.options.Metrics.Function(f.Name)
+	fn.dispatcher = dispatch.New(dispatch.Options{
+		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
+		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, Dial: c.options.Dial,
+	})
+	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	return fn
+}
+
+// policy is the batching policy of a function.
+func policy(rules *latency.Rules, f *provider.Function) (batching.Policy, error) {
+	p, err := batching.New(rules.PolicyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
+	if err == nil && rules.PolicyName(f) == batching.BatchName {
+		p = &tuned{Policy: p}
+	}
+	return p, err
+}
+
+// measured reports whether the times of what is served are known.
+func (fn *function) measured() bool { return len(fn.artefacts) > 0 }
+
+// artefact finds one by name, nil if there is none.
+func (fn *function) artefact(name string) *artefact {
+	for _, a := range fn.artefacts {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// candidates are those of all artefacts.
+func (fn *function) candidates() []capacity.Candidate {
+	if len(fn.artefacts) == 1 {
+		return fn.artefacts[0].candidates
+	}
+	var all []capacity.Candidate
+	for _, a := range fn.artefacts {
+		all = append(all, a.candidates...)
+	}
+	return all
+}
+
+// slow is why the objective is not met by what was seen, "" if one artefact at least
+// meets it.
+func (fn *function) slow() (why string) {
+	for _, a := range fn.artefacts {
+		if why = a.plan.Slow; why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// queue is where the function's requests wait.
+func (fn *function) queue() capacity.Queue { return fn.rules.Queue(fn.Function) }
+
+// knows reports whether the function's instances would be started as one was.
+func (fn *function) knows(in *cluster.Instance) bool {
+	return fn.fingerprint != "" && in.Fingerprint == fn.fingerprint
+}
+
 // instance is one instance with its function.
 type instance struct {
-	cluster.Instance
+	keeper.Kept
 	function *function
 	// table lists the predicted times of batches of 1, 2, …, and is never
 	// empty; times corrects them, nil if nothing does. batch is the largest
 	// that the objective allows, exec its time; useless: not even one request
-	// can be in time, and it goes on by makeshift, if at all.
+	// can be in time, and it goes on by fallback, if at all.
 	table   []time.Duration
 	times   *correction.Correction
 	batch   int
 	exec    time.Duration
 	useless bool
-	// fallback is [Controller.makeshift] of a useless one.
+	// fallback is [latency.Rules.Fallback] of a useless one.
 	fallback []time.Duration
 	// promised are the profile's own times; nil of another profile.
 	promised []time.Duration
@@ -135,7 +176,6 @@ type instance struct {
 	// that is not tried again.
 	refused int
 	fixed   time.Time
-	usage   cluster.Resources
 	// away: the dispatcher does not use it, because it is parked or on its way to
 	// or from there; idleSince is then since when it does nothing, zero on its way
 	// back. stays: it could not be parked once, and is not tried again.
@@ -144,80 +184,46 @@ type instance struct {
 	// origin is the revision that the backend says it is of; Revision is 0 where
 	// that does not count.
 	origin uint64
-	// unused is since when it has done nothing for this replica's dispatcher, if it
-	// never has done anything.
-	unused time.Time
-	// asked is when the leader had this replica leave it alone, zero if it has not;
-	// stopping: the backend is asked to stop it, or will be.
-	asked    time.Time
-	stopping bool
-	// retiring: it takes nothing new. fault is why it is of no use any more,
-	// nil if it was the engine's wish.
-	retiring bool
-	fault    error
-	// begun is closed once the backend has been asked to start it, or will
-	// not be; abandon makes sure of the latter, if it is not too late.
-	begun   chan struct{}
-	abandon context.CancelFunc
-	// ready is closed once it has loaded.
-	ready chan struct{}
-	// gone is closed when nothing of it is left.
-	gone chan struct{}
 }
 
-// there reports whether the instance has loaded and is to stay; serves, whether it
-// takes batches.
-func (in *instance) there() bool  { return in.State == cluster.Ready && !in.retiring }
-func (in *instance) serves() bool { return in.there() && !in.away }
+// serves reports whether the instance takes batches.
+func (in *instance) serves() bool { return in.There() && !in.away }
 
-func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), instances: map[cluster.InstanceID]*instance{}, means: latency.Means{}, activity: systems.NewActivity(time.Now())}
-	fn.tuned, _ = batches.(*tuned)
-	fn.dispatcher = dispatch.New(dispatch.Options{
-		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
-		Recorder: fn.metrics, OnCold: c.missed, OnLost: c.lost, Dial: c.options.Dial,
-	})
-	return fn
+// Current implements [keeper.Instance].
+func (in *instance) Current() bool { return in.Revision == in.function.Revision }
+
+// Holds is what the instance takes of its node: while it gets another share, the larger
+// one.
+func (in *instance) Holds() cluster.Resources {
+	held := in.Instance.Holds()
+	if in.before != nil {
+		held.CPU = max(held.CPU, in.before.CPU)
+	}
+	return held
 }
 
-func (c *Controller) policy(f *provider.Function) (batching.Policy, error) {
-	p, err := batching.New(c.rules.PolicyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
-	if err == nil && c.rules.PolicyName(f) == batching.BatchName {
-		p = &tuned{Policy: p}
+// Up implements [keeper.Instance].
+func (in *instance) Up() {
+	if in.serves() {
+		in.tell()
 	}
-	return p, err
 }
 
-// sorted lists the instances by ID. It must not be changed.
-func (fn *function) sorted() []*instance {
-	if fn.order == nil && len(fn.instances) > 0 {
-		fn.order = slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
+// tell lets a ready instance take batches, or tells of its new rate or times.
+func (in *instance) tell() {
+	d, slo := in.describe(), in.function.Inference.SLO
+	// Where the policy waits for a given time, a full batch is in time even then.
+	d.Timeout = max(0, slo-batching.Travel(slo)-d.Exec[len(d.Exec)-1])
+	if t := in.function.tuned; t != nil {
+		t.set(&d)
 	}
-	return fn.order
-}
-
-// adopt keeps an instance under its function; false if the profile says nothing
-// of its config. The lock is held.
-func (c *Controller) adopt(fn *function, in cluster.Instance) (*instance, bool) {
-	table := c.table(fn, in.Config.Batch, in.Config.CPU)
-	if len(table) == 0 {
-		return nil, false
-	}
-	kept := &instance{Instance: in, function: fn, table: table, times: fn.times, config: in.Config.String(), origin: in.Revision,
-		begun: make(chan struct{}), abandon: func() {}, ready: make(chan struct{}), gone: make(chan struct{})}
-	if in.State == cluster.Ready {
-		kept.loaded()
-	}
-	c.fit(kept)
-	fn.instances[in.ID], fn.order = kept, nil
-	c.instances[in.ID] = kept
-	return kept, true
+	in.function.dispatcher.Up(d, in.Network, in.Address)
 }
 
 // describe is what the batching policy needs to know of an instance. One with a
 // queue of its own fills every batch, so none may be larger than the objective
 // allows; a late-bound one takes what the deadlines of its requests allow.
-func (in *instance) describe(queue capacity.Queue) batching.Instance {
+func (in *instance) describe() batching.Instance {
 	config, table := in.Config, in.table
 	if in.before != nil {
 		table = in.still
@@ -225,20 +231,83 @@ func (in *instance) describe(queue capacity.Queue) batching.Instance {
 	if in.useless && in.function.fallsBack && in.fallback != nil {
 		table = in.fallback
 	}
-	if queue == capacity.PerInstance {
+	if in.function.queue() == capacity.PerInstance {
 		table = table[:min(in.batch, len(table))]
 	}
 	config.Batch = len(table)
 	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate}
 }
 
-// up lets a ready instance take batches, or tells of its new rate or times.
-func (in *instance) up(queue capacity.Queue) {
-	d, slo := in.describe(queue), in.function.Inference.SLO
-	// Where the policy waits for a given time, a full batch is in time even then.
-	d.Timeout = max(0, slo-batching.Travel(slo)-d.Exec[len(d.Exec)-1])
-	if t := in.function.tuned; t != nil {
-		t.set(&d)
+// alike reports whether what an instance has executed up to now ran on the share
+// that it has: not while that changes, and shortly after.
+func (in *instance) alike(now time.Time) bool { return in.before == nil && now.After(in.mixed) }
+
+// own is the artefact that the instance has loaded, if its times are the instance's, else
+// nil.
+func (in *instance) own() *artefact {
+	if a := in.function.artefact(in.Artefact.Name); a != nil && a.times == in.times {
+		return a
 	}
-	in.function.dispatcher.Up(d, in.Network, in.Address)
+	return nil
+}
+
+// can reports whether the instance's times with a config are known.
+func (in *instance) can(config cluster.Config) bool {
+	a := in.own()
+	return a != nil && len(a.table(config.Batch, config.CPU)) > 0
+}
+
+// refit gives an instance its function's corrected times and tells the dispatcher
+// what is new.
+func (in *instance) refit() {
+	if in.fit() {
+		in.Up()
+	}
+}
+
+// fit takes over the artefact's corrected times, if they are the instance's own,
+// and finds out what the instance is good for under the objective; it tells
+// whether anything has changed.
+func (in *instance) fit() (changed bool) {
+	fn := in.function
+	if a := in.own(); a != nil {
+		if table := a.table(in.Config.Batch, in.Config.CPU); correction.Differ(in.table, table) {
+			in.table, changed = table, true
+		}
+		in.promised = a.times.Profile().Table(len(in.table), in.Config.CPU)
+	}
+	usable := fn.rules.Usable(fn.Function, in.table)
+	if in.useless = usable == 0; in.useless {
+		in.fallback = fn.rules.Fallback(fn.Function, in.table)
+	}
+	batch := max(1, usable)
+	if batch < len(in.table) {
+		batch = 1 << (bits.Len(uint(batch)) - 1) // As candidates are.
+	}
+	changed = changed || batch != in.batch
+	in.batch, in.exec = batch, in.table[batch-1]
+	return changed
+}
+
+// back has an instance that was away serve again.
+func (in *instance) back() {
+	in.away = false
+	in.Up()
+}
+
+// fallBack lets instances go on that are too slow by what was seen, as long as none of the
+// function's is not. There may be no room for one that is faster, or never be: two
+// functions on one node may each wait for what the other has. Without executions nobody
+// would see that the trouble has passed, and no request would be answered.
+func (fn *function) fallBack() {
+	falls := !slices.ContainsFunc(fn.Sorted(), func(in *instance) bool { return in.serves() && !in.useless })
+	if falls == fn.fallsBack {
+		return
+	}
+	fn.fallsBack = falls
+	for _, in := range fn.Sorted() {
+		if in.useless && in.fallback != nil {
+			in.Up()
+		}
+	}
 }

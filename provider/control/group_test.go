@@ -104,9 +104,9 @@ func network(t *testing.T, n int) (*fakeBackend, []*networked) {
 		r.group = peer.New(peer.Options{Membership: house{where, id}, Leading: r.leads.Load, Tick: 20 * time.Millisecond, Wait: stall, Logger: zerolog.Nop()})
 		o := &r.options
 		o.Backend, o.Profiles, o.Corrections, o.Dial = view{backend, r.events}, profiles, corrections, backend.Dial
-		o.Metrics, o.Leading, o.Peers, o.Tick, o.ColdWait = metrics.New(r.registry), r.leads.Load, r.group, 20*time.Millisecond, stall
+		o.Metrics, o.Replica, o.Tick, o.ColdWait = metrics.New(r.registry), peer.NewReplica(r.leads.Load, r.group), 20*time.Millisecond, stall
 		r.open()
-		r.group.Attach(r.Controller)
+		r.group.Attach(o.Replica.Local())
 		r.server = httptest.NewServer(r.group.Handler())
 		where.add(peer.Member{ID: id, URL: r.server.URL})
 		all = append(all, r)

@@ -42,8 +42,8 @@ func TestMeansAreLearnt(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		fn := r.functions[full("f")]
-		for _, c := range fn.candidates {
-			promised, _ := fn.profile.ExecTime(c.Config.Batch, c.Config.CPU)
+		for _, c := range fn.artefacts[0].candidates {
+			promised, _ := fn.artefacts[0].profile.ExecTime(c.Config.Batch, c.Config.CPU)
 			switch {
 			case c.Config.CPU != used:
 			case c.Mean == 0, c.Mean > c.Exec:
@@ -52,8 +52,8 @@ func TestMeansAreLearnt(t *testing.T) {
 				t.Errorf("%v takes %v on average, of %v that were promised", c.Config, c.Mean, promised)
 			}
 		}
-		if _, ok := fn.means[used]; !ok || len(fn.means) > 4 {
-			t.Errorf("means of %d shares are kept", len(fn.means))
+		if _, ok := fn.artefacts[0].means[used]; !ok || len(fn.artefacts[0].means) > 4 {
+			t.Errorf("means of %d shares are kept", len(fn.artefacts[0].means))
 		}
 	})
 }

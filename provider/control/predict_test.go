@@ -94,7 +94,7 @@ func TestLargeModelIsServedAsItStands(t *testing.T) {
 func (r *rig) provisional(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.functions[full(name)].profile.Provisional
+	return r.functions[full(name)].artefacts[0].profile.Provisional
 }
 
 // What cannot be predicted, and what a prediction says that it cannot meet its

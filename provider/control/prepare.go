@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -25,9 +27,16 @@ type revision struct {
 	policy batching.Policy
 }
 
-// retryMeasure is the pause after the n-th failed measurement: 1 s, 2 s, …, at
-// most five minutes.
-func retryMeasure(n int) time.Duration { return min(time.Second<<min(n-1, 10), 5*time.Minute) }
+// pause is that after the n-th failure in a row to measure a model or to change a quota:
+// 1 s, 2 s, …, at most five minutes.
+func pause(n int) time.Duration { return keeper.Backoff(n, time.Second, 5*time.Minute) }
+
+const (
+	// followPause is how often a replica looks whether the leader has found out a
+	// model's times, followPatience for how long before it does so itself.
+	followPause    = time.Second
+	followPatience = 2 * time.Minute
+)
 
 // prepare finds out the times of the revision's model and puts it in
 // the place of the one that is served: first with a provisional profile, if it is new,
@@ -37,9 +46,10 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	for n := 1; ; n++ {
 		prepared, profile, err := c.find(ctx, r, provisional)
 		if errors.Is(err, latency.ErrFollowing) {
-			if r.alone = !c.follow(ctx, n); ctx.Err() != nil {
+			if !wait(ctx, followPause) {
 				return
 			}
+			r.alone = time.Duration(n)*followPause >= followPatience
 			continue
 		}
 		if err == nil {
@@ -52,16 +62,24 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 		if ctx.Err() != nil {
 			return
 		}
-		pause := retryMeasure(n)
-		c.options.Logger.Error().Str("function", r.Name).Err(err).Dur("retry_ms", pause).Msg("measure model")
+		retry := pause(n)
+		fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("measure model")
 		if !provisional { // Else it serves as it is.
 			c.fail(fn, r, fmt.Sprintf("the model could not be measured: %v", err))
 		}
-		select {
-		case <-ctx.Done():
+		if !wait(ctx, retry) {
 			return
-		case <-time.After(pause):
 		}
+	}
+}
+
+// wait returns after d; false if ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
@@ -86,8 +104,8 @@ func (c *Controller) fail(fn *function, r revision, why string) {
 func (c *Controller) refuse(fn *function, why string) {
 	fn.failed = why
 	fn.tell(time.Now())
-	if fn.profile == nil {
-		c.dismiss(fn.Name, "its function cannot be served")
+	if !fn.measured() {
+		c.keeper.Dismiss(fn.Name, "its function cannot be served")
 	}
 	c.Wake()
 }
@@ -95,49 +113,57 @@ func (c *Controller) refuse(fn *function, why string) {
 // serve makes the revision the one that is served, or says why it cannot be.
 func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
 	profile = c.refined(fn, r, profile)
-	times := c.records().Correction(r.Name, profile, latency.Quantile(r.Function))
+	a := &artefact{
+		Artefact: cluster.Artefact{Name: cluster.Whole, Bundle: r.bundle, Model: prepared, Images: r.Inference.Image},
+		profile:  profile, times: c.saver.records.Correction(r.Name, profile, latency.Quantile(r.Function)), means: latency.Means{},
+		promised: c.rules.Promised(r.Function, profile),
+	}
+	a.named(a.promised)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn.wanted != r.Function {
 		return
 	}
-	if fn.times != nil && fn.times.Of() == times.Of() {
-		times = fn.times // It has seen more.
-	} else {
-		fn.means = latency.Means{}
+	before := fn.artefact(a.Name)
+	if before != nil && before.times.Of() == a.times.Of() { // It has seen more.
+		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
 	}
-	next := c.rules.Plan(r.Function, profile, times)
-	if next.Refuse != nil {
-		c.options.Logger.Error().Str("function", r.Name).Err(next.Refuse).Msg("the objective cannot be met")
-		c.refuse(fn, next.Refuse.Error())
+	a.plan = c.rules.Plan(r.Function, profile, a.times)
+	a.candidates = a.named(a.plan.Candidates)
+	if why := a.plan.Refuse; why != nil {
+		fn.log.Error().Err(why).Msg("the objective cannot be met")
+		c.refuse(fn, why.Error())
 		return
 	}
 	if !c.rules.BatchesAlike(fn.Function, r.Function) {
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
 		fn.tuned, _ = r.policy.(*tuned)
 	}
-	promised := c.rules.Promised(r.Function, profile)
-	fingerprint := c.fingerprint(r, prepared)
-	if fn.profile != nil && fn.prepared == prepared && fn.fingerprint == fingerprint && slices.Equal(fn.promised, promised) &&
-		fn.Inference.Image == r.Inference.Image &&
-		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values {
-		fn.renew(r.Revision)
+	fingerprint := "" // A provider alone was there when its instances were started.
+	if !fn.replica.Alone() {
+		fingerprint = fingerprintOf(r.Deployment, r.bundle, prepared, r.values, c.options.Engine)
 	}
-	if fn.Revision == r.Revision && fn.prepared != "" && fn.prepared != prepared {
-		fn.outdate()
+	switch {
+	case before == nil:
+	case before.Model == prepared && before.Images == a.Images && fn.fingerprint == fingerprint && slices.Equal(before.promised, a.promised) &&
+		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values:
+		// A deployment that changes nothing, or only the objective, restarts nothing.
+		fn.relabel(r.Revision)
+	case fn.Revision == r.Revision && before.Model != prepared:
+		// They have loaded the model as it stands, and others will have it prepared.
+		fn.relabel(0)
 	}
-	fn.Function, fn.bundle, fn.secrets, fn.values = r.Function, r.bundle, r.secrets, r.values
-	fn.prepared, fn.profile, fn.promised, fn.fingerprint = prepared, profile, promised, fingerprint
-	fn.times, fn.plan, fn.candidates = times, next, next.Candidates
-	fn.failed, fn.unplaced, fn.failures = "", "", failures{}
-	fn.metrics.SetProvisional(profile.Provisional)
-	times.SetQuantile(latency.Quantile(r.Function))
-	for _, in := range fn.instances {
-		c.recognise(in)
-		if in.Revision == fn.Revision && len(c.table(fn, in.Config.Batch, in.Config.CPU)) > 0 {
-			in.times = fn.times
+	fn.Function, fn.secrets, fn.values, fn.fingerprint = r.Function, r.secrets, r.values, fingerprint
+	fn.artefacts = []*artefact{a}
+	fn.failed, fn.Unplaced, fn.Failures = "", "", keeper.Failures{}
+	fn.Metrics.SetProvisional(profile.Provisional)
+	a.times.SetQuantile(latency.Quantile(r.Function))
+	for _, in := range fn.Instances {
+		in.recognise()
+		if in.Revision == fn.Revision && len(a.table(in.Config.Batch, in.Config.CPU)) > 0 {
+			in.times = a.times
 		}
-		c.refit(in)
+		in.refit()
 	}
 	fn.tell(time.Now())
 	c.claim(fn)
@@ -149,29 +175,18 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 func (c *Controller) refined(fn *function, r revision, next *profiler.Profile) *profiler.Profile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if fn.profile == nil || !fn.profile.Provisional || next.Provisional || fn.Revision != r.Revision || next.Memory >= fn.profile.Memory {
+	a := fn.artefact(cluster.Whole)
+	if a == nil || !a.profile.Provisional || next.Provisional || fn.Revision != r.Revision || next.Memory >= a.profile.Memory {
 		return next
 	}
 	same := *next
-	same.Memory = fn.profile.Memory
+	same.Memory = a.profile.Memory
 	return &same
 }
 
-// outdate makes the current revision's instances older ones: they have loaded the model as
-// it stands, and others will have it prepared.
-func (fn *function) outdate() {
-	for _, in := range fn.instances {
-		if in.Revision == fn.Revision {
-			in.Revision = 0
-		}
-	}
-}
-
-// renew makes the current revision's instances those of the next one, which
-// would start the very same: a deployment that changes nothing, or only the
-// objective, restarts nothing.
-func (fn *function) renew(revision uint64) {
-	for _, in := range fn.instances {
+// relabel makes the current revision's instances those of another one.
+func (fn *function) relabel(revision uint64) {
+	for _, in := range fn.Instances {
 		if in.Revision == fn.Revision {
 			in.Revision = revision
 		}

@@ -140,7 +140,7 @@ func TestResizeThatFails(t *testing.T) {
 			t.Errorf("in a minute it was tried %d times", n)
 		}
 		r.mu.Lock()
-		for _, in := range r.instances {
+		for _, in := range r.keeper.Instances() {
 			if in.Config.CPU != was.CPU && in.before == nil {
 				t.Errorf("the controller takes it to have %v", in.Config)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -147,7 +148,7 @@ func (r *rig) measured(name, image string, edit ...func(*provider.Function)) {
 	r.until("measured", func() bool { return r.describe(name).Measured })
 }
 
-func (r *rig) describe(name string) Description {
+func (r *rig) describe(name string) keeper.Description {
 	d, ok := r.Describe(full(name))
 	if !ok {
 		r.t.Fatalf("%s is not deployed", name)

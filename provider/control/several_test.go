@@ -38,7 +38,7 @@ type view struct {
 
 func (v view) Events() <-chan cluster.Instance { return v.events }
 
-// Loads and the following implement Peers, without a network between.
+// Loads and the following implement [peer.Others], without a network between.
 func (r *replica) Loads() (out []peer.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *replica) Loads() (out []peer.Load) {
 		if o.dead.Load() {
 			continue
 		}
-		l := o.Controller.Load(r.next[o])
+		l := o.options.Replica.Local().Load(r.next[o])
 		l.Boot, l.At = o.name(), time.Now()
 		r.next[o] = l.Next
 		out = append(out, l)
@@ -72,16 +72,16 @@ func (r *replica) Wake() {
 func (r *replica) Drain(ctx context.Context, id cluster.InstanceID) {
 	for _, o := range r.others {
 		if !o.dead.Load() {
-			_ = o.Controller.Drain(ctx, id)
+			_ = o.options.Replica.Local().Drain(ctx, id)
 		}
 	}
 }
 
 func (r *replica) Park(_ context.Context, id cluster.InstanceID) bool {
 	for i, o := range r.others {
-		if !o.dead.Load() && !o.Controller.Park(id) {
+		if !o.dead.Load() && !o.options.Replica.Local().Park(id) {
 			for _, before := range r.others[:i] {
-				before.Controller.Serve(id, cluster.Config{})
+				before.options.Replica.Local().Serve(id, cluster.Config{})
 			}
 			return false
 		}
@@ -92,7 +92,7 @@ func (r *replica) Park(_ context.Context, id cluster.InstanceID) bool {
 func (r *replica) Serve(id cluster.InstanceID, config cluster.Config) {
 	go func() {
 		for _, o := range r.others {
-			o.Controller.Serve(id, config)
+			o.options.Replica.Local().Serve(id, config)
 		}
 	}()
 }
@@ -110,7 +110,7 @@ func together(t *testing.T, edit func(*Options), f func(leader, follower *replic
 			r.registry = prometheus.NewRegistry()
 			r.options.Metrics = metrics.New(r.registry)
 			r.options.Backend, r.options.Profiles, r.options.Corrections = view{base.backend, r.events}, base.profiles, base.corrections
-			r.options.Dial, r.options.Leading, r.options.Peers = base.backend.Dial, r.leads.Load, r
+			r.options.Dial, r.options.Replica = base.backend.Dial, peer.NewReplica(r.leads.Load, r)
 			edit(&r.options)
 			both = append(both, r)
 		}
@@ -281,8 +281,8 @@ func TestUpdateReachesBothReplicas(t *testing.T) {
 		})
 		follower.locked(func() {
 			fn := follower.functions[full("f")]
-			for id, in := range fn.instances {
-				if in.times != fn.times {
+			for id, in := range fn.Instances {
+				if in.times != fn.artefacts[0].times {
 					t.Errorf("the follower has not recognised the new revision's instance %s", id)
 				}
 			}

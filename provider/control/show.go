@@ -2,57 +2,31 @@ package control
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// Description is all that there is to say of a function.
-type Description struct {
-	// Instances are those that exist and are to stay; Ready counts those that
-	// serve.
-	Instances []cluster.Instance
-	Ready     int
-	// Cold counts the requests that found no ready instance.
-	Cold uint64
-	// Wanted is the number of instances that are kept even without load.
-	Wanted uint64
-	// Measured says that the model's times are known, measured or predicted.
-	Measured bool
-	// Problem is why the function, or the latest deployment of it, cannot be
-	// served as it should, "" if it can.
-	Problem string
-}
-
 // Describe tells what runs of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (Description, bool) {
+func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return Description{}, false
+		return keeper.Description{}, false
 	}
-	d := Description{Problem: fn.problem(), Cold: c.stats(fn).Cold, Wanted: fn.replicas, Measured: fn.profile != nil}
-	for _, in := range fn.sorted() {
-		if in.retiring {
-			continue
-		}
-		d.Instances = append(d.Instances, in.Instance)
-		if in.State == cluster.Ready {
-			d.Ready++
-		}
-	}
+	d := fn.Describe()
+	d.Problem, d.Cold, d.Wanted, d.Measured = fn.problem(), c.stats(fn).Cold, fn.replicas, fn.measured()
 	return d, true
 }
 
 // problem is why the function, or the latest deployment of it, cannot be served as
 // it should, "" if it can.
 func (fn *function) problem() string {
-	why := cmp.Or(fn.failed, fn.failures.Why, fn.plan.Slow, fn.unplaced, fn.ineligible)
+	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
 	if why != "" && fn.earlier() {
 		return provider.Before(why)
 	}
@@ -63,14 +37,14 @@ func (fn *function) problem() string {
 // none of its instances is ready, and others are.
 func (fn *function) earlier() bool {
 	if fn.failed != "" {
-		return fn.profile != nil
+		return fn.measured()
 	}
 	others := false
-	for _, in := range fn.instances {
-		if in.there() && in.Revision == fn.Revision {
+	for _, in := range fn.Instances {
+		if in.There() && in.Revision == fn.Revision {
 			return false
 		}
-		others = others || in.there()
+		others = others || in.There()
 	}
 	return others
 }
@@ -85,13 +59,12 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem()}
-	for _, in := range fn.instances {
-		s.Usage = s.Usage.Add(in.usage)
-		if !in.retiring {
+	s := provider.Status{Problem: fn.problem(), Usage: fn.Usage()}
+	for _, in := range fn.Instances {
+		if !in.Retiring {
 			s.Replicas++
 		}
-		if in.there() { // A parked one, too: it answers as soon.
+		if in.There() { // A parked one, too: it answers as soon.
 			s.AvailableReplicas++
 		}
 	}
@@ -117,11 +90,11 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		if why != "" {
 			why = cmp.Or(fn.ineligible, why)
 		}
-		if why != fn.unplaced && fn.profile != nil && !fn.failures.Pausing(now) {
-			fn.unplaced = why
+		if why != fn.Unplaced && fn.measured() && !fn.Failures.Pausing(now) {
+			fn.Unplaced = why
 			if why != "" && now.Sub(fn.warned) >= warnPause {
 				fn.warned = now
-				c.options.Logger.Warn().Str("function", name).Str("why", why).Msg("the function cannot have all the instances that it needs")
+				fn.log.Warn().Str("why", why).Msg("the function cannot have all the instances that it needs")
 			}
 		}
 		fn.tell(now)
@@ -130,31 +103,15 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 
 // tell lets the dispatcher know what to answer where there is no instance.
 func (fn *function) tell(now time.Time) {
-	if a := fn.advise(now); a != fn.announced {
-		fn.announced = a
-		fn.dispatcher.SetProblem(a.problem, a.refuse)
+	if !fn.measured() {
+		fn.Announce(fn.failed, fn.failed != "")
+		return
 	}
+	fn.Tell(now)
 }
 
-// advice is what a dispatcher is told of a function without ready instances.
-type advice struct {
-	problem string
-	refuse  bool
-}
-
-// advise says what requests that find no ready instance are to be told, and
-// whether it is of any use to hold them.
-func (fn *function) advise(now time.Time) advice {
-	switch {
-	case fn.profile == nil:
-		return advice{fn.failed, fn.failed != ""}
-	case fn.failures.Why != "":
-		return advice{fn.failures.Why, fn.failures.Hopeless(now)}
-	}
-	return advice{problem: fn.unplaced}
-}
-
-// record shows what runs in the metrics, where it has changed.
+// record shows what runs in the metrics, where it has changed; of several replicas only
+// the leader shows functions.
 func (c *Controller) record(nodes []cluster.Node) {
 	for _, n := range nodes {
 		if c.shown[n.Name] != n {
@@ -163,71 +120,23 @@ func (c *Controller) record(nodes []cluster.Node) {
 		}
 	}
 	for _, fn := range c.functions {
-		if len(fn.instances) > 0 || fn.held != (cluster.Resources{}) || !fn.recorded {
-			fn.record(c.led || !c.several())
-		}
+		fn.record(c.options.Replica.Led())
 	}
 }
 
-// record shows what runs of the function; of several replicas only the leader
-// shows it, or all would be counted several times.
+// record shows what runs of the function.
 func (fn *function) record(leading bool) {
-	counts := map[string]int{}
-	for config := range fn.shown {
-		counts[config] = 0
-	}
-	var held cluster.Resources
 	parked := 0
-	for _, in := range fn.instances {
-		if !leading {
-			break
-		}
-		held = held.Add(in.holds())
-		switch {
-		case in.serves():
-			counts[in.config]++
-		case in.Parked:
+	if fn.Record(leading, func(in *instance) (string, bool) { return in.config, in.serves() }) {
+		fn.recordRatios()
+	}
+	for _, in := range fn.Instances {
+		if leading && in.Parked && !in.serves() {
 			parked++
 		}
 	}
-	if held != fn.held || !fn.recorded {
-		fn.held, fn.recorded = held, true
-		fn.metrics.SetAllocated(held)
-		fn.metrics.SetParked(parked)
+	if parked != fn.parked {
+		fn.parked = parked
+		fn.Metrics.SetParked(parked)
 	}
-	if len(fn.instances) == 0 || !leading {
-		fn.metrics.SetUsed(cluster.Resources{})
-	}
-	for config, n := range counts {
-		if n != fn.shown[config] {
-			fn.metrics.SetInstances(config, n)
-		}
-		if n == 0 {
-			delete(counts, config)
-		}
-	}
-	if !maps.Equal(counts, fn.shown) {
-		fn.recordRatios()
-	}
-	fn.shown = counts
-}
-
-// sample reads in the background what the instances use, unless the last
-// reading still goes on.
-func (c *Controller) sample() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keeper.Read(&c.mu, slices.Collect(maps.Keys(c.instances)), func(used map[cluster.InstanceID]cluster.Resources) {
-		sums := map[*function]cluster.Resources{}
-		for id, in := range c.instances {
-			in.usage = used[id]
-			sums[in.function] = sums[in.function].Add(in.usage)
-		}
-		if !c.leading() {
-			return
-		}
-		for fn, sum := range sums {
-			fn.metrics.SetUsed(sum)
-		}
-	})
 }

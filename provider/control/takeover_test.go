@@ -11,7 +11,7 @@ import (
 // spec is an instance of an earlier provider.
 func spec(id, function, model string, revision uint64, batch, cpu int) cluster.InstanceSpec {
 	return cluster.InstanceSpec{
-		ID: cluster.InstanceID(id), Function: full(function), Revision: revision, Node: "n1", Model: model,
+		ID: cluster.InstanceID(id), Function: full(function), Revision: revision, Node: "n1", Artefact: cluster.Artefact{Model: model},
 		Config: cluster.Config{Batch: batch, Resources: cluster.Resources{CPU: cpu, Memory: 256 << 20}},
 	}
 }

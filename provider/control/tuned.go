@@ -125,19 +125,20 @@ func promisedOf(f *provider.Function) systems.Function {
 // tune leaves the engine only what the optimiser chose for the load that f has, and
 // has instances replaced that have other resources, or take smaller batches; and has it
 // keep as many as these are to be while there is a load. The lock is held.
-func (c *Controller) tune(now time.Time, fn *function, f *scaling.Function) {
-	if fn.profile == nil || len(f.Configs) == 0 {
+func (fn *function) tune(now time.Time, f *scaling.Function, nodes []cluster.Node) {
+	if !fn.measured() || len(f.Configs) == 0 {
 		return
 	}
-	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{c, fn}, c.roomFor(fn, f))
+	// BATCH's buffer is for one model.
+	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{fn, fn.artefacts[0]}, fn.room(f, nodes))
 	if len(list) == 0 {
 		return
 	}
-	f.Configs = list
+	f.Configs = fn.artefacts[0].named(slices.Clone(list))
 	if f.Rate > 0 {
 		f.Min = max(f.Min, fn.tuned.tuner.Instances())
 	}
-	for i, in := range fn.sorted() {
+	for i, in := range fn.Sorted() {
 		r := &f.Instances[i]
 		if in.Config.CPU != list[0].Config.CPU || in.batch < list[0].Config.Batch {
 			r.Revision = 0
@@ -146,7 +147,7 @@ func (c *Controller) tune(now time.Time, fn *function, f *scaling.Function) {
 			r.Exec, r.Mean = in.table[r.Config.Batch-1], 0
 		}
 		if changed && in.serves() {
-			in.up(f.Queue)
+			in.tell()
 		}
 	}
 }

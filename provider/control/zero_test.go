@@ -173,7 +173,7 @@ func TestInflessRatesAreDealt(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		var sum float64
-		for _, in := range r.instances {
+		for _, in := range r.keeper.Instances() {
 			sum += in.rate
 		}
 		if sum < 150 || sum > 220 {

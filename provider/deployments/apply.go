@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // fieldManager is who the API server is told has set a field.
@@ -49,10 +50,10 @@ func (c *Controller) settle(now time.Time, fn *function) bool {
 	is, exists := c.deployed[fn.Name]
 	to := target{fn.hash, fn.replicas.Wanted(), owner.UID}
 	if exists && !is.leaving && is.target() == to {
-		fn.failed, fn.failures = "", 0
+		fn.failures = keeper.Failures{}
 		return true
 	}
-	if is.leaving || now.Before(fn.notBefore) {
+	if is.leaving || fn.failures.Pausing(now) {
 		return false
 	}
 	onlyReplicas := exists && is.hash == to.hash && is.owner == to.owner
@@ -64,7 +65,7 @@ func (c *Controller) settle(now time.Time, fn *function) bool {
 	if onlyReplicas {
 		m = nil
 	}
-	c.begin(func() { c.change(fn, owner, m, to) })
+	c.tasks.Begin(func() { c.change(fn, owner, m, to) })
 	return false
 }
 
@@ -74,10 +75,10 @@ func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *Manifest,
 	select {
 	case c.applies <- struct{}{}:
 		defer func() { <-c.applies }()
-	case <-c.ctx.Done():
+	case <-c.tasks.Context().Done():
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, callPatience)
+	ctx, cancel := context.WithTimeout(c.tasks.Context(), callPatience)
 	defer cancel()
 	var d *appsv1.Deployment
 	var err error
@@ -128,26 +129,19 @@ func (c *Controller) changed(fn *function, d *appsv1.Deployment, to target, err 
 			c.deployed[fn.Name] = now
 		}
 		if now.target() == to {
-			fn.failed, fn.failures = "", 0
+			fn.failures = keeper.Failures{}
 			return
 		}
 		err = errors.New("the cluster took the change and made something else of it")
 	}
-	if c.ctx.Err() != nil {
+	if c.tasks.Ended() {
 		return
 	}
-	fn.failures++
-	fn.notBefore = time.Now().Add(backoff(fn.failures))
-	if why := err.Error(); why != fn.failed {
-		fn.failed = why
+	before := fn.failures.Why
+	fn.failures.Failed(time.Now(), err.Error())
+	if fn.failures.Why != before {
 		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("change the function's Deployment; it is tried again")
 	}
-}
-
-// backoff is the pause after the n-th failure in a row: 0.2 s, 0.4 s, …, at most
-// 30 s.
-func backoff(n int) time.Duration {
-	return min(100*time.Millisecond<<min(n, 10), 30*time.Second)
 }
 
 // delete deletes the objects of a function that is not deployed any more, and tries
@@ -158,20 +152,20 @@ func (c *Controller) delete(name string) {
 	c.mu.Unlock()
 	for n := 1; uid != ""; n++ {
 		err := c.deleteOnce(name, uid)
-		if err == nil || c.ctx.Err() != nil {
+		if err == nil || c.tasks.Ended() {
 			return
 		}
 		c.options.Logger.Error().Str("function", name).Err(err).Msg("delete the function's objects; it is tried again")
 		select {
-		case <-c.ctx.Done():
+		case <-c.tasks.Context().Done():
 			return
-		case <-time.After(backoff(n)):
+		case <-time.After(keeper.Backoff(n, time.Second, time.Minute)):
 		}
 	}
 }
 
 func (c *Controller) deleteOnce(full string, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(c.ctx, callPatience)
+	ctx, cancel := context.WithTimeout(c.tasks.Context(), callPatience)
 	defer cancel()
 	name, namespace, _ := strings.Cut(full, ".")
 	background := metav1.DeletePropagationBackground
@@ -194,7 +188,7 @@ func (c *Controller) deleteOnce(full string, uid types.UID) error {
 // ordinary ones any more. The lock is held.
 func (c *Controller) deleteStrays() {
 	for name := range c.strays {
-		c.begin(func() { c.delete(name) })
+		c.tasks.Begin(func() { c.delete(name) })
 	}
 	clear(c.strays)
 }

@@ -81,10 +81,7 @@ type Controller struct {
 	// applies bounds the changes that are under way at the API server.
 	applies chan struct{}
 
-	// ctx ends with Close; work counts what goes on in the background.
-	ctx    context.Context
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+	tasks *keeper.Tasks
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -120,10 +117,9 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.PullPolicy = corev1.PullAlways
 	}
 	c := &Controller{
-		options: o, kick: keeper.NewKick(), applies: make(chan struct{}, maxApplies), functions: map[string]*function{},
+		options: o, kick: keeper.NewKick(), tasks: keeper.NewTasks(), applies: make(chan struct{}, maxApplies), functions: map[string]*function{},
 		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	synced, err := c.watch()
 	if err != nil {
 		return nil, err
@@ -155,14 +151,6 @@ func (c *Controller) Run(ctx context.Context) {
 // Wake makes Run look at the load now.
 func (c *Controller) Wake() { c.kick.Now() }
 
-// begin runs f in the background, unless the controller is closed. The lock is
-// held.
-func (c *Controller) begin(f func()) {
-	if c.ctx.Err() == nil {
-		c.work.Go(f)
-	}
-}
-
 // leading reports whether this replica changes Deployments.
 func (c *Controller) leading() bool { return c.options.Leading == nil || c.options.Leading() }
 
@@ -180,7 +168,7 @@ func (c *Controller) Close(context.Context) error {
 
 func (c *Controller) shut() {
 	c.mu.Lock()
-	c.cancel()
+	c.tasks.End()
 	c.mu.Unlock()
-	c.work.Wait()
+	c.tasks.Wait(context.Background())
 }

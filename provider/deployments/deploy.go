@@ -2,7 +2,6 @@ package deployments
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,16 +11,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
-
-// ErrAbsent is returned for a function that is not deployed.
-var ErrAbsent = errors.New("no such function")
-
-// errClosed is returned once the controller is closed.
-var errClosed = errors.New("the provider is stopping")
 
 // Deploy implements [provider.Controller]. Everything that the deployment names is
 // looked for, and the API server is asked whether it would take it, before anything
@@ -47,8 +41,8 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	now, peers := time.Now(), c.peers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return nil, errClosed
+	if c.tasks.Ended() {
+		return nil, keeper.ErrClosed
 	}
 	fn, ok := c.functions[f.Name]
 	if ok {
@@ -158,7 +152,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	fn.forwarder.Close()
 	fn.metrics.SetInstances(fn.config().String(), 0)
 	if c.leading() {
-		c.begin(func() { c.delete(fn.Name) })
+		c.tasks.Begin(func() { c.delete(fn.Name) })
 	}
 	return nil
 }
@@ -173,7 +167,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return fmt.Errorf("%s: %w", name, ErrAbsent)
+		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
 	}
 	load := fn.load(peers)
 	c.lead(now, fn, load)

@@ -1,13 +1,12 @@
 package deployments
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/forward"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling/replica"
@@ -42,14 +41,12 @@ type function struct {
 	// seen are the arrivals at the last look.
 	seen uint64
 
-	// applying: a change is on its way to the API server. failed is why the last
-	// one was refused, and the next is tried at notBefore.
-	applying  bool
-	failed    string
-	failures  int
-	notBefore time.Time
+	// applying: a change is on its way to the API server; failures are those of the
+	// latest ones.
+	applying bool
+	failures keeper.Failures
 
-	announced advice
+	notice keeper.Notice
 	// shown and used are what the metrics hold.
 	shown int
 	used  cluster.Resources
@@ -58,16 +55,6 @@ type function struct {
 // config is what each instance holds of its node, in the words of all backends.
 func (fn *function) config() cluster.Config {
 	return cluster.Config{Batch: 1, Resources: fn.Inference.Requests}
-}
-
-// settings is what a deployment asks of scaling.
-func settings(in annotation.Inference) replica.Settings {
-	s := replica.Settings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
-		Zero: in.ScaleZero, ZeroAfter: cmp.Or(in.ZeroDuration, annotation.DefaultZeroDuration)}
-	if in.ScaleType == annotation.TypeCapacity {
-		s.Type = replica.ByCapacity
-	}
-	return s
 }
 
 func (c *Controller) newFunction(now time.Time, f *provider.Function) *function {
@@ -86,7 +73,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 			n = d.replicas
 		}
 	}
-	fn.replicas, fn.led = replica.New(now, settings(f.Inference), n), c.leading()
+	fn.replicas, fn.led = replica.New(now, keeper.ScaleSettings(f.Inference), n), c.leading()
 	return fn
 }
 
@@ -101,10 +88,10 @@ func (c *Controller) cold() {
 // change puts a later deployment in the place of the present one.
 func (fn *function) change(now time.Time, f *provider.Function, load replica.Load) {
 	fn.Function = f
-	fn.replicas.Configure(settings(f.Inference))
+	fn.replicas.Configure(keeper.ScaleSettings(f.Inference))
 	fn.want(now, f.Replicas, load)
 	// What was wrong before need not be any more.
-	fn.failed, fn.failures, fn.notBefore = "", 0, time.Time{}
+	fn.failures = keeper.Failures{}
 }
 
 // want takes a number that was given, unless it was given before.

@@ -72,7 +72,7 @@ func (c *Controller) raise(fn *function, in *instance) {
 
 // lower gives an instance nothing new. What it has goes on. The lock is held.
 func (c *Controller) lower(fn *function, in *instance) {
-	done, cancel := context.WithCancel(c.ctx)
+	done, cancel := context.WithCancel(c.tasks.Context())
 	cancel()
 	_ = fn.forwarder.Drain(done, in.ID) // It is not waited for: Kubernetes does.
 }
@@ -108,10 +108,10 @@ func (c *Controller) ask(fn *function, in *instance) {
 	if in.asking != nil || fn.slowly && !in.lost {
 		return
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := context.WithCancel(c.tasks.Context())
 	in.asking = cancel
 	id, address, path := in.ID, in.Address, fn.readyPath
-	c.begin(func() {
+	c.tasks.Begin(func() {
 		defer cancel()
 		if !c.answers(ctx, address, path) {
 			return

@@ -3,6 +3,7 @@ package deployments
 import (
 	"time"
 
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
@@ -49,7 +50,7 @@ func (c *Controller) lead(now time.Time, fn *function, load replica.Load) bool {
 		if is, ok := c.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.asked) > askedLately {
 			n = is.replicas
 		}
-		fn.replicas = replica.New(now, settings(fn.Inference), n)
+		fn.replicas = replica.New(now, keeper.ScaleSettings(fn.Inference), n)
 		fn.replicas.Set(now, n, load)
 	}
 	fn.led = leads

@@ -6,16 +6,16 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/processes"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // Describe tells what runs of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (processes.Description, bool) {
+func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return processes.Description{}, false
+		return keeper.Description{}, false
 	}
 	d := c.describe(fn).Description
 	for _, in := range c.pods[name] {
@@ -44,12 +44,12 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 		return provider.Status{}, false
 	}
 	d := c.describe(fn)
-	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name], Problem: d.Problem()}, true
+	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name], Problem: d.Problem}, true
 }
 
 // description is a function's, without its instances.
 type description struct {
-	processes.Description
+	keeper.Description
 	// hopeless: to wait for an instance is of no use.
 	hopeless bool
 }
@@ -75,12 +75,15 @@ func (c *Controller) describe(fn *function) description {
 			crashed, d.Crash, d.hopeless = id, p.Text, p.Hopeless
 		}
 	}
-	d.Earlier = d.Ready > 0 && !latest
 	if is := c.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
 		d.Unplaced = "the cluster makes no instance: " + is.failure
 	}
-	if fn.failed != "" {
-		d.Unplaced = "the function's Deployment could not be changed: " + fn.failed
+	if fn.failures.Why != "" {
+		d.Unplaced = "the function's Deployment could not be changed: " + fn.failures.Why
+	}
+	d.Problem = cmp.Or(d.Crash, d.Unplaced)
+	if d.Problem != "" && d.Ready > 0 && !latest { // What is ready is of an earlier deployment.
+		d.Problem = provider.Before(d.Problem)
 	}
 	return d
 }
@@ -93,19 +96,9 @@ func (c *Controller) wanted(fn *function) int {
 	return fn.replicas.Wanted()
 }
 
-// advice is what a forwarder is told of a function without ready instances.
-type advice struct {
-	problem string
-	refuse  bool
-}
-
 // tell lets the forwarder know what to answer where there is no instance.
 func (fn *function) tell(d description) {
-	a := advice{problem: cmp.Or(d.Crash, d.Unplaced), refuse: d.Crash != "" && d.hopeless}
-	if a != fn.announced {
-		fn.announced = a
-		fn.forwarder.SetProblem(a.problem, a.refuse)
-	}
+	fn.notice.Tell(fn.forwarder, cmp.Or(d.Crash, d.Unplaced), d.Crash != "" && d.hopeless)
 }
 
 // record shows what runs in the metrics, where it has changed. The lock is held.

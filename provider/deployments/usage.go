@@ -18,7 +18,7 @@ func (c *Controller) sample() {
 		return
 	}
 	c.sampling = true
-	c.begin(func() {
+	c.tasks.Begin(func() {
 		used, err := c.measure()
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *Controller) sample() {
 			why = err.Error()
 		}
 		// Once until it can be read again: an API server names one outage in several ways.
-		if err != nil && c.said == "" && c.ctx.Err() == nil {
+		if err != nil && c.said == "" && !c.tasks.Ended() {
 			c.options.Logger.Warn().Err(err).Msg("what functions use cannot be read from the cluster's metrics (metrics.k8s.io); 0 is shown until it can")
 		}
 		c.said = why
@@ -37,7 +37,7 @@ func (c *Controller) sample() {
 
 // measure adds up what each function's pods use.
 func (c *Controller) measure() (map[string]cluster.Resources, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, callPatience)
+	ctx, cancel := context.WithTimeout(c.tasks.Context(), callPatience)
 	defer cancel()
 	used := map[string]cluster.Resources{}
 	list, err := c.options.Usage.MetricsV1beta1().PodMetricses(metav1.NamespaceAll).List(ctx,

@@ -34,7 +34,7 @@ func (c *Controller) watch() ([]cache.InformerSynced, error) {
 			return nil, err
 		}
 		synced = append(synced, registration.HasSynced)
-		c.begin(func() { informer.Run(c.ctx.Done()) })
+		c.tasks.Begin(func() { informer.Run(c.tasks.Context().Done()) })
 	}
 	return synced, nil
 }

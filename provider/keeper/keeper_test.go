@@ -10,10 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,9 +25,21 @@ type backend struct {
 	cluster.Backend
 	leaves time.Duration
 
-	mu    sync.Mutex
-	fails int
-	asked []time.Time
+	found []cluster.Instance
+
+	mu            sync.Mutex
+	fails         int
+	started, read int
+	asked         []time.Time
+}
+
+func (b *backend) Instances(context.Context) ([]cluster.Instance, error) { return b.found, nil }
+
+func (b *backend) Start(_ context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.started++
+	return cluster.Instance{InstanceSpec: spec, State: cluster.Starting}, nil
 }
 
 func (b *backend) Stop(ctx context.Context, _ cluster.InstanceID) error {
@@ -45,30 +59,252 @@ func (b *backend) Stop(ctx context.Context, _ cluster.InstanceID) error {
 	}
 }
 
+func (b *backend) stopped() []time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.asked)
+}
+
+func (b *backend) starts() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.started
+}
+
 func (b *backend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resources, error) {
 	if id == "gone" {
 		return cluster.Resources{}, errors.New("no such instance")
 	}
+	b.mu.Lock()
+	b.read++
+	b.mu.Unlock()
 	time.Sleep(time.Second)
 	return cluster.Resources{CPU: 250}, nil
 }
 
+// dispatcher is one that takes its time to drain an instance.
+type dispatcher struct {
+	drains  time.Duration
+	forgot  []cluster.InstanceID
+	problem string
+	refuse  bool
+}
+
+func (d *dispatcher) Drain(ctx context.Context, _ cluster.InstanceID) error {
+	select {
+	case <-time.After(d.drains):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *dispatcher) Forget(id cluster.InstanceID) bool {
+	d.forgot = append(d.forgot, id)
+	return false
+}
+
+func (d *dispatcher) SetProblem(problem string, refuse bool) { d.problem, d.refuse = problem, refuse }
+func (d *dispatcher) Close()                                 {}
+
+// instance is the simplest type of one.
+type instance struct {
+	Kept
+	up int
+}
+
+func (in *instance) Holds() cluster.Resources { return in.Config.Resources }
+func (in *instance) Current() bool            { return in.Revision == 1 }
+func (in *instance) Up()                      { in.up++ }
+
+type nobody = Alone
+
+// follower is a replica that does not lead.
+type follower struct {
+	nobody
+	lost []cluster.InstanceID
+}
+
+func (*follower) Leads() bool                           { return false }
+func (*follower) Alone() bool                           { return false }
+func (f *follower) Lost(id cluster.InstanceID, _ error) { f.lost = append(f.lost, id) }
+
+// rig is a keeper with one function.
+type rig struct {
+	*Keeper[*instance]
+	sync.Mutex
+	backend    *backend
+	dispatcher *dispatcher
+	fleet      Fleet[*instance]
+	woken      int
+}
+
 // in runs f with a keeper in a bubble, in which time passes by itself.
-func in(t *testing.T, b *backend, f func(t *testing.T, k *Keeper)) {
+func in(t *testing.T, b *backend, replicas Replicas, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, New(b, zerolog.Nop()))
+		r := &rig{backend: b, dispatcher: &dispatcher{}}
+		r.fleet = NewFleet[*instance](r.dispatcher, metrics.New(prometheus.NewRegistry()).Function("f.ns"))
+		var err error
+		r.Keeper, err = New[*instance](t.Context(), Options{
+			Backend: b, Logger: zerolog.Nop(), Lock: &r.Mutex, Wake: func() { r.woken++ }, StopGrace: time.Second, Replicas: replicas, Discover: func(string) {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, r)
+		r.End()
+		if err := r.Close(context.Background()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// add adds an instance that the backend is asked to start.
+func (r *rig) add(id cluster.InstanceID) *instance {
+	r.Lock()
+	defer r.Unlock()
+	in := &instance{}
+	spec := cluster.InstanceSpec{ID: id, Function: "f.ns", Revision: 1, Node: "n", Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000}}}
+	r.Add(in, &r.fleet, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
+	r.Start(in, nil)
+	return in
+}
+
+// becomes has the backend say that an instance is in a state.
+func (r *rig) becomes(in *instance, s cluster.State) {
+	seen := in.Instance
+	seen.State = s
+	if s == cluster.Ready {
+		seen.ReadyAt = time.Now()
+	}
+	r.Observe(seen)
+}
+
+// An instance starts, serves, is retired once it is drained, and stopped.
+func TestLife(t *testing.T) {
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		r.dispatcher.drains = 500 * time.Millisecond
+		x := r.add("i")
+		synctest.Wait()
+		if r.backend.starts() != 1 || x.up != 0 {
+			t.Errorf("started %d, up %d", r.backend.starts(), x.up)
+		}
+		r.becomes(x, cluster.Ready)
+		r.becomes(x, cluster.Ready)
+		if x.up != 1 || !x.There() || !x.AwaitReady(t.Context()) {
+			t.Errorf("%+v", x)
+		}
+		nodes := []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 4000}}}
+		if r.Free(nodes); nodes[0].Free.CPU != 3000 {
+			t.Errorf("free: %+v", nodes[0].Free)
+		}
+		began := time.Now()
+		r.Lock()
+		r.Retire(x, "test")
+		r.Retire(x, "test")
+		r.Unlock()
+		time.Sleep(time.Minute)
+		if asked := r.backend.stopped(); len(asked) != 1 || asked[0].Sub(began) != 500*time.Millisecond {
+			t.Errorf("stopped at %v", asked)
+		}
+		r.becomes(x, cluster.Exited)
+		if len(r.fleet.Instances)+len(r.Instances()) > 0 || r.fleet.Failures != (Failures{}) || len(r.dispatcher.forgot) != 1 {
+			t.Errorf("left: %+v, failures %+v", r.fleet.Instances, r.fleet.Failures)
+		}
+	})
+}
+
+// An instance that breaks off an exchange is stopped without being drained; that it has
+// not lived delays the next.
+func TestLost(t *testing.T) {
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		x := r.add("i")
+		synctest.Wait()
+		r.becomes(x, cluster.Ready)
+		r.Lost("i", errors.New("it hung up"))
+		synctest.Wait()
+		if len(r.backend.stopped()) != 1 || x.There() {
+			t.Errorf("%d stops, %+v", len(r.backend.stopped()), x)
+		}
+		r.becomes(x, cluster.Exited)
+		want := "an instance exited soon after it was ready: it hung up"
+		if f := r.fleet.Failures; f.Why != want || f.NotBefore.Sub(time.Now()) != firstPause {
+			t.Errorf("%+v", f)
+		}
+		if r.fleet.Tell(time.Now()); r.dispatcher.problem != want || r.dispatcher.refuse {
+			t.Errorf("told %+v", r.dispatcher)
+		}
+	})
+}
+
+// A replica that does not lead starts and stops nothing, and tells the leader of what it
+// has lost; when it begins to lead it stops what was to leave.
+func TestFollower(t *testing.T) {
+	f := &follower{}
+	in(t, &backend{}, f, func(t *testing.T, r *rig) {
+		x := r.add("i")
+		synctest.Wait()
+		if r.backend.starts() != 0 || !x.Retiring {
+			t.Errorf("%d were started; %+v", r.backend.starts(), x)
+		}
+		y := &instance{}
+		r.Observe(cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "y", Function: "f.ns", Revision: 1}, State: cluster.Ready})
+		r.Lock()
+		r.Claim("f.ns", func(seen cluster.Instance) (*instance, string) {
+			r.Add(y, &r.fleet, seen)
+			return y, ""
+		})
+		r.Unlock()
+		if y.up != 1 {
+			t.Error("an instance that another replica has started is not used")
+		}
+		r.Lost("y", nil)
+		synctest.Wait()
+		if !slices.Equal(f.lost, []cluster.InstanceID{"y"}) || len(r.backend.stopped()) > 0 {
+			t.Errorf("told of %v; %d stops", f.lost, len(r.backend.stopped()))
+		}
+		r.options.Replicas = Alone{}
+		r.TakeOver(nil)
+		synctest.Wait()
+		if len(r.backend.stopped()) != 1 {
+			t.Errorf("%d stops after it has begun to lead", len(r.backend.stopped()))
+		}
+	})
+}
+
+// Instances of an earlier provider are stopped if nobody knows their function.
+func TestUnclaimed(t *testing.T) {
+	b := &backend{found: []cluster.Instance{
+		{InstanceSpec: cluster.InstanceSpec{ID: "a", Function: "f.ns"}, State: cluster.Ready},
+		{InstanceSpec: cluster.InstanceSpec{ID: "b", Function: "gone.ns"}, State: cluster.Ready},
+	}}
+	in(t, b, Alone{}, func(t *testing.T, r *rig) {
+		r.Lock()
+		r.StopUnclaimed(time.Now(), func(f string) bool { return f == "f.ns" })
+		r.Unlock()
+		synctest.Wait()
+		if len(b.stopped()) != 1 {
+			t.Errorf("%d stops", len(b.stopped()))
+		}
+		r.Lock()
+		r.Claim("f.ns", func(cluster.Instance) (*instance, string) { return nil, "it is of another model" })
+		r.Unlock()
+		synctest.Wait()
+		if len(b.stopped()) != 2 {
+			t.Errorf("%d stops", len(b.stopped()))
+		}
 	})
 }
 
 // Four failures: after 0, 1, 1+2, 1+2+4 s; the fifth attempt, at 15 s, works.
 func TestStopTriesAgain(t *testing.T) {
 	b := &backend{fails: 4}
-	in(t, b, func(t *testing.T, k *Keeper) {
+	in(t, b, Alone{}, func(t *testing.T, r *rig) {
 		began := time.Now()
-		k.Stop("i", time.Second)
+		r.stop("i", time.Second)
 		var after []time.Duration
-		for _, at := range b.asked {
+		for _, at := range b.stopped() {
 			after = append(after, at.Sub(began)/time.Second)
 		}
 		if !slices.Equal(after, []time.Duration{0, 1, 3, 7, 15}) {
@@ -77,54 +313,53 @@ func TestStopTriesAgain(t *testing.T) {
 	})
 }
 
-// Whoever closes need not wait for the pause between two attempts.
+// A backend that never stops an instance is asked until the keeper ends, not longer.
 func TestStopGivesUpAtTheEnd(t *testing.T) {
-	in(t, &backend{fails: 1 << 20}, func(t *testing.T, k *Keeper) {
+	in(t, &backend{fails: 1 << 20}, Alone{}, func(t *testing.T, r *rig) {
 		began := time.Now()
-		k.Begin(func() { k.Stop("i", time.Second) })
+		r.Begin(func() { r.stop("i", time.Second) })
 		time.Sleep(100 * time.Second) // Within the pause from 63 to 127 s.
-		k.End()
-		if err := k.Close(t.Context(), nil); err != nil || time.Since(began) != 100*time.Second {
+		r.End()
+		if err := r.Close(t.Context()); err != nil || time.Since(began) != 100*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		k.Begin(func() { t.Error("something began after the end") })
+		r.Begin(func() { t.Error("something began after the end") })
 	})
 }
 
-// Close waits for what it stops no longer than its context, and tells what failed.
+// Close returns when its patience ends, with what has failed.
 func TestCloseIsBounded(t *testing.T) {
-	in(t, &backend{leaves: time.Hour}, func(t *testing.T, k *Keeper) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{leaves: time.Hour, found: []cluster.Instance{{InstanceSpec: cluster.InstanceSpec{ID: "broken"}}}}
+		var lock sync.Mutex
+		k, err := New[*instance](t.Context(), Options{Backend: b, Logger: zerolog.Nop(), Lock: &lock, Wake: func() {}, Replicas: Alone{}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		began := time.Now()
-		k.Begin(func() { k.Stop("slow", time.Hour) })
+		k.Begin(func() { k.stop("slow", time.Hour) })
 		k.End()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		err := k.Close(ctx, []func() error{k.AtEnd(ctx, "being started", make(chan struct{})), func() error { return errors.New("broken") }})
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "broken") || time.Since(began) != 5*time.Second {
+		if err = k.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 }
 
-// A reading that takes long is the only one; what has gone uses nothing.
+// A second reading is left out while one goes on; what cannot be read uses nothing.
 func TestOneReadingAtATime(t *testing.T) {
-	in(t, &backend{}, func(t *testing.T, k *Keeper) {
-		var lock sync.Mutex
-		var got []map[cluster.InstanceID]cluster.Resources
-		read := func() {
-			lock.Lock()
-			defer lock.Unlock()
-			k.Read(&lock, []cluster.InstanceID{"i", "gone"}, func(used map[cluster.InstanceID]cluster.Resources) { got = append(got, used) })
-		}
-		read()
-		read()
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		x, gone := r.add("i"), r.add("gone")
+		r.Sample()
+		r.Sample()
 		time.Sleep(2 * time.Second)
-		read()
+		r.Sample()
 		time.Sleep(2 * time.Second)
-		lock.Lock()
-		defer lock.Unlock()
-		if len(got) != 2 || got[0]["i"] != (cluster.Resources{CPU: 250}) || got[0]["gone"] != (cluster.Resources{}) {
-			t.Errorf("read %v", got)
+		r.Lock()
+		defer r.Unlock()
+		if r.backend.read != 2 || x.Usage != (cluster.Resources{CPU: 250}) || gone.Usage != (cluster.Resources{}) {
+			t.Errorf("%d readings: %v, %v", r.backend.read, x.Usage, gone.Usage)
 		}
 	})
 }

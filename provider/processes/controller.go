@@ -1,13 +1,11 @@
-// Package processes drives ordinary functions: it keeps every function's program,
-// forwarder and instances, asks [replica.Scaler] how many instances there are
-// to be, and makes it so through the cluster's backend. What is alike for models
-// is in provider/control. Nothing here is on a request's way but the wake-up
-// that a cold request gives.
+// Package processes drives ordinary functions on one machine: it keeps every function's
+// program and forwarder, asks [replica.Scaler] how many instances there are to be, and
+// makes it so through a keeper. Begin with Controller.look. Nothing here is on a
+// request's way but the wake-up that a cold request gives.
 package processes
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -73,31 +71,22 @@ type Options struct {
 type Controller struct {
 	options Options
 	kick    keeper.Kick
-	keeper  *keeper.Keeper
 
 	mu        sync.Mutex
 	functions map[string]*function
-	instances map[cluster.InstanceID]*instance
-	// known are instances of an earlier provider that no function has claimed
-	// yet, or that nobody wants.
-	known map[cluster.InstanceID]*orphan
-	// blind is why the nodes could not be listed, "" if they could.
-	blind string
+	keeper    *keeper.Keeper[*instance]
 }
 
 // New returns a controller that has found the instances of an earlier provider
 // on the backend; Deploy claims them. Run serves.
 func New(ctx context.Context, o Options) (*Controller, error) {
-	found, err := o.Backend.Instances(ctx)
+	c := &Controller{options: o, kick: keeper.NewKick(), functions: map[string]*function{}}
+	var err error
+	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
+		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: keeper.Alone{},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
-	c := &Controller{
-		options: o, kick: keeper.NewKick(), keeper: keeper.New(o.Backend, o.Logger), functions: map[string]*function{},
-		instances: map[cluster.InstanceID]*instance{}, known: map[cluster.InstanceID]*orphan{},
-	}
-	for _, in := range found {
-		c.known[in.ID] = &orphan{Instance: in}
+		return nil, err
 	}
 	return c, nil
 }
@@ -106,14 +95,12 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 const idleTicks = 10
 
 // Run follows the backend's events and looks at the load every tick, and at once
-// when something happened, until ctx ends. Instances of an earlier provider
-// whose functions are gone are stopped first.
+// when something happened, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	c.stopUnclaimed()
 	keeper.Loop{
-		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.observe, Look: c.look,
+		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.look,
 		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
-		Period: keeper.ReadingPeriod, Sample: func(time.Time) { c.sample() },
+		Period: keeper.ReadingPeriod, Sample: func(time.Time) { c.keeper.Sample() },
 	}.Run(ctx)
 }
 
@@ -128,13 +115,6 @@ func (c *Controller) Close(ctx context.Context) error {
 	for _, fn := range c.functions {
 		fn.forwarder.Close()
 	}
-	var stops []func() error
-	for id, in := range c.instances {
-		stops = append(stops, c.keeper.AtEnd(ctx, id, in.begun))
-	}
-	for id := range c.known {
-		stops = append(stops, func() error { return c.options.Backend.Stop(ctx, id) })
-	}
 	c.mu.Unlock()
-	return c.keeper.Close(ctx, stops)
+	return c.keeper.Close(ctx)
 }

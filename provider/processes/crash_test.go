@@ -41,7 +41,7 @@ func TestCrashLoopBacksOff(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "exit status 3: no such file") {
 			t.Errorf("a request is told %v", err)
 		}
-		if p := r.describe("f").Problem(); !strings.Contains(p, "before it was ready: exit status 3") {
+		if p := r.describe("f").Problem; !strings.Contains(p, "before it was ready: exit status 3") {
 			t.Errorf("problem %q", p)
 		}
 		r.shows("f", 3, 0)
@@ -54,7 +54,7 @@ func TestCrashLoopBacksOff(t *testing.T) {
 		r.deploy("f", "b", between(3, 3))
 		time.Sleep(2 * coldStart)
 		r.shows("f", 3, 3)
-		if p := r.describe("f").Problem(); p != "" {
+		if p := r.describe("f").Problem; p != "" {
 			t.Errorf("problem %q, although it works", p)
 		}
 	})
@@ -69,10 +69,10 @@ func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 			return behaviour{readyAfter: -1, exitAfter: 10 * time.Millisecond, reason: "exit status 3"}
 		})
 		r.deploy("f", "b")
-		r.until("a problem", func() bool { return r.describe("f").Problem() != "" })
+		r.until("a problem", func() bool { return r.describe("f").Problem != "" })
 		r.answered("f", "a")
 		s, _ := r.Status(full("f"))
-		if p := r.describe("f").Problem(); !strings.HasPrefix(p, provider.Before("an instance exited")) || s.Problem != p {
+		if p := r.describe("f").Problem; !strings.HasPrefix(p, provider.Before("an instance exited")) || s.Problem != p {
 			t.Errorf("problem %q, and in the status %q", p, s.Problem)
 		}
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{} })
@@ -80,7 +80,7 @@ func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 			got, err := r.invoke("f", "x")
 			return err == nil && strings.HasPrefix(got, "b")
 		})
-		if p := r.describe("f").Problem(); p != "" {
+		if p := r.describe("f").Problem; p != "" {
 			t.Errorf("problem %q, although it works", p)
 		}
 	})
@@ -123,7 +123,7 @@ func TestUpdateThatCrashes(t *testing.T) {
 		if good == 0 {
 			t.Fatal("no instance of what worked is left")
 		}
-		if p := r.describe("f").Problem(); !strings.Contains(p, "soon after it was ready: panic") {
+		if p := r.describe("f").Problem; !strings.Contains(p, "soon after it was ready: panic") {
 			t.Errorf("problem %q", p)
 		}
 	})
@@ -166,7 +166,7 @@ func TestNoRoom(t *testing.T) {
 		r.until("two of three", func() bool { return r.describe("f").Ready == 2 })
 		time.Sleep(time.Minute)
 		r.shows("f", 3, 2)
-		if p := r.describe("f").Problem(); !strings.Contains(p, "requests.cpu 1500m") {
+		if p := r.describe("f").Problem; !strings.Contains(p, "requests.cpu 1500m") {
 			t.Errorf("problem %q", p)
 		}
 		r.deploy("g", "a", large)
@@ -180,7 +180,7 @@ func TestNoRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until("room for the other", func() bool { return r.describe("g").Ready == 1 })
-		if p := r.describe("g").Problem(); p != "" {
+		if p := r.describe("g").Problem; p != "" {
 			t.Errorf("problem %q", p)
 		}
 		// An update in place, where old and new do not fit side by side.

@@ -2,21 +2,15 @@ package processes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var _ provider.Controller = (*Controller)(nil)
-
-// ErrAbsent is returned for a function that is not deployed.
-var ErrAbsent = errors.New("no such function")
-
-// errClosed is returned once the controller is closed.
-var errClosed = errors.New("the provider is stopping")
 
 // Deploy implements [provider.Controller]. The bundle and the secrets are
 // checked before anything changes. Instances that would be started in just the
@@ -30,7 +24,7 @@ func (c *Controller) Deploy(_ context.Context, f *provider.Function) (provider.D
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keeper.Ended() {
-		return nil, errClosed
+		return nil, keeper.ErrClosed
 	}
 	now := time.Now()
 	fn, ok := c.functions[f.Name]
@@ -64,11 +58,11 @@ func (c *Controller) Release(_ context.Context, name string) error {
 		return nil
 	}
 	delete(c.functions, name)
-	for _, in := range fn.instances {
-		c.retire(in, "removed")
+	for _, in := range fn.Instances {
+		c.keeper.Retire(in, "removed")
 	}
 	fn.forwarder.Close()
-	fn.metrics.SetInstances(fn.label, 0)
+	fn.Hide()
 	return nil
 }
 
@@ -79,7 +73,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	defer c.mu.Unlock()
 	fn, ok := c.functions[name]
 	if !ok {
-		return fmt.Errorf("%s: %w", name, ErrAbsent)
+		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
 	}
 	fn.wish = replicas
 	fn.replicas.Set(time.Now(), int(replicas), fn.load())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // look looks at every function's load and makes the number of its instances what
@@ -18,20 +19,21 @@ func (c *Controller) look(now time.Time) time.Duration {
 		if c.keeper.Ended() {
 			return c.options.Tick
 		}
-		if !c.unseen(err) {
+		if !c.keeper.Blind(err) {
 			free = &room{nodes: nodes}
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.keeper.StopUnclaimed(now, func(name string) bool { return c.functions[name] != nil })
 	if free != nil {
 		c.fill(free)
 	}
 	busy := false
 	for _, fn := range c.functions {
 		busy = c.reconcile(now, fn, free) || busy
-		fn.tell(now)
-		fn.record()
+		fn.Tell(now)
+		fn.Record(true, func(in *instance) (string, bool) { return in.Config.String(), in.There() })
 	}
 	if busy {
 		return c.options.Tick
@@ -63,35 +65,49 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	current, old := fn.staying()
 	ready, proven := 0, 0
 	for _, in := range current {
-		if in.serves() {
+		if in.There() {
 			ready++
-			if fn.recover(now, in); fn.proven(now, in) {
+			fn.Failures.Serves(now, in.ReadyAt)
+			if fn.proven(now, in) {
 				proven++
 			}
 		}
 	}
 	if extra := len(current) - wanted; extra > 0 {
 		for _, in := range current[:extra] {
-			c.retire(in, "not wanted any more")
+			c.keeper.Retire(in, "not wanted any more")
 		}
 	}
 	// Older ones serve until as many others do in their place.
 	if extra := len(old) - max(0, wanted-proven); extra > 0 {
 		for _, in := range old[:extra] {
-			c.retire(in, "replaced")
+			c.keeper.Retire(in, "replaced")
 		}
 		old = old[extra:]
 	}
 	missing := wanted - len(current)
-	if missing > 0 && free != nil && !now.Before(fn.notBefore) {
+	if missing > 0 && free != nil && !fn.Failures.Pausing(now) {
 		c.grow(fn, missing, old, free)
 	} else if missing <= 0 {
-		fn.unplaced = ""
+		fn.Unplaced = ""
 	}
 	load := fn.load()
 	busy = missing > 0 || ready < wanted || len(old) > 0 || load.InFlight > 0 || load.Waiting > 0 || load.Arrivals != fn.arrivals
 	fn.arrivals = load.Arrivals
 	return busy
+}
+
+// steady is how long an instance must have been ready before one of an earlier
+// deployment goes in exchange. Where others before it have not lived, that takes as long
+// as [keeper.Settled].
+const steady = time.Second
+
+// proven reports whether an instance of the present deployment can be relied upon.
+func (fn *function) proven(now time.Time, in *instance) bool {
+	if fn.Failures.Count > 0 {
+		return now.Sub(in.ReadyAt) >= keeper.Settled
+	}
+	return now.Sub(in.ReadyAt) >= steady
 }
 
 // How many instances start at a time, altogether and of one function: starting
@@ -119,17 +135,17 @@ func (c *Controller) grow(fn *function, missing int, old []*instance, free *room
 		free.starting++
 	}
 	if unplaced != "" && len(old) > 0 && !fn.changing() {
-		c.retire(old[0], "makes room for its successor")
+		c.keeper.Retire(old[0], "makes room for its successor")
 	}
-	if unplaced != fn.unplaced && unplaced != "" {
+	if unplaced != fn.Unplaced && unplaced != "" {
 		c.options.Logger.Warn().Str("function", fn.Name).Str("why", unplaced).Msg("the function cannot have all the instances that it needs")
 	}
-	fn.unplaced = unplaced
+	fn.Unplaced = unplaced
 }
 
 // starting counts the instances that are not ready yet.
 func (fn *function) starting() (n int) {
-	for _, in := range fn.instances {
+	for _, in := range fn.Instances {
 		if in.State == cluster.Starting {
 			n++
 		}
@@ -140,8 +156,8 @@ func (fn *function) starting() (n int) {
 // changing reports whether an instance is on its way in or out, so that there
 // may be room soon.
 func (fn *function) changing() bool {
-	for _, in := range fn.instances {
-		if in.retiring || in.current() && in.State == cluster.Starting {
+	for _, in := range fn.Instances {
+		if in.Retiring || in.Current() && in.State == cluster.Starting {
 			return true
 		}
 	}
@@ -154,27 +170,12 @@ type room struct {
 	starting int
 }
 
-// fill counts what everything holds that was begun, also what the backend has
-// not heard of yet.
+// fill counts what everything holds that was begun.
 func (c *Controller) fill(r *room) {
-	for i := range r.nodes {
-		r.nodes[i].Free = r.nodes[i].Total.Sub(r.nodes[i].Others)
-	}
-	for _, in := range c.instances {
-		r.hold(in.Instance)
+	c.keeper.Free(r.nodes)
+	for _, in := range c.keeper.Instances() {
 		if in.State == cluster.Starting {
 			r.starting++
-		}
-	}
-	for _, in := range c.known {
-		r.hold(in.Instance)
-	}
-}
-
-func (r *room) hold(in cluster.Instance) {
-	for i := range r.nodes {
-		if in.Node == r.nodes[i].Name {
-			r.nodes[i].Free = r.nodes[i].Free.Sub(in.Config.Resources)
 		}
 	}
 }
@@ -202,17 +203,4 @@ func (r *room) take(need cluster.Resources) (node string, ok bool) {
 // than there is.
 func fits(need, free cluster.Resources) bool {
 	return (need.CPU == 0 || need.CPU <= free.CPU) && (need.Memory == 0 || need.Memory <= free.Memory) && (need.GPU == 0 || need.GPU <= free.GPU)
-}
-
-// unseen reports whether the nodes could not be listed, and logs it once.
-func (c *Controller) unseen(err error) bool {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	if why != c.blind && err != nil {
-		c.options.Logger.Error().Err(err).Msg("list nodes; no instance is started until it works")
-	}
-	c.blind = why
-	return err != nil
 }

@@ -108,7 +108,7 @@ func (r *revision) spec(id cluster.InstanceID, node string) cluster.InstanceSpec
 	return cluster.InstanceSpec{
 		ID: id, Kind: cluster.Process, Function: r.Name, Revision: r.Revision, Node: node,
 		Config: r.config(), Limits: r.Inference.Limits, ReadOnlyRoot: r.Deployment.ReadOnlyRootFilesystem,
-		Bundle: r.bundle, Fingerprint: r.fingerprint, Env: r.env, Secrets: r.secrets,
+		Artefact: cluster.Artefact{Bundle: r.bundle}, Fingerprint: r.fingerprint, Env: r.env, Secrets: r.secrets,
 	}
 }
 

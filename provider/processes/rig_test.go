@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -172,7 +173,7 @@ func (r *rig) deploy(name, image string, edit ...func(*provider.Function)) {
 	r.dispatchers.Store(name, d)
 }
 
-func (r *rig) describe(name string) Description {
+func (r *rig) describe(name string) keeper.Description {
 	r.t.Helper()
 	d, ok := r.Describe(full(name))
 	if !ok {

@@ -95,7 +95,7 @@ func TestStorm(t *testing.T) {
 				time.Sleep(time.Minute)
 				status, _ := s.Status(full(name))
 				if status.Replicas != status.AvailableReplicas || status.Replicas < uint64(bounds[0]) || status.Replicas > uint64(bounds[1]) {
-					t.Errorf("seed %d: %s, which is to have %v replicas, shows %+v: %s", seed, name, bounds, status, s.describe(name).Problem())
+					t.Errorf("seed %d: %s, which is to have %v replicas, shows %+v: %s", seed, name, bounds, status, s.describe(name).Problem)
 				}
 				total += int(status.Replicas)
 			}

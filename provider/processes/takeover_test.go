@@ -31,7 +31,7 @@ func (r *rig) abandon() {
 		fn.forwarder.Close()
 	}
 	r.mu.Unlock()
-	_ = r.keeper.Close(context.Background(), nil)
+	r.keeper.Wait(context.Background())
 }
 
 func TestTakeOver(t *testing.T) {

@@ -14,21 +14,17 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
-	"github.com/faas-infer/faas-infer/provider/processes"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 var _ provider.Controller = (*Controller)(nil)
-
-// Description is all that there is to say of a function of either kind. An
-// ordinary one has nothing to be measured and counts as Measured.
-type Description = control.Description
 
 // part is the controller of one kind.
 type part interface {
 	provider.Controller
 	// Release is Remove for a function that the other part has taken over.
 	Release(ctx context.Context, name string) error
-	Describe(name string) (Description, bool)
+	Describe(name string) (keeper.Description, bool)
 	// able reports whether requests of a function that has just been deployed
 	// will be answered without much waiting, or why they will not be at all.
 	able(name string) (ready bool, failure string)
@@ -51,7 +47,7 @@ type Processes interface {
 	provider.Controller
 	// Release is Remove for a function that has become a model's.
 	Release(ctx context.Context, name string) error
-	Describe(name string) (processes.Description, bool)
+	Describe(name string) (keeper.Description, bool)
 	// Run runs functions until ctx ends.
 	Run(ctx context.Context)
 	Close(ctx context.Context) error
@@ -60,10 +56,11 @@ type Processes interface {
 // ordinary are functions without one.
 type ordinary struct{ Processes }
 
-// Describe implements part.
-func (o ordinary) Describe(name string) (Description, bool) {
+// Describe implements part: nothing has to be measured.
+func (o ordinary) Describe(name string) (keeper.Description, bool) {
 	d, ok := o.Processes.Describe(name)
-	return Description{Instances: d.Instances, Ready: d.Ready, Cold: d.Cold, Wanted: d.Wanted, Measured: true, Problem: d.Problem()}, ok
+	d.Measured = true
+	return d, ok
 }
 
 // able: where there is no room, what was before must go first.
@@ -180,4 +177,6 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 func (c *Controller) Status(name string) (provider.Status, bool) { return c.in(name).Status(name) }
 
 // Describe tells what runs of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (Description, bool) { return c.in(name).Describe(name) }
+func (c *Controller) Describe(name string) (keeper.Description, bool) {
+	return c.in(name).Describe(name)
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -139,8 +140,8 @@ func (p *fakePart) Status(name string) (provider.Status, bool) {
 	return provider.Status{Replicas: uint64(len(p.name))}, p.has(name)
 }
 
-func (p *fakePart) Describe(name string) (Description, bool) {
-	return Description{Problem: p.name}, p.has(name)
+func (p *fakePart) Describe(name string) (keeper.Description, bool) {
+	return keeper.Description{Problem: p.name}, p.has(name)
 }
 
 func (p *fakePart) able(string) (bool, string) {

@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
 // SharedProvider is a controller with its life, as kinds.Controller is.
 type SharedProvider interface {
 	provider.Controller
-	Describe(name string) (Description, bool)
+	Describe(name string) (keeper.Description, bool)
 	Run(ctx context.Context)
 	Close(ctx context.Context) error
 }

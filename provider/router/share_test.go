@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
@@ -24,7 +25,7 @@ func (f *fake) Deploy(context.Context, *provider.Function) (provider.Dispatcher,
 
 func (f *fake) Remove(context.Context, string) error { return f.fails }
 
-func (f *fake) Describe(string) (Description, bool) { return Description{Ready: 3}, true }
+func (f *fake) Describe(string) (keeper.Description, bool) { return keeper.Description{Ready: 3}, true }
 
 // here answers everything.
 type here struct{ requests int }

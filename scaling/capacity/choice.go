@@ -131,11 +131,12 @@ func Raise(larger []Choice, cpu int, up, residual float64) (Choice, bool) {
 	return best, gained > 0
 }
 
-// InPlace are the choices that differ from a config in CPU, in more of it or in less, with
+// InPlace are the choices that differ from what an instance has in CPU, in more of it or in less, with
 // batches that are no larger than the instance can take, and feed as many threads: the
 // others could not be had while an instance runs. For example an instance that can take 32
 // at a time, of which 1 is in time at 250m, becomes ⟨8,1000m⟩.
-func InPlace(choices []Choice, config cluster.Config, largest int, more bool) []Choice {
+func InPlace(choices []Choice, has Candidate, largest int, more bool) []Choice {
+	config := has.Config
 	var all []Choice
 	for _, c := range choices {
 		same := c.Config
@@ -143,7 +144,7 @@ func InPlace(choices []Choice, config cluster.Config, largest int, more bool) []
 		if same.Batch <= largest {
 			same.Batch = config.Batch
 		}
-		if same == config && c.Config.CPU != config.CPU && c.Config.CPU > config.CPU == more && c.Config.Threads() == config.Threads() {
+		if c.Artefact == has.Artefact && same == config && c.Config.CPU != config.CPU && c.Config.CPU > config.CPU == more && c.Config.Threads() == config.Threads() {
 			all = append(all, c)
 		}
 	}

@@ -14,7 +14,9 @@ import (
 // Candidate is a config that an instance could have, with the predicted time
 // of its full batch, f(b, c, g) in Algorithm 1.
 type Candidate struct {
-	Config cluster.Config
+	// Artefact names what the instance loads.
+	Artefact string
+	Config   cluster.Config
 	// Exec is the time within which a batch must be expected to end: whether
 	// the SLO is met is decided by it.
 	Exec time.Duration

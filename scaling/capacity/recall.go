@@ -31,14 +31,16 @@ type (
 		crowded bool
 	}
 	rangeAt struct {
+		artefact   string
 		config     cluster.Config
 		exec, mean time.Duration
 		load       float64
 	}
 	smallerAt struct {
-		config  cluster.Config
-		largest int
-		load    float64
+		artefact string
+		config   cluster.Config
+		largest  int
+		load     float64
 	}
 )
 
@@ -95,7 +97,7 @@ func (r *Recall) Choices(load float64, crowded bool) []Choice {
 // Range is the range of an instance that runs with c, at a load.
 func (r *Recall) Range(c Candidate, load float64) Range {
 	o := r.options
-	q := rangeAt{config: c.Config, exec: c.Exec, mean: c.Mean, load: r.at(load)}
+	q := rangeAt{artefact: c.Artefact, config: c.Config, exec: c.Exec, mean: c.Mean, load: r.at(load)}
 	if q.load == 0 {
 		return o.Bounds(c.Config.Batch, c.Exec, r.slo, r.queue)
 	}
@@ -111,10 +113,10 @@ func (r *Recall) Range(c Candidate, load float64) Range {
 
 // Below are the choices at a load to which the quota of an instance may be lowered that can
 // take so large batches.
-func (r *Recall) Below(config cluster.Config, largest int, load float64) []Choice {
-	q := smallerAt{config: config, largest: largest, load: r.at(load)}
+func (r *Recall) Below(has Candidate, largest int, load float64) []Choice {
+	q := smallerAt{artefact: has.Artefact, config: has.Config, largest: largest, load: r.at(load)}
 	if a, known := r.smaller[q]; known {
 		return a
 	}
-	return remember(r.smaller, q, InPlace(r.Choices(load, false), config, largest, false))
+	return remember(r.smaller, q, InPlace(r.Choices(load, false), has, largest, false))
 }

@@ -2,8 +2,6 @@ package capacity
 
 import (
 	"time"
-
-	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // Rating is what an instance serves with batches of b that take so long; false if
@@ -43,10 +41,10 @@ func (o Options) jointChoices(d Demand) []Choice {
 	for i, c := range d.Configs {
 		up := rates[i]
 		if up == 0 {
-			up = between(c.Config, c.Exec, c.Mean, d.Configs, rate)
+			up = between(c, d.Configs, rate)
 		}
 		for j, smaller := range d.Configs {
-			if up > 0 && smaller.Config.Batch < c.Config.Batch && sameShare(smaller.Config, c.Config) {
+			if up > 0 && smaller.Config.Batch < c.Config.Batch && sameShare(&smaller, &c) {
 				up = max(up, rates[j])
 			}
 		}
@@ -63,17 +61,17 @@ func (o Options) jointChoices(d Demand) []Choice {
 func Serves(in Candidate, configs []Candidate, rate Rating) float64 {
 	best, ok := rate(in.Config.Batch, in.Exec, in.Mean)
 	if !ok {
-		best = between(in.Config, in.Exec, in.Mean, configs, rate)
+		best = between(in, configs, rate)
 	}
-	return max(best, smaller(in.Config, configs, rate))
+	return max(best, smaller(in, configs, rate))
 }
 
 // smaller is what an instance serves at best with smaller batches of configs than
 // its own.
-func smaller(config cluster.Config, configs []Candidate, rate Rating) float64 {
+func smaller(in Candidate, configs []Candidate, rate Rating) float64 {
 	best := 0.0
 	for i := range configs {
-		if c := &configs[i]; sameShare(c.Config, config) && c.Config.Batch < config.Batch {
+		if c := &configs[i]; sameShare(c, &in) && c.Config.Batch < in.Config.Batch {
 			if up, ok := rate(c.Config.Batch, c.Exec, c.Mean); ok {
 				best = max(best, up)
 			}
@@ -82,17 +80,20 @@ func smaller(config cluster.Config, configs []Candidate, rate Rating) float64 {
 	return best
 }
 
-func sameShare(a, b cluster.Config) bool { return a.CPU == b.CPU && a.GPU == b.GPU }
+func sameShare(a, b *Candidate) bool {
+	return a.Config.CPU == b.Config.CPU && a.Config.GPU == b.Config.GPU && a.Artefact == b.Artefact
+}
 
 // between is what an instance serves with the largest batch that does not take too
 // long, where its own does: batches are as large as their deadline allows. Between
 // the next smaller batch of configs and its own, times are on a line. If 8 take
 // 164 ms and 16 take 284, 10 take 194.
-func between(config cluster.Config, exec, mean time.Duration, configs []Candidate, rate Rating) float64 {
+func between(in Candidate, configs []Candidate, rate Rating) float64 {
+	config, exec, mean := in.Config, in.Exec, in.Mean
 	var below *Candidate
 	for i := range configs {
 		c := &configs[i]
-		if sameShare(c.Config, config) && c.Config.Batch < config.Batch && (below == nil || c.Config.Batch > below.Config.Batch) {
+		if sameShare(c, &in) && c.Config.Batch < config.Batch && (below == nil || c.Config.Batch > below.Config.Batch) {
 			below = c
 		}
 	}

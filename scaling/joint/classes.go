@@ -115,6 +115,6 @@ func (p *Problem) zones(places int) (of []int, barred [][]bool) {
 // fits reports whether an item of a demand that is not barred fits into a room.
 func (p *Problem) fits(free cluster.Resources, barred []bool) bool {
 	return slices.ContainsFunc(p.items, func(it packing.Item) bool {
-		return it.Need.Fits(free) && (barred == nil || !barred[it.Demand])
+		return it.Need.Fits(free) && (barred == nil || !barred[it.Demands[0]])
 	})
 }

@@ -82,8 +82,9 @@ func (p *Problem) cores(room *placing.Room) float64 {
 	least := make([]float64, len(p.needs))
 	for i := range p.items {
 		it := &p.items[i]
-		if need := float64(it.Need.CPU) * p.needs[it.Demand] / it.Rate; least[it.Demand] == 0 || need < least[it.Demand] {
-			least[it.Demand] = need
+		k := p.of[i]
+		if need := float64(it.Need.CPU) * p.needs[k] / it.Rate; least[k] == 0 || need < least[k] {
+			least[k] = need
 		}
 	}
 	sum, most := 0.0, 1

@@ -18,6 +18,7 @@ const (
 // kind is an instance as far as plans tell them apart.
 type kind struct {
 	function int
+	artefact string
 	config   cluster.Config
 }
 
@@ -40,7 +41,7 @@ func (x *swap) migrate(plan ideal) bool {
 			counts[in.Function]--
 		}
 		for _, i := range m.starts {
-			counts[plan.Item(i).Demand]++
+			counts[plan.Of(i)]++
 		}
 		for k := range has {
 			has[k] += m.gains[k]
@@ -67,7 +68,7 @@ func (x *swap) carryOut(plan ideal, m move) {
 	}
 	for _, i := range m.starts {
 		c := plan.Choice(i)
-		x.start(m.place, plan.Item(i).Demand, placing.Placed{Candidate: c.Candidate, Node: x.room.Places[m.place].Name, Range: c.Range})
+		x.start(m.place, plan.Of(i), placing.Placed{Candidate: c.Candidate, Node: x.room.Places[m.place].Name, Range: c.Range})
 	}
 }
 
@@ -141,7 +142,7 @@ func (x *swap) moves(plan ideal) (all []move) {
 func (x *swap) move(plan ideal, place int, items []int) move {
 	m := move{place: place, starts: slices.Clone(items), gains: make([]float64, len(x.functions))}
 	for _, in := range x.inside[place] {
-		same := slices.IndexFunc(m.starts, func(i int) bool { return x.kindOf(plan, i) == kind{in.Function, in.Config} })
+		same := slices.IndexFunc(m.starts, func(i int) bool { return x.kindOf(plan, i) == kind{in.Function, in.Artefact, in.Config} })
 		if same >= 0 {
 			m.starts = slices.Delete(m.starts, same, same+1)
 			continue
@@ -150,13 +151,14 @@ func (x *swap) move(plan ideal, place int, items []int) move {
 		m.gains[in.Function] -= x.serves(&in)
 	}
 	for _, i := range m.starts {
-		m.gains[plan.Item(i).Demand] += plan.Item(i).Rate
+		m.gains[plan.Of(i)] += plan.Item(i).Rate
 	}
 	return m
 }
 
 func (x *swap) kindOf(plan ideal, item int) kind {
-	return kind{plan.Item(item).Demand, plan.Choice(item).Config}
+	c := plan.Choice(item)
+	return kind{plan.Of(item), c.Artefact, c.Config}
 }
 
 // match says which pattern each place is to hold, none for nil: pairs that have
@@ -172,7 +174,7 @@ func (x *swap) match(plan ideal, patterns [][]int, places []int) [][]int {
 		held := map[kind]int{}
 		whole := 0.0
 		for _, in := range x.inside[place] {
-			held[kind{in.Function, in.Config}]++
+			held[kind{in.Function, in.Artefact, in.Config}]++
 			whole += x.room.Options.Weigh(in.Config.Resources)
 		}
 		for p, items := range patterns {

@@ -47,8 +47,8 @@ type Problem struct {
 	// needs are the demands', items all of their choices in one list.
 	needs []float64
 	items []packing.Item
-	// from is the first item of each demand.
-	from []int
+	// from is the first item of each demand, of the demand of each item.
+	from, of []int
 }
 
 // New puts the demands together.
@@ -61,7 +61,8 @@ func New(by Thrift, demands []Demand) *Problem {
 	for k, d := range demands {
 		p.needs, p.from = append(p.needs, d.Need), append(p.from, len(p.items))
 		for _, c := range d.Choices {
-			p.items = append(p.items, packing.Item{Demand: k, Rate: c.Range.Up, Need: c.Config.Resources, Cost: share * c.Cost})
+			p.items = append(p.items, packing.Item{Demands: []int{k}, Rate: c.Range.Up, Need: c.Config.Resources, Cost: share * c.Cost})
+			p.of = append(p.of, k)
 		}
 	}
 	return p
@@ -70,9 +71,12 @@ func New(by Thrift, demands []Demand) *Problem {
 // Item is an item of a [packing.Solution].
 func (p *Problem) Item(i int) packing.Item { return p.items[i] }
 
+// Of is the demand that an item is a choice of.
+func (p *Problem) Of(i int) int { return p.of[i] }
+
 // Choice is what an item stands for.
 func (p *Problem) Choice(i int) *capacity.Choice {
-	k := p.items[i].Demand
+	k := p.of[i]
 	return &p.Demands[k].Choices[i-p.from[k]]
 }
 
@@ -134,7 +138,7 @@ func (p *Problem) tell(k int, left *placing.Placement) {
 
 // put takes the room for one instance, if it is there.
 func (p *Problem) put(room *placing.Room, at, item int, placements []placing.Placement) {
-	k, c := p.items[item].Demand, p.Choice(item)
+	k, c := p.of[item], p.Choice(item)
 	if !c.Config.Resources.Fits(room.Places[at].Free) {
 		return
 	}

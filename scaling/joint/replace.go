@@ -116,7 +116,9 @@ func (x *swap) carry(of, places []int, placements []placing.Placement) {
 				if in.Function != k {
 					return false
 				}
-				same := slices.IndexFunc(placements[n].Placed, func(y placing.Placed) bool { return y.Node == in.Node && y.Config == in.Config })
+				same := slices.IndexFunc(placements[n].Placed, func(y placing.Placed) bool {
+					return y.Node == in.Node && y.Artefact == in.Artefact && y.Config == in.Config
+				})
 				if same >= 0 {
 					placements[n].Placed = slices.Delete(placements[n].Placed, same, same+1)
 				}

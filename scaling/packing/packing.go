@@ -11,14 +11,18 @@ package packing
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Item is one way to serve a demand: an instance of a config.
+// Item is one way to serve demands: an instance of a config.
 type Item struct {
-	// Demand is the index of the demand that it serves.
-	Demand int
+	// Demands are the indices of the demands that it serves: most often one. What it
+	// serves counts for each of them. So variants of a model whose answers are good
+	// enough for two demands, of all requests and of those that ask for accuracy,
+	// serve both, and lesser variants the first alone.
+	Demands []int
 	// Rate is how many requests per second it serves.
 	Rate float64
 	// Need is what it takes of a node. CPU or GPU must be above 0.
@@ -37,7 +41,7 @@ type Class struct {
 	// βC + G, what stays empty included); 0 for nodes that are used anyway.
 	Cost float64
 	// Barred tells, by demand, which must not be served by these nodes; nil if
-	// all may.
+	// all may. An item for several demands must be allowed by all of them.
 	Barred []bool
 }
 
@@ -79,6 +83,16 @@ type Solution struct {
 	Theta, Cost float64
 }
 
+// repeated reports whether a number is in a list twice.
+func repeated(all []int) bool {
+	for i, k := range all {
+		if slices.Contains(all[:i], k) {
+			return true
+		}
+	}
+	return false
+}
+
 // check names the first number that cannot be.
 func (p *Problem) check() error {
 	for k, d := range p.Demands {
@@ -89,8 +103,12 @@ func (p *Problem) check() error {
 	for i, it := range p.Items {
 		n := it.Need
 		switch {
-		case it.Demand < 0 || it.Demand >= len(p.Demands):
-			return fmt.Errorf("item %d is for demand %d of %d", i, it.Demand, len(p.Demands))
+		case len(it.Demands) == 0:
+			return fmt.Errorf("item %d is for no demand", i)
+		case slices.ContainsFunc(it.Demands, func(k int) bool { return k < 0 || k >= len(p.Demands) }):
+			return fmt.Errorf("item %d is for the demands %d of %d", i, it.Demands, len(p.Demands))
+		case repeated(it.Demands):
+			return fmt.Errorf("item %d is for one of the demands %d twice", i, it.Demands)
 		case !(it.Rate > 0) || math.IsInf(it.Rate, 1):
 			return fmt.Errorf("item %d serves %v requests per second: it must be more than 0", i, it.Rate)
 		case n.CPU < 0 || n.GPU < 0 || n.Memory < 0 || n.GPUMemory < 0:

@@ -20,7 +20,7 @@ func TestGilmoreAndGomory(t *testing.T) {
 		Classes: []Class{{Free: cluster.Resources{CPU: 100}, Count: 1000, Cost: 1}},
 	}
 	for k, width := range []int{45, 36, 31, 14} {
-		p.Items = append(p.Items, Item{Demand: k, Rate: 1, Need: cluster.Resources{CPU: width}})
+		p.Items = append(p.Items, Item{Demands: []int{k}, Rate: 1, Need: cluster.Resources{CPU: width}})
 	}
 	s, err := Solve(p)
 	if err != nil {
@@ -56,7 +56,7 @@ func random(r *rand.Rand) Problem {
 	}
 	for range r.IntN(12) {
 		p.Items = append(p.Items, Item{
-			Demand: r.IntN(len(p.Demands)), Rate: 1 + r.ExpFloat64()*30, Cost: float64(r.IntN(2)) * r.Float64(),
+			Demands: []int{r.IntN(len(p.Demands))}, Rate: 1 + r.ExpFloat64()*30, Cost: float64(r.IntN(2)) * r.Float64(),
 			Need: cluster.Resources{CPU: 250 * (1 + r.IntN(8)), GPU: 10 * r.IntN(4), Memory: r.Int64N(3 << 30), GPUMemory: r.Int64N(2) * r.Int64N(3<<30)},
 		})
 	}
@@ -67,6 +67,15 @@ func random(r *rand.Rand) Problem {
 		})
 	}
 	return p
+}
+
+// share has some items serve one more demand.
+func (p Problem) share(r *rand.Rand) {
+	for i := range p.Items {
+		if k := r.IntN(len(p.Demands)); r.IntN(2) > 0 && k != p.Items[i].Demands[0] {
+			p.Items[i].Demands = append(p.Items[i].Demands, k)
+		}
+	}
 }
 
 // bar has some classes bar some demands.
@@ -94,14 +103,14 @@ func (p Problem) verify(t *testing.T, s Solution) (cost float64) {
 		cost += float64(f.Count) * p.Classes[f.Class].Cost
 		for _, u := range f.Uses {
 			it := p.Items[u.Item]
-			if p.Classes[f.Class].bars(it.Demand) {
-				t.Fatalf("demand %d on a node that bars it", it.Demand)
+			if p.Classes[f.Class].bars(&it) {
+				t.Fatalf("demands %d on a node that bars one of them", it.Demands)
 			}
 			for range u.Count {
 				used = used.Add(it.Need)
 			}
 			cost += float64(f.Count*u.Count) * it.Cost
-			served[it.Demand] += float64(f.Count*u.Count) * it.Rate
+			it.serve(served, f.Count*u.Count)
 		}
 		if left[f.Class] -= f.Count; left[f.Class] < 0 || !used.Fits(p.Classes[f.Class].Free) {
 			t.Fatalf("%+v in nodes of %+v", f, p.Classes[f.Class])
@@ -138,6 +147,9 @@ func FuzzSolve(f *testing.F) {
 		if seed%2 == 1 {
 			p.bar(rand.New(rand.NewPCG(seed, 2)))
 		}
+		if seed%4 >= 2 {
+			p.share(rand.New(rand.NewPCG(seed, 3)))
+		}
 		s, err := Solve(p)
 		if err != nil {
 			t.Fatal(err)
@@ -168,9 +180,9 @@ func most(p Problem, free cluster.Resources, from int, served []float64) float64
 	best := p.part(Solution{Served: served})
 	for i := from; i < len(p.Items); i++ {
 		if it := p.Items[i]; it.Need.Fits(free) {
-			served[it.Demand] += it.Rate
+			it.serve(served, 1)
 			best = max(best, most(p, free.Sub(it.Need), i, served))
-			served[it.Demand] -= it.Rate
+			it.serve(served, -1)
 		}
 	}
 	return best
@@ -203,19 +215,50 @@ func TestOneNode(t *testing.T) {
 	}
 }
 
+// 100 requests/s, of which 30 ask for an accuracy that only the larger variant has: both
+// variants carry all of them, the larger the 30. It costs three times as much as the
+// smaller, which answers the rest.
+func TestNestedDemands(t *testing.T) {
+	p := Problem{
+		Demands: []float64{100, 30},
+		Items: []Item{
+			{Demands: []int{0}, Rate: 10, Need: cluster.Resources{CPU: 1000}, Cost: 1},
+			{Demands: []int{0, 1}, Rate: 10, Need: cluster.Resources{CPU: 1000}, Cost: 3},
+		},
+		Classes: []Class{{Free: cluster.Resources{CPU: 4000}, Count: 10}},
+	}
+	s, err := Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cost := p.verify(t, s); cost != 7+3*3 || s.Served[0] != 100 || s.Served[1] != 30 {
+		t.Errorf("costs %v, serves %v, want seven of one and three of the other", cost, s.Served)
+	}
+	// With room for eight the same part of both demands is served: 80 of 100, and 24 of 30,
+	// for which three are needed.
+	p.Classes[0].Count = 2
+	if s, err = Solve(p); err != nil || s.Served[0] != 80 || s.Served[1] != 30 {
+		t.Errorf("%v: serves %v where there is room for eight", err, s.Served)
+	}
+}
+
 func TestNonsense(t *testing.T) {
 	good := Problem{
-		Demands: []float64{1}, Items: []Item{{Rate: 1, Need: cluster.Resources{CPU: 1}}},
+		Demands: []float64{1}, Items: []Item{{Demands: []int{0}, Rate: 1, Need: cluster.Resources{CPU: 1}}},
 		Classes: []Class{{Free: cluster.Resources{CPU: 1}, Count: 1}},
 	}
 	for want, change := range map[string]func(p *Problem){
-		"demand 0 is NaN":                   func(p *Problem) { p.Demands = []float64{math.NaN()} },
-		"demand 0 is -1":                    func(p *Problem) { p.Demands = []float64{-1} },
-		"item 0 is for demand 3 of 1":       func(p *Problem) { p.Items = []Item{{Demand: 3}} },
-		"item 0 serves 0 requests":          func(p *Problem) { p.Items = []Item{{}} },
-		"item 0 needs neither CPU nor GPU":  func(p *Problem) { p.Items = []Item{{Rate: 1}} },
-		"item 0 needs less than nothing":    func(p *Problem) { p.Items = []Item{{Rate: 1, Need: cluster.Resources{CPU: -1}}} },
-		"item 0 costs +Inf":                 func(p *Problem) { p.Items = []Item{{Rate: 1, Need: cluster.Resources{CPU: 1}, Cost: math.Inf(1)}} },
+		"demand 0 is NaN":                    func(p *Problem) { p.Demands = []float64{math.NaN()} },
+		"demand 0 is -1":                     func(p *Problem) { p.Demands = []float64{-1} },
+		"item 0 is for the demands [3] of 1": func(p *Problem) { p.Items = []Item{{Demands: []int{3}}} },
+		"item 0 is for no demand":            func(p *Problem) { p.Items = []Item{{}} },
+		"one of the demands [0 0] twice":     func(p *Problem) { p.Items = []Item{{Demands: []int{0, 0}}} },
+		"item 0 serves 0 requests":           func(p *Problem) { p.Items = []Item{{Demands: []int{0}}} },
+		"item 0 needs neither CPU nor GPU":   func(p *Problem) { p.Items = []Item{{Demands: []int{0}, Rate: 1}} },
+		"item 0 needs less than nothing":     func(p *Problem) { p.Items = []Item{{Demands: []int{0}, Rate: 1, Need: cluster.Resources{CPU: -1}}} },
+		"item 0 costs +Inf": func(p *Problem) {
+			p.Items = []Item{{Demands: []int{0}, Rate: 1, Need: cluster.Resources{CPU: 1}, Cost: math.Inf(1)}}
+		},
 		"class 0: -1 nodes":                 func(p *Problem) { p.Classes = []Class{{Count: -1}} },
 		"class 0: 1 nodes at a cost of NaN": func(p *Problem) { p.Classes = []Class{{Count: 1, Cost: math.NaN()}} },
 	} {
@@ -239,8 +282,8 @@ func TestHopelessDemand(t *testing.T) {
 	p := Problem{
 		Demands: []float64{10, 10, 0},
 		Items: []Item{
-			{Demand: 0, Rate: 10, Need: cluster.Resources{CPU: 100}},
-			{Demand: 1, Rate: 10, Need: cluster.Resources{CPU: 9000}},
+			{Demands: []int{0}, Rate: 10, Need: cluster.Resources{CPU: 100}},
+			{Demands: []int{1}, Rate: 10, Need: cluster.Resources{CPU: 9000}},
 		},
 		Classes: []Class{{Free: cluster.Resources{CPU: 1000}, Count: 1, Cost: 1}},
 	}
@@ -262,8 +305,8 @@ func TestMaxMin(t *testing.T) {
 	p := Problem{
 		Demands: []float64{80, 100},
 		Items: []Item{
-			{Demand: 0, Rate: 10, Need: cluster.Resources{CPU: 1000}},
-			{Demand: 1, Rate: 10, Need: cluster.Resources{CPU: 1000, GPU: 50}},
+			{Demands: []int{0}, Rate: 10, Need: cluster.Resources{CPU: 1000}},
+			{Demands: []int{1}, Rate: 10, Need: cluster.Resources{CPU: 1000, GPU: 50}},
 		},
 		Classes: []Class{{Free: cluster.Resources{CPU: 10000, GPU: 100}, Count: 1, Cost: 1}},
 	}
@@ -283,8 +326,8 @@ func TestDearItemsServeWhatNothingElseCan(t *testing.T) {
 		p := Problem{
 			Demands: []float64{100},
 			Items: []Item{
-				{Demand: 0, Rate: 10, Need: cluster.Resources{CPU: 1000}, Cost: 1},
-				{Demand: 0, Rate: 10, Need: cluster.Resources{CPU: 100, GPU: 20}, Cost: dear},
+				{Demands: []int{0}, Rate: 10, Need: cluster.Resources{CPU: 1000}, Cost: 1},
+				{Demands: []int{0}, Rate: 10, Need: cluster.Resources{CPU: 100, GPU: 20}, Cost: dear},
 			},
 			Classes: []Class{{Free: cluster.Resources{CPU: 5500, GPU: 100}, Count: 1}},
 		}
@@ -305,7 +348,7 @@ func TestWhatIsServedDoesNotDependOnCosts(t *testing.T) {
 		}
 		for k := range p.Demands {
 			for range 1 + r.IntN(3) {
-				p.Items = append(p.Items, Item{Demand: k, Rate: 1 + r.ExpFloat64()*30, Cost: math.Pow(10, 4*r.Float64()),
+				p.Items = append(p.Items, Item{Demands: []int{k}, Rate: 1 + r.ExpFloat64()*30, Cost: math.Pow(10, 4*r.Float64()),
 					Need: cluster.Resources{CPU: 500 * (1 + r.IntN(4)), GPU: 20 * r.IntN(3)}})
 			}
 		}

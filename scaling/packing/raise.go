@@ -43,13 +43,15 @@ func (g *program) dearest() float64 {
 	most := make([]float64, len(g.demands))
 	for n := range g.Items {
 		it := &g.Items[n]
-		i := g.row[it.Demand]
-		if i < 0 {
-			continue
-		}
 		for _, j := range g.classes {
-			if c := &g.Classes[j]; it.Need.Fits(c.Free) && !c.bars(it.Demand) {
-				most[i] = max(most[i], (c.Cost+it.Cost)*g.Demands[it.Demand]/it.Rate)
+			c := &g.Classes[j]
+			if !it.Need.Fits(c.Free) || c.bars(it) {
+				continue
+			}
+			for _, k := range it.Demands {
+				if i := g.row[k]; i >= 0 {
+					most[i] = max(most[i], (c.Cost+it.Cost)*g.Demands[k]/it.Rate)
+				}
 			}
 		}
 	}

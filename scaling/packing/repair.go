@@ -43,25 +43,19 @@ func (r *rounding) favour(k int, least float64) bool {
 	node, old, item, count := -1, 0, 0, 0
 	best := least * (1 + 1e-6)
 	for o := range r.opens {
-		if r.Classes[r.opens[o].class].bars(k) {
-			continue
-		}
 		for _, u := range r.opens[o].uses {
 			given := &r.Items[u.Item]
 			room := r.opens[o].room.Add(given.Need)
 			for _, i := range r.items[k] {
 				it := &r.Items[i]
+				if r.Classes[r.opens[o].class].bars(it) {
+					continue
+				}
 				n := 0
 				for left := room; it.Need.Fits(left); n++ {
 					left = left.Sub(it.Need)
 				}
-				var after float64
-				if given.Demand == k {
-					after = r.part(k, float64(n)*it.Rate-given.Rate)
-				} else {
-					after = min(r.part(k, float64(n)*it.Rate), r.part(given.Demand, -given.Rate))
-				}
-				if n > 0 && after > best {
+				if after := r.after(k, it, n, given); n > 0 && after > best {
 					node, old, item, count, best = o, u.Item, i, n, after
 				}
 			}
@@ -73,6 +67,27 @@ func (r *rounding) favour(k int, least float64) bool {
 	r.put(&r.opens[node], old, -1)
 	r.put(&r.opens[node], item, count)
 	return true
+}
+
+// after is the smallest part that is served of demand k, and of what an instance serves
+// that is given for n of it.
+func (r *rounding) after(k int, it *Item, n int, given *Item) float64 {
+	more := func(k int) (rate float64) {
+		if slices.Contains(it.Demands, k) {
+			rate += float64(n) * it.Rate
+		}
+		if slices.Contains(given.Demands, k) {
+			rate -= given.Rate
+		}
+		return rate
+	}
+	least := r.part(k, more(k))
+	for _, other := range given.Demands {
+		if other != k {
+			least = min(least, r.part(other, more(other)))
+		}
+	}
+	return least
 }
 
 // refills bounds for how many nodes, and looks how often for each, refill looks.
@@ -88,7 +103,7 @@ func (r *rounding) refill(least float64) bool {
 	for o := range r.opens[:min(refills, len(r.opens))] {
 		served := slices.Clone(r.solution.Served)
 		for _, u := range r.opens[o].uses {
-			served[r.Items[u.Item].Demand] -= float64(u.Count) * r.Items[u.Item].Rate
+			r.Items[u.Item].serve(served, -u.Count)
 		}
 		if uses, part := r.repack(r.opens[o].class, served, most); part > most {
 			node, best, most = o, uses, part
@@ -112,13 +127,16 @@ func (r *rounding) repack(class int, served []float64, most float64) (best []Use
 			each[k] = math.Exp(weights[k]) / r.Demands[k]
 		}
 		for i, it := range r.Items {
-			r.worth[i] = each[it.Demand] * it.Rate
+			r.worth[i] = 0
+			for _, k := range it.Demands {
+				r.worth[i] += each[k] * it.Rate
+			}
 		}
 		r.sacks.fillFor(class, r.worth)
 		uses := r.sacks.pattern(class, r.Classes[class].Free)
 		after := slices.Clone(served)
 		for _, u := range uses {
-			after[r.Items[u.Item].Demand] += float64(u.Count) * r.Items[u.Item].Rate
+			r.Items[u.Item].serve(after, u.Count)
 		}
 		least, largest := math.Inf(1), 0.0
 		for _, k := range r.demands {
@@ -166,9 +184,9 @@ func (r *rounding) raise(o *open) bool {
 	for _, u := range o.uses {
 		it := &r.Items[u.Item]
 		room := o.room.Add(it.Need)
-		for _, i := range r.items[it.Demand] {
+		for _, i := range r.items[it.Demands[0]] {
 			faster := &r.Items[i]
-			if gain := faster.Rate/it.Rate - 1; gain > max(most, 1e-9) && faster.Need.Fits(room) && faster.Cost <= r.Classes[o.class].Cost {
+			if gain := faster.Rate/it.Rate - 1; faster.replaces(it) && gain > max(most, 1e-9) && faster.Need.Fits(room) && faster.Cost <= r.Classes[o.class].Cost {
 				old, item, most = u.Item, i, gain
 			}
 		}
@@ -184,10 +202,24 @@ func (r *rounding) raise(o *open) bool {
 // slack is what is served of a demand beyond what is asked for.
 func (r *rounding) slack(k int) float64 { return max(0, r.solution.Served[k]-r.Demands[k]) }
 
+// spare is what is served beyond what is asked for of every demand of an item.
+func (r *rounding) spare(it *Item) float64 {
+	least := math.Inf(1)
+	for _, k := range it.Demands {
+		least = min(least, r.slack(k))
+	}
+	return least
+}
+
+// replaces reports whether an item serves all demands of another.
+func (it *Item) replaces(other *Item) bool {
+	return !slices.ContainsFunc(other.Demands, func(k int) bool { return !slices.Contains(it.Demands, k) })
+}
+
 // drop takes an instance away that is not needed.
 func (r *rounding) drop(o *open) bool {
 	for _, u := range o.uses {
-		if it := &r.Items[u.Item]; it.Rate <= r.slack(it.Demand) {
+		if it := &r.Items[u.Item]; it.Rate <= r.spare(it) {
 			r.put(o, u.Item, -1)
 			return true
 		}
@@ -200,7 +232,7 @@ func (r *rounding) drop(o *open) bool {
 func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
 	c := &r.Classes[class]
 	return slices.ContainsFunc(r.Items, func(it Item) bool {
-		return r.row[it.Demand] >= 0 && it.Need.Fits(room) && !c.bars(it.Demand)
+		return r.asked(&it) && it.Need.Fits(room) && !c.bars(&it)
 	})
 }
 
@@ -208,15 +240,16 @@ func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
 // of use: something still fits, or nodes are not what is dear.
 func (r *rounding) reduce(o *open) bool {
 	for _, u := range o.uses {
-		old := &r.Items[u.Item]
-		best, enough := -1, (old.Rate-r.slack(old.Demand))*(1-1e-12)
-		for _, i := range r.items[old.Demand] {
-			it := &r.Items[i]
-			if !it.Need.Fits(old.Need) || it.Rate < enough || it.Cost >= old.Cost*(1-1e-9) || best >= 0 && it.Cost >= r.Items[best].Cost {
-				continue
-			}
-			if r.Classes[o.class].Cost <= old.Cost || r.fitsAny(o.class, o.room.Add(old.Need).Sub(it.Need)) {
-				best = i
+		old, best := &r.Items[u.Item], -1
+		for _, k := range old.Demands {
+			for _, i := range r.items[k] {
+				it := &r.Items[i]
+				if !it.Need.Fits(old.Need) || !r.suffices(it, old) || it.Cost >= old.Cost*(1-1e-9) || best >= 0 && it.Cost >= r.Items[best].Cost {
+					continue
+				}
+				if r.Classes[o.class].Cost <= old.Cost || r.fitsAny(o.class, o.room.Add(old.Need).Sub(it.Need)) {
+					best = i
+				}
 			}
 		}
 		if best >= 0 {
@@ -226,4 +259,19 @@ func (r *rounding) reduce(o *open) bool {
 		}
 	}
 	return false
+}
+
+// suffices reports whether an instance in the place of another leaves all demands served
+// that were.
+func (r *rounding) suffices(it, old *Item) bool {
+	for _, k := range old.Demands {
+		rate := 0.0
+		if slices.Contains(it.Demands, k) {
+			rate = it.Rate
+		}
+		if rate < (old.Rate-r.slack(k))*(1-1e-12) {
+			return false
+		}
+	}
+	return true
 }

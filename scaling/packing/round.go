@@ -104,7 +104,9 @@ func newRounding(g *program, s *Solution) *rounding {
 	r := &rounding{program: g, solution: s, goal: make([]float64, len(g.Demands)), price: make([]float64, len(g.Demands))}
 	r.items = make([][]int, len(g.Demands))
 	for i, it := range g.Items {
-		r.items[it.Demand] = append(r.items[it.Demand], i)
+		for _, k := range it.Demands {
+			r.items[k] = append(r.items[k], i)
+		}
 	}
 	// What has no price is worth little, but not nothing.
 	least := g.missing / 10 / float64(len(g.demands))
@@ -131,8 +133,7 @@ func (r *rounding) whole() (rest float64, largest int) {
 			r.left[at] -= n
 			r.solution.Filled = append(r.solution.Filled, Filled{c.class, n, c.uses})
 			for _, u := range c.uses {
-				it := &r.Items[u.Item]
-				r.solution.Served[it.Demand] += float64(n*u.Count) * it.Rate
+				r.Items[u.Item].serve(r.solution.Served, n*u.Count)
 			}
 		}
 		part := max(0, r.x[i]-float64(n))
@@ -220,12 +221,20 @@ func (r *rounding) fill() {
 // lacking.
 func (r *rounding) appraise() (lacking bool) {
 	for i, it := range r.Items {
-		if r.worth[i] = 0; r.row[it.Demand] < 0 {
-			continue
+		r.worth[i] = 0
+		wanted := false
+		for _, k := range it.Demands {
+			if r.row[k] < 0 {
+				continue
+			}
+			if lack := r.lacks(k); lack > 0 {
+				wanted = true
+				r.worth[i] += r.premium * r.price[k] * min(it.Rate, lack)
+			}
 		}
-		if lack := r.lacks(it.Demand); lack > 0 {
+		if wanted {
 			lacking = true
-			r.worth[i] = r.premium*r.price[it.Demand]*min(it.Rate, lack) - it.Cost
+			r.worth[i] -= it.Cost
 		}
 	}
 	return lacking
@@ -272,20 +281,33 @@ func (r *rounding) trim(uses []Use) ([]Use, float64) {
 	kept := sorted[:0]
 	for _, u := range sorted {
 		it := &r.Items[u.Item]
-		l, known := lack[it.Demand]
-		if !known {
-			l = r.lacks(it.Demand)
+		most := 0.0
+		for _, k := range it.Demands {
+			if _, known := lack[k]; !known {
+				lack[k] = r.lacks(k)
+			}
+			most = max(most, lack[k])
 		}
-		n := min(u.Count, int(math.Ceil(l/it.Rate-1e-9)))
-		if n > 0 {
-			served := float64(n) * it.Rate
-			benefit += r.premium*r.price[it.Demand]*min(l, served) - float64(n)*it.Cost
-			l = max(0, l-served)
-			kept = append(kept, Use{u.Item, n})
+		n := min(u.Count, int(math.Ceil(most/it.Rate-1e-9)))
+		if n <= 0 {
+			continue
 		}
-		lack[it.Demand] = l
+		served, worth := float64(n)*it.Rate, 0.0
+		for _, k := range it.Demands {
+			worth += r.premium * r.price[k] * min(lack[k], served)
+			lack[k] = max(0, lack[k]-served)
+		}
+		benefit += worth - float64(n)*it.Cost
+		kept = append(kept, Use{u.Item, n})
 	}
 	return kept, benefit
+}
+
+// serve adds what n instances serve.
+func (it *Item) serve(served []float64, n int) {
+	for _, k := range it.Demands {
+		served[k] += float64(n) * it.Rate
+	}
 }
 
 // place puts instances on an open node. It reports false if one does not fit,
@@ -314,7 +336,7 @@ func (r *rounding) put(o *open, item, n int) {
 			o.room = o.room.Add(it.Need)
 		}
 	}
-	r.solution.Served[it.Demand] += float64(n) * it.Rate
+	it.serve(r.solution.Served, n)
 	if i := slices.IndexFunc(o.uses, func(u Use) bool { return u.Item == item }); i >= 0 {
 		if o.uses[i].Count += n; o.uses[i].Count == 0 {
 			o.uses = slices.Delete(o.uses, i, i+1)

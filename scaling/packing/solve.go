@@ -40,9 +40,15 @@ func newProgram(p *Problem, loose bool) *program {
 	served := make([]bool, len(p.Demands))
 	for j, c := range p.Classes {
 		usable := false
-		for _, it := range p.Items {
-			if c.Count > 0 && p.Demands[it.Demand] > 0 && it.Need.Fits(c.Free) && !c.bars(it.Demand) {
-				usable, served[it.Demand] = true, true
+		for i := range p.Items {
+			it := &p.Items[i]
+			if c.Count == 0 || !it.Need.Fits(c.Free) || c.bars(it) {
+				continue
+			}
+			for _, k := range it.Demands {
+				if p.Demands[k] > 0 {
+					usable, served[k] = true, true
+				}
 			}
 		}
 		if usable {
@@ -82,8 +88,12 @@ func (g *program) dear() float64 {
 		dearest = max(dearest, g.Classes[j].Cost)
 	}
 	for _, it := range g.Items {
-		if i := g.row[it.Demand]; i >= 0 {
-			if c := (dearest + it.Cost) * g.Demands[it.Demand] / it.Rate; least[i] == 0 || c < least[i] {
+		for _, k := range it.Demands {
+			i := g.row[k]
+			if i < 0 {
+				continue
+			}
+			if c := (dearest + it.Cost) * g.Demands[k] / it.Rate; least[i] == 0 || c < least[i] {
 				least[i] = c
 			}
 		}
@@ -177,11 +187,23 @@ func (g *program) generate() {
 // evaluate fills the knapsacks with what items are worth at the current prices.
 func (g *program) evaluate() {
 	for i, it := range g.Items {
-		if g.worth[i] = 0; g.row[it.Demand] >= 0 {
-			g.worth[i] = g.prices[g.row[it.Demand]]*it.Rate/g.Demands[it.Demand] - it.Cost
+		g.worth[i] = 0
+		if !g.asked(&g.Items[i]) {
+			continue
 		}
+		for _, k := range it.Demands {
+			if row := g.row[k]; row >= 0 {
+				g.worth[i] += g.prices[row] * it.Rate / g.Demands[k]
+			}
+		}
+		g.worth[i] -= it.Cost
 	}
 	g.sacks.fill(g.worth)
+}
+
+// asked reports whether an item serves something that has a row.
+func (g *program) asked(it *Item) bool {
+	return slices.ContainsFunc(it.Demands, func(k int) bool { return g.row[k] >= 0 })
 }
 
 // pattern is the column of a pattern on the n-th class.
@@ -192,10 +214,15 @@ func (g *program) pattern(n int, uses []Use) column {
 	for _, u := range uses {
 		it := &g.Items[u.Item]
 		c.cost += float64(u.Count) * it.Cost
-		if _, known := served[it.Demand]; !known {
-			c.rows = append(c.rows, g.row[it.Demand])
+		for _, k := range it.Demands {
+			if g.row[k] < 0 {
+				continue
+			}
+			if _, known := served[k]; !known {
+				c.rows = append(c.rows, g.row[k])
+			}
+			served[k] += float64(u.Count) * it.Rate
 		}
-		served[it.Demand] += float64(u.Count) * it.Rate
 	}
 	for _, i := range c.rows {
 		k := g.demands[i]

@@ -7,7 +7,9 @@ import (
 )
 
 // bars reports whether a demand must not be served by nodes of the class.
-func (c *Class) bars(demand int) bool { return c.Barred != nil && c.Barred[demand] }
+func (c *Class) bars(it *Item) bool {
+	return c.Barred != nil && slices.ContainsFunc(it.Demands, func(k int) bool { return c.Barred[k] })
+}
 
 // zones are a problem's knapsacks: one for all classes that bar the same demands,
 // since there the same is worth most.
@@ -61,7 +63,7 @@ func (z *zones) fillZone(n int, worth []float64) {
 	}
 	z.worth = append(z.worth[:0], worth...)
 	for i := range z.worth {
-		if barred[z.items[i].Demand] {
+		if slices.ContainsFunc(z.items[i].Demands, func(k int) bool { return barred[k] }) {
 			z.worth[i] = 0
 		}
 	}

@@ -13,7 +13,7 @@ func TestBarred(t *testing.T) {
 	node := cluster.Resources{CPU: 4000}
 	p := Problem{
 		Demands: []float64{70, 25, 5},
-		Items:   []Item{{Demand: 0, Rate: 10, Need: core}, {Demand: 1, Rate: 10, Need: core}, {Demand: 2, Rate: 10, Need: core}},
+		Items:   []Item{{Demands: []int{0}, Rate: 10, Need: core}, {Demands: []int{1}, Rate: 10, Need: core}, {Demands: []int{2}, Rate: 10, Need: core}},
 		Classes: []Class{
 			{Free: node, Count: 10, Cost: 1, Barred: []bool{false, true, true}},
 			{Free: node, Count: 10, Cost: 1, Barred: []bool{true, false, true}},
@@ -46,7 +46,7 @@ func TestBarredFromTheFreeOne(t *testing.T) {
 	core := cluster.Resources{CPU: 1000}
 	p := Problem{
 		Demands: []float64{40, 40},
-		Items:   []Item{{Demand: 0, Rate: 10, Need: core}, {Demand: 1, Rate: 10, Need: core}},
+		Items:   []Item{{Demands: []int{0}, Rate: 10, Need: core}, {Demands: []int{1}, Rate: 10, Need: core}},
 		Classes: []Class{
 			{Free: cluster.Resources{CPU: 4000}, Count: 1, Cost: 1},
 			{Free: cluster.Resources{CPU: 4000}, Count: 1, Cost: 1, Barred: []bool{false, true}},

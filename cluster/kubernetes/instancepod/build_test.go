@@ -20,9 +20,9 @@ func plan() Plan {
 	return Plan{
 		Spec: cluster.InstanceSpec{
 			ID: "mnist-0011223344ff", Function: "mnist.openfaas-fn", Revision: 7, Node: "n1",
-			Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 2000, Memory: 256 << 20}},
-			Bundle: "registry:5000/mnist@sha256:" + strings.Repeat("0", 64), Model: "/bundle/model.onnx",
-			Env: map[string]string{"b": "2", "a": "$(X)"}, Secrets: map[string]string{"key": "", "registry": ""},
+			Config:   cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 2000, Memory: 256 << 20}},
+			Artefact: cluster.Artefact{Bundle: "registry:5000/mnist@sha256:" + strings.Repeat("0", 64), Model: "/bundle/model.onnx"},
+			Env:      map[string]string{"b": "2", "a": "$(X)"}, Secrets: map[string]string{"key": "", "registry": ""},
 		},
 		Owner: &v1alpha1.Function{
 			ObjectMeta: metav1.ObjectMeta{Name: "mnist", Namespace: "openfaas-fn", UID: "u1"},

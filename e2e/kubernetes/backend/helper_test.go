@@ -195,7 +195,7 @@ func (r *rig) spec(cpu int) cluster.InstanceSpec {
 	r.started++
 	return cluster.InstanceSpec{
 		ID: cluster.InstanceID(fmt.Sprintf("m-%s-%d", r.namespace, r.started)), Function: "m." + r.namespace, Revision: 1, Node: r.node,
-		Config: cluster.Config{Batch: 4, Resources: cluster.Resources{CPU: cpu, Memory: 64 << 20}}, Bundle: "example.com/m:1", Model: "/bundle/model.onnx",
+		Config: cluster.Config{Batch: 4, Resources: cluster.Resources{CPU: cpu, Memory: 64 << 20}}, Artefact: cluster.Artefact{Bundle: "example.com/m:1", Model: "/bundle/model.onnx"},
 	}
 }
 

@@ -261,7 +261,7 @@ func (p *replica) readyWithin(patience time.Duration, f *provider.Function, n in
 		if d.Ready == n && d.Wanted == uint64(n) && len(d.Instances) == n {
 			return ""
 		}
-		return fmt.Sprintf("%d ready of %d, want %d (%s)", d.Ready, d.Wanted, n, d.Problem())
+		return fmt.Sprintf("%d ready of %d, want %d (%s)", d.Ready, d.Wanted, n, d.Problem)
 	})
 }
 

@@ -73,7 +73,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 		r.Rig = open(t, r.proxy.Config(), func(o *kubernetes.RigOptions) {
 			o.Group = group
 			o.Control = func(c *control.Options) {
-				c.Leading, c.Peers, c.Profiles = r.election.Leading, group, profiles
+				c.Replica, c.Profiles = peer.NewReplica(r.election.Leading, group), profiles
 			}
 		})
 		out = append(out, r)

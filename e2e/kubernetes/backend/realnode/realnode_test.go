@@ -108,7 +108,7 @@ func (r *rig) start(how string, cpu int) cluster.InstanceSpec {
 	r.t.Helper()
 	r.n++
 	spec := cluster.InstanceSpec{ID: cluster.InstanceID(fmt.Sprintf("m-%d", r.n)), Function: "m." + namespace, Revision: 1, Node: testcluster.NodeName,
-		Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: cpu, Memory: 32 << 20}}, Bundle: r.image, Model: how}
+		Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: cpu, Memory: 32 << 20}}, Artefact: cluster.Artefact{Bundle: r.image, Model: how}}
 	if how == "missing" {
 		spec.Bundle = r.image + "-missing"
 	}

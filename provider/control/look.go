@@ -8,7 +8,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
-	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -25,24 +24,24 @@ const recordPause = 100 * time.Microsecond
 // so again if nothing happens before.
 func (c *Controller) scale(now time.Time) time.Duration {
 	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
-	if c.keeper.Ended() || c.unseen(err) {
+	if c.keeper.Ended() || c.keeper.Blind(err) {
 		return c.options.Tick
 	}
-	leading := c.turn(now)
-	var loads []peer.Load
-	if c.options.Peers != nil {
-		loads = c.options.Peers.Loads()
-	}
+	leading := c.turn()
+	news := c.options.Replica.Listen(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.takePeerLoads(now, loads)
-	nodes = c.room(nodes)
+	c.hear(news)
+	if leading {
+		c.keeper.StopUnclaimed(now, func(name string) bool { return c.functions[name] != nil })
+	}
+	c.keeper.Free(nodes)
 	c.nodes = nodes
 	functions := make([]scaling.Function, 0, len(c.functions))
 	busy := false
 	for _, fn := range c.functions {
 		f := c.look(now, fn)
-		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0 || fn.failures.Pausing(now)
+		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0 || fn.Failures.Pausing(now)
 		functions = append(functions, f)
 	}
 	plan := c.engine.Scale(now, functions, nodes)
@@ -53,7 +52,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 		c.functions[x.Function].carried = x.Over
 	}
 	c.explain(now, plan)
-	if now.Sub(c.recorded) >= time.Duration(len(c.instances))*recordPause {
+	if now.Sub(c.recorded) >= time.Duration(len(c.keeper.Instances()))*recordPause {
 		c.record(nodes)
 		c.recorded = now
 	}
@@ -63,113 +62,36 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	return idleTicks * c.options.Tick
 }
 
-// carryOut does what the engine has planned. The lock is held.
-func (c *Controller) carryOut(plan scaling.Plan) {
-	for _, s := range plan.Stop {
-		if in, ok := c.instances[s.ID]; ok {
-			c.retire(in, string(s.Why))
-		}
-	}
-	for _, r := range plan.Resize {
-		if in, ok := c.instances[r.ID]; ok {
-			c.resize(in, r)
-		}
-	}
-	for _, x := range plan.Park {
-		if in, ok := c.instances[x.ID]; ok {
-			c.park(in)
-		}
-	}
-	for _, x := range plan.Unpark {
-		if in, ok := c.instances[x.ID]; ok {
-			c.unpark(in, x)
-		}
-	}
-	for _, s := range plan.Start {
-		if fn, ok := c.functions[s.Function]; ok {
-			c.start(fn, s)
-		}
-	}
-}
-
-// unseen reports whether the nodes could not be listed, and logs it once.
-func (c *Controller) unseen(err error) bool {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	if why != c.blind && err != nil {
-		c.options.Logger.Error().Err(err).Msg("list nodes; nothing is started or stopped until it works")
-	}
-	c.blind = why
-	return err != nil
-}
-
-// room is what is free on the nodes when everything that was begun is counted,
-// also what the backend has not heard of yet.
-func (c *Controller) room(nodes []cluster.Node) []cluster.Node {
-	at := make(map[string]*cluster.Node, len(nodes))
-	for i := range nodes {
-		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
-		at[nodes[i].Name] = &nodes[i]
-	}
-	hold := func(node string, held cluster.Resources) {
-		if n, ok := at[node]; ok {
-			n.Free = n.Free.Sub(held)
-		}
-	}
-	for _, in := range c.instances {
-		hold(in.Node, in.holds())
-	}
-	for _, in := range c.known {
-		hold(in.Node, in.Holds())
-	}
-	return nodes
-}
-
 // look is a function as the engine sees it.
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
 	stats := c.stats(fn)
 	f := scaling.Function{
-		Name: fn.Name, Revision: fn.Revision, SLO: c.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: c.rules.Queue(fn.Function),
+		Name: fn.Name, Revision: fn.Revision, SLO: fn.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: fn.queue(),
 		Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
-	if !fn.failures.Pausing(now) {
-		f.Configs = fn.candidates
+	if !fn.Failures.Pausing(now) {
+		f.Configs = fn.candidates()
 	}
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
 	}
 	busy := stats.Waiting > 0
-	instances := fn.sorted()
+	instances := fn.Sorted()
 	f.Instances = slices.Grow(fn.running[:0], len(instances))
 	for _, in := range instances {
-		r := scaling.Running{ID: in.ID, Node: in.Node, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.fixed)}
-		r.Config.Batch, r.Largest = in.batch, in.Config.Batch
-		if in.times == fn.times && fn.profile != nil {
-			r.Mean = fn.means.Of(fn.times.Profile(), in.Config.CPU, in.batch, in.exec)
-		}
-		if in.retiring {
-			r.State = cluster.Stopping
-		}
-		if in.Revision != fn.Revision || in.useless {
-			r.Revision = 0 // Also a higher one, of a deployment that was undone.
-		}
-		if r.IdleSince = stats.Instances[in.ID]; in.away {
-			r.IdleSince = in.idleSince
-		}
+		r := in.running(now, stats)
 		if in.serves() {
 			busy = busy || r.IdleSince.IsZero()
-			fn.failures.Serves(now, in.ReadyAt)
+			fn.Failures.Serves(now, in.ReadyAt)
 		}
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
-	c.age(now, fn, &f, stats, busy)
-	c.steer(now, fn, &f, stats)
+	fn.age(now, &f, stats, busy, c.options.Cold, c.options.Tick)
+	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
-		c.tune(now, fn, &f)
+		fn.tune(now, &f, c.nodes)
 	}
 	if f.Queue == capacity.PerInstance {
 		deal(instances, f)
@@ -177,11 +99,35 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	return f
 }
 
+// running is an instance as the engine sees it.
+func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
+	fn := in.function
+	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.fixed)}
+	r.Config.Batch, r.Largest = in.batch, in.Config.Batch
+	if a := in.own(); a != nil {
+		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
+	}
+	if in.Retiring {
+		r.State = cluster.Stopping
+	}
+	if in.Revision != fn.Revision || in.useless {
+		r.Revision = 0 // Also a higher one, of a deployment that was undone.
+	}
+	if r.IdleSince = stats.Instances[in.ID]; in.away {
+		r.IdleSince = in.idleSince
+	}
+	return r
+}
+
 // age takes in the function's requests: its load, and when the cold-start policy
 // takes an idle function's instances or has one started ahead of time.
-func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats dispatch.Stats, busy bool) {
+func (fn *function) age(now time.Time, f *scaling.Function, stats dispatch.Stats, busy bool, cold coldstart.Policy, tick time.Duration) {
+	// A keep-alive of its own stands above what is learned, which goes on.
+	if own := fn.Inference.KeepAlive; own > 0 {
+		cold = kept{cold, own}
+	}
 	var decision coldstart.Decision
-	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, c.cold(fn), c.options.Tick)
+	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, cold, tick)
 	fn.unwritten = fn.unwritten || fn.activity.Learned()
 	if fn.activity.Arrived() {
 		fn.wake()
@@ -194,15 +140,6 @@ func (c *Controller) age(now time.Time, fn *function, f *scaling.Function, stats
 	if fn.scaledToZero {
 		f.PreWarmAt, f.RetireAt = time.Time{}, now
 	}
-}
-
-// cold is what decides about the function's idle instances. A keep-alive of its
-// own stands above what is learned, which goes on.
-func (c *Controller) cold(fn *function) coldstart.Policy {
-	if own := fn.Inference.KeepAlive; own > 0 {
-		return kept{c.options.Cold, own}
-	}
-	return c.options.Cold
 }
 
 // kept is a policy whose windows a deployment has set.
@@ -242,7 +179,7 @@ func deal(instances []*instance, f scaling.Function) {
 	for i, rate := range capacity.Rates(f.Rate, ranges) {
 		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
 			in.rate = rate
-			in.up(f.Queue)
+			in.tell()
 		}
 	}
 }

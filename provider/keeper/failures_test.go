@@ -1,4 +1,4 @@
-package control
+package keeper
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ var epoch = time.Unix(1_000_000, 0).UTC()
 // The pause doubles with each instance that does not live, up to half a minute; after
 // three, requests are not held any more.
 func TestPausesGrow(t *testing.T) {
-	var f failures
+	var f Failures
 	now, last := epoch, time.Duration(0)
 	for n := 1; n <= 12; n++ {
 		f.Died(now, time.Time{}, false, "killed")
@@ -34,8 +34,8 @@ func TestMishaps(t *testing.T) {
 		ready  time.Duration
 		served bool
 		count  int
-	}{{-time.Second, true, 0}, {-settledAfter, false, 0}, {-time.Second, false, 2}} {
-		f := failures{Count: 1}
+	}{{-time.Second, true, 0}, {-Settled, false, 0}, {-time.Second, false, 2}} {
+		f := Failures{Count: 1}
 		f.Died(epoch, epoch.Add(c.ready), c.served, "")
 		if f.Count != c.count || f.Pausing(epoch) != (c.count > 0) {
 			t.Errorf("%+v: %+v", c, f)
@@ -49,8 +49,8 @@ func TestForgotten(t *testing.T) {
 	for _, c := range []struct {
 		ready, after time.Duration
 		left         int
-	}{{time.Second, time.Second + settledAfter, 0}, {time.Second, settledAfter, 1}, {-time.Hour, settledAfter, 1}, {-time.Hour, longPast, 0}, {0, -1, 1}} {
-		f := failures{Count: 1, Why: "it died", NotBefore: epoch}
+	}{{time.Second, time.Second + Settled, 0}, {time.Second, Settled, 1}, {-time.Hour, Settled, 1}, {-time.Hour, forgetAfter, 0}, {0, -1, 1}} {
+		f := Failures{Count: 1, Why: "it died", NotBefore: epoch}
 		f.Serves(epoch.Add(c.after), epoch.Add(c.ready))
 		if f.Count != c.left || (f.Why == "") != (c.left == 0) {
 			t.Errorf("%+v: %+v", c, f)

@@ -1,4 +1,4 @@
-package control
+package peer
 
 import (
 	"fmt"
@@ -10,20 +10,19 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
-	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
 var t0 = time.Unix(1_700_000_000, 0)
 
-// ran are batches of these sizes.
-func ran(sizes ...int) (all []dispatch.Executed) {
+// batches are batches of these sizes.
+func batches(sizes ...int) (all []dispatch.Executed) {
 	for _, n := range sizes {
 		all = append(all, dispatch.Executed{Instance: "i", Size: n, Exec: time.Duration(n) * time.Millisecond})
 	}
 	return all
 }
 
-func sizes(all []peer.Executed) (out []int) {
+func sizes(all []Executed) (out []int) {
 	for _, e := range all {
 		out = append(out, e.Size)
 	}
@@ -35,9 +34,9 @@ func TestChronicle(t *testing.T) {
 	if c.Since(0) != nil {
 		t.Error("nothing was executed")
 	}
-	c.Add("f", ran(1, 2))
-	c.Add("g", ran(3))
-	if all := c.Since(0); c.Total != 3 || !reflect.DeepEqual(all[2], peer.Executed{Function: "g", Instance: "i", Size: 3, Exec: 3 * time.Millisecond}) {
+	c.Add("f", batches(1, 2))
+	c.Add("g", batches(3))
+	if all := c.Since(0); c.Total != 3 || !reflect.DeepEqual(all[2], Executed{Function: "g", Instance: "i", Size: 3, Exec: 3 * time.Millisecond}) {
 		t.Errorf("%+v of %d", all, c.Total)
 	}
 	for n, want := range [][]int{{1, 2, 3}, {2, 3}, {3}, nil, nil} {
@@ -47,7 +46,7 @@ func TestChronicle(t *testing.T) {
 	}
 	// Who keeps what was asked for is not disturbed by what comes.
 	kept := c.Since(0)
-	c.Add("f", ran(make([]int, 3*maxRan)...))
+	c.Add("f", batches(make([]int, 3*maxRan)...))
 	if got := sizes(kept); !reflect.DeepEqual(got, []int{1, 2, 3}) {
 		t.Errorf("they became %v", got)
 	}
@@ -72,7 +71,7 @@ func FuzzChronicle(f *testing.F) {
 				some = append(some, next)
 				next++
 			}
-			c.Add("f", ran(some...))
+			c.Add("f", batches(some...))
 			if r.IntN(2) == 0 {
 				continue
 			}
@@ -90,12 +89,12 @@ func FuzzChronicle(f *testing.F) {
 	})
 }
 
-func load(arrivals, cold uint64, waiting int) peer.FunctionLoad {
-	return peer.FunctionLoad{Arrivals: arrivals, Cold: cold, Waiting: waiting}
+func load(arrivals, cold uint64, waiting int) FunctionLoad {
+	return FunctionLoad{Arrivals: arrivals, Cold: cold, Waiting: waiting}
 }
 
 func TestCounting(t *testing.T) {
-	var o peerLoads
+	var o elsewhere
 	stats := func() dispatch.Stats {
 		s := dispatch.Stats{Arrivals: 1000, Cold: 100, Waiting: 10}
 		o.Add(&s)
@@ -127,11 +126,11 @@ func TestCounting(t *testing.T) {
 }
 
 func TestIdleInstances(t *testing.T) {
-	var o peerLoads
+	var o elsewhere
 	tell := func(boot string, at time.Time, idle map[cluster.InstanceID]int64) {
-		o.Take(boot, peer.FunctionLoad{Idle: idle}, at)
+		o.Take(boot, FunctionLoad{Idle: idle}, at)
 	}
-	tell("a", t0.Add(10*time.Second), map[cluster.InstanceID]int64{"later": 2000, "earlier": 9000, "busy": peer.Busy, "here": 0, "unknown": 0})
+	tell("a", t0.Add(10*time.Second), map[cluster.InstanceID]int64{"later": 2000, "earlier": 9000, "busy": Busy, "here": 0, "unknown": 0})
 	tell("b", t0.Add(10*time.Second), map[cluster.InstanceID]int64{"later": 4000})
 	s := dispatch.Stats{Instances: map[cluster.InstanceID]time.Time{
 		"later": t0, "earlier": t0.Add(5 * time.Second), "busy": t0, "here": {}, "untold": t0,
@@ -146,15 +145,15 @@ func TestIdleInstances(t *testing.T) {
 }
 
 func TestExecutedElsewhere(t *testing.T) {
-	var o peerLoads
-	for n := range maxHeard + 10 {
-		o.Note(peer.Executed{Function: "f", Instance: cluster.InstanceID(fmt.Sprint(n)), Size: n, Exec: time.Duration(n)})
+	var o elsewhere
+	for n := range maxPending + 10 {
+		o.Note(Executed{Function: "f", Instance: cluster.InstanceID(fmt.Sprint(n)), Size: n, Exec: time.Duration(n)})
 	}
-	got := o.TakeExecuted(ran(7))
-	if len(got) != 1+maxHeard || got[0].Size != 7 || !reflect.DeepEqual(got[3], dispatch.Executed{Instance: "2", Size: 2, Exec: 2}) {
+	got := o.TakeExecuted(batches(7))
+	if len(got) != 1+maxPending || got[0].Size != 7 || !reflect.DeepEqual(got[3], dispatch.Executed{Instance: "2", Size: 2, Exec: 2}) {
 		t.Errorf("%d, of which the fourth is %+v", len(got), got[3])
 	}
-	o.Note(peer.Executed{Instance: "x", Size: 9})
+	o.Note(Executed{Instance: "x", Size: 9})
 	if got[1].Size != 0 || got[1].Instance != "0" {
 		t.Error("what was taken is written over")
 	}

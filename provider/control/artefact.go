@@ -1,0 +1,139 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+const (
+	// correctPeriod is the time between two corrections of a busy artefact's times,
+	// forgetPeriod of one of which nothing new was seen.
+	correctPeriod = time.Second
+	forgetPeriod  = time.Minute
+	// troubledPeriod is that of a function whose requests miss their objective.
+	troubledPeriod = 250 * time.Millisecond
+)
+
+// artefact is one thing that a function's instances may load, with what is known of its
+// times. Today a function has one, its whole prepared model.
+type artefact struct {
+	cluster.Artefact
+	profile *profiler.Profile
+	// times are the profile's, corrected by what instances take; plan is what follows
+	// from them. Its candidates with means are candidates; promised have the profile's
+	// own times.
+	times                *correction.Correction
+	plan                 latency.Plan
+	candidates, promised []capacity.Candidate
+	// means are how long executions take on average, by CPU share.
+	means latency.Means
+	// observed are the executions since the last look. corrected is when times were;
+	// fresh: something was seen since then; unsaved: since it was written.
+	observed       []correction.Observation
+	corrected      time.Time
+	fresh, unsaved bool
+}
+
+// table lists the corrected times of batches up to batch on a CPU share, as they are
+// planned with.
+func (a *artefact) table(batch, millicores int) []time.Duration {
+	return a.plan.Scaled(a.times.Table(batch, millicores))
+}
+
+// named says of candidates that they are the artefact's.
+func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
+	for i := range candidates {
+		candidates[i].Artefact = a.Name
+	}
+	return candidates
+}
+
+// observe notes an execution of an instance.
+func (a *artefact) observe(in *instance, size int, exec, beside time.Duration) {
+	a.observed = append(a.observed, correction.Observation{Millicores: in.Config.CPU, Batch: size, Exec: exec, Beside: beside})
+	a.means.Observe(in.Config.CPU, size, exec, in.promised)
+}
+
+// correct now and then corrects the times by what was observed; true if they have
+// changed.
+func (a *artefact) correct(now time.Time, troubled bool) (due, changed bool) {
+	if len(a.observed) > 0 {
+		a.times.Observe(now, a.observed)
+		a.observed = a.observed[:0]
+		a.fresh, a.unsaved = true, true
+	}
+	pause := forgetPeriod
+	if a.fresh {
+		pause = correctPeriod
+		if troubled {
+			pause = troubledPeriod
+		}
+	}
+	if now.Sub(a.corrected) < pause {
+		return false, false
+	}
+	a.corrected, a.fresh = now, false
+	before := a.times.Profile()
+	if !a.times.Update(now) {
+		return true, false
+	}
+	if a.times.Profile() != before { // The means are parts of its times.
+		a.means = latency.Means{}
+	}
+	return true, true
+}
+
+// replan makes a plan of the corrected times, and tells whether it tells anything else
+// than the one before.
+func (a *artefact) replan(f *provider.Function, rules *latency.Rules) (before latency.Plan, changed bool) {
+	before = a.plan
+	next := rules.Plan(f, a.profile, a.times)
+	a.named(next.Candidates)
+	if next.Slow == before.Slow && next.Scale == before.Scale && !differ(a.candidates, next.Candidates) {
+		return before, false
+	}
+	before.Candidates = a.candidates
+	a.plan, a.candidates = next, next.Candidates
+	return before, true
+}
+
+// differ reports whether the times of two lists of candidates do.
+func differ(before, after []capacity.Candidate) bool {
+	times := func(from []capacity.Candidate) (out []time.Duration) {
+		for _, x := range from {
+			out = append(out, x.Exec)
+		}
+		return out
+	}
+	same := slices.EqualFunc(before, after, func(a, b capacity.Candidate) bool { return a.Config == b.Config })
+	return !same || correction.Differ(times(before), times(after))
+}
+
+// slower is by how much the times of the configs that serve have grown from one list of
+// candidates to the next, at the least.
+func slower(before, after []capacity.Candidate, instances []*instance) float64 {
+	least := 0.0
+	exec := func(from []capacity.Candidate, c cluster.Config) time.Duration {
+		for _, x := range from {
+			if x.Config == c {
+				return x.Exec
+			}
+		}
+		return 0
+	}
+	for _, in := range instances {
+		if was, is := exec(before, in.Config), exec(after, in.Config); in.serves() && was > 0 && is > 0 {
+			if by := float64(is) / float64(was); least == 0 || by < least {
+				least = by
+			}
+		}
+	}
+	return max(1, least)
+}

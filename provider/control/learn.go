@@ -1,0 +1,76 @@
+package control
+
+import (
+	"time"
+)
+
+// learn takes in what the function's instances have executed since the last
+// look, and now and then draws its conclusions. The lock is held.
+func (c *Controller) learn(now time.Time, fn *function) {
+	fn.fallBack()
+	fn.executed = c.options.Replica.Executed(fn.Name, fn.dispatcher.Executed(fn.executed[:0]))
+	if !fn.measured() {
+		return
+	}
+	for _, e := range fn.executed {
+		if in, ok := fn.Instances[e.Instance]; ok && in.alike(now) {
+			if a := in.own(); a != nil {
+				a.observe(in, e.Size, e.Exec, e.Beside)
+			}
+		}
+	}
+	for _, a := range fn.artefacts {
+		due, changed := a.correct(now, fn.steering.Troubled())
+		if !due {
+			continue
+		}
+		if changed {
+			fn.replan(a)
+		}
+		a.candidates = a.named(a.means.Candidates(a.times.Profile(), a.candidates))
+		fn.recordRatios()
+	}
+}
+
+// replan gives the engine and the instances an artefact's corrected times, where these
+// tell anything else than before. Nothing is restarted for it; what the engine makes of
+// it, it says in the same pass.
+func (fn *function) replan(a *artefact) {
+	if before, changed := a.replan(fn.Function, fn.rules); changed {
+		event := fn.log.Info()
+		if a.plan.Slow != "" && before.Slow == "" {
+			event = fn.log.Warn().Str("why", a.plan.Slow)
+		}
+		event.Msg("the model's times were corrected")
+		fn.steering.Corrected(slower(before.Candidates, a.candidates, fn.Sorted()))
+	}
+	for _, in := range fn.Sorted() {
+		in.refit()
+	}
+}
+
+// recordRatios shows in the metrics what measured times are of predicted ones,
+// for each config that serves.
+func (fn *function) recordRatios() {
+	ratios, asked := map[string]float64{}, map[string]bool{}
+	for _, in := range fn.Instances {
+		// Those of one config have the same times.
+		a := in.own()
+		if a == nil || asked[in.config] || !in.There() {
+			continue
+		}
+		asked[in.config] = true
+		if ratio, ok := a.times.Ratio(in.Config.CPU); ok {
+			ratios[in.config] = ratio
+		}
+	}
+	for config := range fn.ratios {
+		if _, ok := ratios[config]; !ok {
+			fn.Metrics.SetExecRatio(config, 0)
+		}
+	}
+	for config, ratio := range ratios {
+		fn.Metrics.SetExecRatio(config, ratio)
+	}
+	fn.ratios = ratios
+}

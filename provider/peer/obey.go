@@ -1,0 +1,72 @@
+package peer
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+)
+
+// replicaLocal is what a Replica tells the others and does at the leader's word.
+type replicaLocal struct{ *Replica }
+
+// Local is what a [Group] is attached to: what this replica tells the others, and does at
+// the leader's word.
+func (r *Replica) Local() Local { return replicaLocal{r} }
+
+// Wake implements [Local].
+func (r replicaLocal) Wake() { r.local.Wake() }
+
+// Load implements [Local].
+func (r replicaLocal) Load(since uint64) Load {
+	now := time.Now()
+	l := Load{Functions: map[string]FunctionLoad{}}
+	r.local.EachStats(func(function string, s dispatch.Stats) {
+		if s.Arrivals == 0 {
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e := r.of(function)
+		e.look(&s)
+		l.Functions[function] = FunctionLoad{Arrivals: s.Arrivals, Cold: s.Cold, InTime: s.InTime, Late: s.Late, Refused: s.Refused, Waiting: s.Waiting, Idle: e.idle(now, &s)}
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.Executed, l.Next = r.ran.Since(since), r.ran.Total
+	if len(r.lost) > 0 {
+		l.Lost = maps.Clone(r.lost)
+	}
+	return l
+}
+
+// Drain implements [Local].
+func (r replicaLocal) Drain(ctx context.Context, id cluster.InstanceID) error {
+	r.ask(id)
+	return r.local.Leave(ctx, id)
+}
+
+// Park implements [Local].
+func (r replicaLocal) Park(id cluster.InstanceID) bool {
+	rests, left := r.local.Rest(id)
+	if left {
+		r.ask(id)
+	}
+	return rests
+}
+
+// Serve implements [Local].
+func (r replicaLocal) Serve(id cluster.InstanceID, config cluster.Config) {
+	if !r.Leads() {
+		r.local.Resume(id, config)
+	}
+}
+
+// ask notes that an instance is to be left alone from now on.
+func (r *Replica) ask(id cluster.InstanceID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[id] = time.Now()
+}
