@@ -45,20 +45,18 @@ func (a *arrivals) begin(name string) (end func()) {
 	}
 }
 
-// wait waits until a function is adopted, or cannot be, or ctx ends. It reports
-// whether there was something to wait for.
-func (a *arrivals) wait(ctx context.Context, name string) bool {
+// wait waits until a function that is being adopted is, or cannot be, or ctx ends.
+func (a *arrivals) wait(ctx context.Context, name string) {
 	a.mu.Lock()
 	p := a.pending[name]
 	a.mu.Unlock()
 	if p == nil {
-		return false
+		return
 	}
 	select {
 	case <-p.over:
 	case <-ctx.Done():
 	}
-	return true
 }
 
 // lookUpSoon is lookUp that waits for a function that is being adopted. Only what

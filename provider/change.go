@@ -6,23 +6,29 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// readChange reads the body of a route that changes something; what is the
+// changes reads the bodies of routes that change something.
+type changes struct {
+	bodies   *web.BodyReader
+	inFlight *web.Gate
+}
+
+// read reads the body of a route that changes something; what is the
 // object that the route expects, for the error.
-func (s *Server) readChange(w http.ResponseWriter, r *http.Request, what string, value any) error {
-	text, err := s.changeText(w, r, maxSystemBody)
+func (c changes) read(w http.ResponseWriter, r *http.Request, what string, value any) error {
+	text, err := c.text(w, r, maxSystemBody)
 	if err != nil {
 		return err
 	}
 	return web.ParseJSON(text, what, value)
 }
 
-// changeText reads a body of at most limit bytes. No change is taken while the
+// text reads a body of at most limit bytes. No change is taken while the
 // provider shuts down.
-func (s *Server) changeText(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if s.inFlight.Closed() {
+func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if c.inFlight.Closed() {
 		return nil, errDraining
 	}
-	s.bodies.Limit(w)
+	c.bodies.Limit(w)
 	text, err := web.ReadText(w, r, limit)
 	if err != nil {
 		// What is left of the body is not waited for.

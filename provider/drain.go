@@ -29,13 +29,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // unlessDraining is h as long as the provider does not shut down, which waits for
 // it.
-func (s *Server) unlessDraining(h http.Handler) http.Handler {
+func unlessDraining(inFlight *web.Gate, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.inFlight.Enter() {
+		if !inFlight.Enter() {
 			web.WriteError(w, errDraining)
 			return
 		}
-		defer s.inFlight.Leave()
+		defer inFlight.Leave()
 		h.ServeHTTP(w, r)
 	})
 }

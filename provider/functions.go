@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/store"
@@ -19,7 +21,7 @@ func (s *Server) Restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restoring functions: %w", err)
 	}
-	if err := s.restoreNamespaces(records); err != nil {
+	if err := s.spaces.restore(records); err != nil {
 		return err
 	}
 	for _, r := range records {
@@ -84,9 +86,19 @@ func (d *deployed) isBroken() bool {
 	return is
 }
 
+// registry is what is deployed.
+type registry struct {
+	// functions are by full name and, in the default namespace, by bare name. The map
+	// never changes; replace puts another in its place.
+	functions atomic.Pointer[map[string]*deployed]
+	change    sync.Mutex
+	// listing is what the list shows of functions, sorted.
+	listing atomic.Pointer[listing]
+}
+
 // publish makes d what requests and look-ups find under its name.
-func (s *Server) publish(d *deployed) {
-	s.replace(func(m map[string]*deployed) {
+func (g *registry) publish(d *deployed) {
+	g.replace(func(m map[string]*deployed) {
 		m[d.Name] = d
 		if d.Deployment.Namespace == DefaultNamespace {
 			m[d.Deployment.Service] = d
@@ -95,8 +107,8 @@ func (s *Server) publish(d *deployed) {
 }
 
 // withdraw makes requests and look-ups find nothing under d's name.
-func (s *Server) withdraw(d *deployed) {
-	s.replace(func(m map[string]*deployed) {
+func (g *registry) withdraw(d *deployed) {
+	g.replace(func(m map[string]*deployed) {
 		delete(m, d.Name)
 		if d.Deployment.Namespace == DefaultNamespace {
 			delete(m, d.Deployment.Service)
@@ -104,17 +116,17 @@ func (s *Server) withdraw(d *deployed) {
 	})
 }
 
-func (s *Server) replace(edit func(map[string]*deployed)) {
-	s.change.Lock()
-	defer s.change.Unlock()
-	m := maps.Clone(*s.functions.Load())
+func (g *registry) replace(edit func(map[string]*deployed)) {
+	g.change.Lock()
+	defer g.change.Unlock()
+	m := maps.Clone(*g.functions.Load())
 	edit(m)
-	s.functions.Store(&m)
+	g.functions.Store(&m)
 }
 
 // find returns a deployed function by its address.
-func (s *Server) find(a address) (*deployed, error) {
-	if d, ok := (*s.functions.Load())[a.full()]; ok {
+func (g *registry) find(a address) (*deployed, error) {
+	if d, ok := (*g.functions.Load())[a.full()]; ok {
 		return d, nil
 	}
 	return nil, absent(a)

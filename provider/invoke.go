@@ -24,9 +24,12 @@ const maxHead = 60 << 10
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 
+// invocations are what answers /function/.
+type invocations struct{ *Server }
+
 // invoke answers /function/NAME and everything below it; escaped is the
 // request's path.
-func (s *Server) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
+func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
 	d, err := s.lookUpSoon(r.Context(), name)
@@ -76,8 +79,8 @@ func splitPath(path, prefix string) (name, rest string) {
 }
 
 // lookUp finds a deployed function by its name in a path.
-func (s *Server) lookUp(name string) (*deployed, error) {
-	if d, ok := (*s.functions.Load())[name]; ok {
+func (g *registry) lookUp(name string) (*deployed, error) {
+	if d, ok := (*g.functions.Load())[name]; ok {
 		return d, nil
 	}
 	if name == "" {
@@ -96,7 +99,7 @@ func absent(a address) error {
 
 // receive makes a member of a batch of the client's request, with its whole
 // body.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, web.Body, error) {
+func (s invocations) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, web.Body, error) {
 	if !methods[r.Method] {
 		return nil, web.Body{}, web.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", web.Clip(r.Method))
 	}
@@ -118,7 +121,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string) (*
 
 // dispatch hands one request to the function's dispatcher and returns the
 // status code that was answered.
-func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
+func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
 		code := web.WriteError(w, err)
@@ -133,7 +136,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, r
 }
 
 // forward lets an ordinary function's forwarder answer one request as it streams.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
+func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
 		web.WriteError(w, errDraining)

@@ -21,9 +21,9 @@ type listing struct {
 }
 
 // sorted returns the functions that are deployed now.
-func (s *Server) sorted() *listing {
-	functions := s.functions.Load()
-	if l := s.listing.Load(); l != nil && l.of == functions {
+func (g *registry) sorted() *listing {
+	functions := g.functions.Load()
+	if l := g.listing.Load(); l != nil && l.of == functions {
 		return l
 	}
 	l := &listing{of: functions, byNamespace: map[string][]*deployed{}}
@@ -36,7 +36,7 @@ func (s *Server) sorted() *listing {
 	for list := range maps.Values(l.byNamespace) {
 		slices.SortFunc(list, func(a, b *deployed) int { return strings.Compare(a.Deployment.Service, b.Deployment.Service) })
 	}
-	s.listing.Store(l)
+	g.listing.Store(l)
 	return l
 }
 

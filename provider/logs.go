@@ -25,14 +25,17 @@ type LogSource interface {
 	Query(ctx context.Context, q logs.Request) (<-chan logs.Message, error)
 }
 
-// showLogs is GET /system/logs: one message a line, as JSON, each on its way as
+// logRoutes are those of /system/logs.
+type logRoutes struct{ *Server }
+
+// show is GET /system/logs: one message a line, as JSON, each on its way as
 // soon as it is there. A function that is not deployed any more is shown as long
 // as there is anything of it.
-func (s *Server) showLogs(w http.ResponseWriter, r *http.Request) error {
+func (s logRoutes) show(w http.ResponseWriter, r *http.Request) error {
 	if s.logs == nil {
 		return web.Refuse(http.StatusNotImplemented, "this provider keeps no logs")
 	}
-	q, err := s.logQuery(r.URL.Query())
+	q, err := s.query(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (s *Server) showLogs(w http.ResponseWriter, r *http.Request) error {
 
 // stream writes messages until there are no more, the client is gone, or the
 // provider shuts down: that would otherwise wait for everyone who follows.
-func (s *Server) stream(w http.ResponseWriter, first *logs.Message, messages <-chan logs.Message) {
+func (s logRoutes) stream(w http.ResponseWriter, first *logs.Message, messages <-chan logs.Message) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	out := http.NewResponseController(w)
@@ -97,7 +100,7 @@ const lastWrite = time.Second
 
 // hurryAtShutdown keeps a client that does not read from holding up shutdown,
 // until it is undone.
-func (s *Server) hurryAtShutdown(out *http.ResponseController) (undo func()) {
+func (s logRoutes) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -113,10 +116,10 @@ func (s *Server) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 	}
 }
 
-// logQuery reads a query as faas-cli and go-sdk send it. since may also be a
+// query reads a query as faas-cli and go-sdk send it. since may also be a
 // duration back from now, and tail without effect is 0 or less, as faas-cli
 // sends it by default.
-func (s *Server) logQuery(query url.Values) (logs.Request, error) {
+func (s logRoutes) query(query url.Values) (logs.Request, error) {
 	q := logs.Request{Instance: query.Get("instance")}
 	if query.Get("name") == "" {
 		return q, web.Refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
@@ -148,7 +151,7 @@ func (s *Server) logQuery(query url.Values) (logs.Request, error) {
 }
 
 // since reads a time, or how long ago it was.
-func (s *Server) since(text string) (*time.Time, error) {
+func (s logRoutes) since(text string) (*time.Time, error) {
 	// A plus that was not escaped arrives as a space.
 	if at, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1)); err == nil {
 		return &at, nil

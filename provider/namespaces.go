@@ -15,9 +15,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// listNamespaces is GET /system/namespaces: their names, sorted.
-func (s *Server) listNamespaces(w http.ResponseWriter, _ *http.Request) error {
-	names, err := s.namespaces()
+// namespaceRoutes are those below /system/namespace.
+type namespaceRoutes struct{ *Server }
+
+// list is GET /system/namespaces: their names, sorted.
+func (s namespaceRoutes) list(w http.ResponseWriter, _ *http.Request) error {
+	names, err := s.spaces.names()
 	if err != nil {
 		return err
 	}
@@ -25,9 +28,12 @@ func (s *Server) listNamespaces(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// namespaces returns the names of all namespaces: the default one first, because
+// namespaces are those that the store knows.
+type namespaces struct{ store Store }
+
+// names returns the names of all namespaces: the default one first, because
 // the gateway's web interface shows the first, then the others, sorted.
-func (s *Server) namespaces() ([]string, error) {
+func (s namespaces) names() ([]string, error) {
 	all, err := s.store.Namespaces()
 	if err != nil {
 		return nil, fmt.Errorf("the namespaces could not be read: %w", err)
@@ -41,9 +47,9 @@ func (s *Server) namespaces() ([]string, error) {
 	return names, nil
 }
 
-// namespace returns one; the default one is there even if the store does not
+// get returns one; the default one is there even if the store does not
 // know it.
-func (s *Server) namespace(name string) (store.Namespace, error) {
+func (s namespaces) get(name string) (store.Namespace, error) {
 	n, err := s.store.Namespace(name)
 	switch {
 	case err == nil:
@@ -56,23 +62,23 @@ func (s *Server) namespace(name string) (store.Namespace, error) {
 	return n, web.Refuse(http.StatusNotFound, "there is no namespace %q", web.Clip(name))
 }
 
-// requireNamespace refuses what is put into a namespace that does not exist.
+// require refuses what is put into a namespace that does not exist.
 // The caller holds the namespace.
-func (s *Server) requireNamespace(name string) error {
-	_, err := s.namespace(name)
+func (s namespaces) require(name string) error {
+	_, err := s.get(name)
 	if web.StatusOf(err) == http.StatusNotFound {
 		return web.Refuse(http.StatusBadRequest, "there is no namespace %q; make it with: faas-cli namespace create %s", web.Clip(name), web.Clip(name))
 	}
 	return err
 }
 
-// describeNamespace is GET /system/namespace/NAME.
-func (s *Server) describeNamespace(w http.ResponseWriter, r *http.Request) error {
+// describe is GET /system/namespace/NAME.
+func (s namespaceRoutes) describe(w http.ResponseWriter, r *http.Request) error {
 	name, err := namespaceName(r, "")
 	if err != nil {
 		return err
 	}
-	n, err := s.namespace(name)
+	n, err := s.spaces.get(name)
 	if err != nil {
 		return err
 	}
@@ -80,14 +86,14 @@ func (s *Server) describeNamespace(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// createNamespace is POST /system/namespace/[NAME]: 409 if it exists.
-func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
-	given, err := s.readNamespace(w, r)
+// create is POST /system/namespace/[NAME]: 409 if it exists.
+func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
+	given, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 	defer s.placing.Lock(given.Name)()
-	if _, err := s.namespace(given.Name); err == nil {
+	if _, err := s.spaces.get(given.Name); err == nil {
 		return web.Refuse(http.StatusConflict, "namespace %q exists already", given.Name)
 	} else if web.StatusOf(err) != http.StatusNotFound {
 		return err
@@ -101,15 +107,15 @@ func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// updateNamespace is PUT /system/namespace/NAME: its labels and annotations are
+// update is PUT /system/namespace/NAME: its labels and annotations are
 // replaced, 404 if it does not exist.
-func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
-	given, err := s.readNamespace(w, r)
+func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
+	given, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 	defer s.placing.Lock(given.Name)()
-	n, err := s.namespace(given.Name)
+	n, err := s.spaces.get(given.Name)
 	if err != nil {
 		return err
 	}
@@ -124,11 +130,11 @@ func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// deleteNamespace is DELETE /system/namespace/NAME: with it go its functions and
+// delete is DELETE /system/namespace/NAME: with it go its functions and
 // secrets. What is being put into it is waited for, and what comes later is
 // refused.
-func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
-	given, err := s.readNamespace(w, r)
+func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
+	given, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
@@ -136,11 +142,11 @@ func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
 		return web.Refuse(http.StatusBadRequest, "namespace %q is the one of functions that name none and cannot be deleted", DefaultNamespace)
 	}
 	defer s.placing.Lock(given.Name)()
-	if _, err := s.namespace(given.Name); err != nil {
+	if _, err := s.spaces.get(given.Name); err != nil {
 		return err
 	}
 	// The namespace last: one that was emptied by half can be deleted again.
-	if err := s.emptyNamespace(context.WithoutCancel(r.Context()), given.Name); err != nil {
+	if err := s.empty(context.WithoutCancel(r.Context()), given.Name); err != nil {
 		return fmt.Errorf("namespace %s was not deleted: %w", given.Name, err)
 	}
 	if err := s.store.DeleteNamespace(given.Name); err != nil {
@@ -151,8 +157,8 @@ func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// emptyNamespace removes what is in a namespace; the caller holds it alone.
-func (s *Server) emptyNamespace(ctx context.Context, name string) error {
+// empty removes what is in a namespace; the caller holds it alone.
+func (s namespaceRoutes) empty(ctx context.Context, name string) error {
 	var first error
 	failed := 0
 	for _, d := range s.sorted().byNamespace[name] {
@@ -172,11 +178,11 @@ func (s *Server) emptyNamespace(ctx context.Context, name string) error {
 	return first
 }
 
-// readNamespace reads the namespace that a request is about. Of a request that
+// read reads the namespace that a request is about. Of a request that
 // deletes the body may be left out.
-func (s *Server) readNamespace(w http.ResponseWriter, r *http.Request) (types.FunctionNamespace, error) {
+func (s namespaceRoutes) read(w http.ResponseWriter, r *http.Request) (types.FunctionNamespace, error) {
 	var n types.FunctionNamespace
-	text, err := s.changeText(w, r, maxSystemBody)
+	text, err := s.changes.text(w, r, maxSystemBody)
 	if err != nil {
 		return n, err
 	}
@@ -204,12 +210,12 @@ func namespaceName(r *http.Request, inBody string) (string, error) {
 	return name, nil
 }
 
-// restoreNamespaces makes the namespaces of functions that were deployed before
+// restore makes the namespaces of functions that were deployed before
 // namespaces were kept.
-func (s *Server) restoreNamespaces(functions []store.Function) error {
+func (s namespaces) restore(functions []store.Function) error {
 	for _, f := range functions {
 		name := f.Deployment.Namespace
-		_, err := s.namespace(name)
+		_, err := s.get(name)
 		if web.StatusOf(err) == http.StatusNotFound {
 			err = s.store.PutNamespace(store.Namespace{Name: name, CreatedAt: f.CreatedAt})
 		}

@@ -31,9 +31,12 @@ type Secrets interface {
 // escapes every byte by six, and in base64 as well, as faas-cli gives it.
 const maxSecretBody = 8 << 20
 
-// listSecrets is GET /system/secrets: names, never values. A namespace that does
+// secretRoutes are those of /system/secrets.
+type secretRoutes struct{ *Server }
+
+// list is GET /system/secrets: names, never values. A namespace that does
 // not exist has none, as in the list of functions.
-func (s *Server) listSecrets(w http.ResponseWriter, r *http.Request) error {
+func (s secretRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	if s.secrets == nil {
 		return errNoSecrets
 	}
@@ -50,33 +53,33 @@ func (s *Server) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// createSecret is POST /system/secrets.
-func (s *Server) createSecret(w http.ResponseWriter, r *http.Request) error {
-	return s.changeSecret(w, r, true, func(of types.Secret) error { return s.secrets.Create(of.Namespace, of.Name, of.RawValue) })
+// create is POST /system/secrets.
+func (s secretRoutes) create(w http.ResponseWriter, r *http.Request) error {
+	return s.change(w, r, true, func(of types.Secret) error { return s.secrets.Create(of.Namespace, of.Name, of.RawValue) })
 }
 
-// updateSecret is PUT /system/secrets. Instances that run keep the value they
+// update is PUT /system/secrets. Instances that run keep the value they
 // were started with; a deployment gives them the new one.
-func (s *Server) updateSecret(w http.ResponseWriter, r *http.Request) error {
-	return s.changeSecret(w, r, true, func(of types.Secret) error { return s.secrets.Update(of.Namespace, of.Name, of.RawValue) })
+func (s secretRoutes) update(w http.ResponseWriter, r *http.Request) error {
+	return s.change(w, r, true, func(of types.Secret) error { return s.secrets.Update(of.Namespace, of.Name, of.RawValue) })
 }
 
-// deleteSecret is DELETE /system/secrets. Functions that use it go on with what
+// delete is DELETE /system/secrets. Functions that use it go on with what
 // they have, but can neither be deployed again nor outlive a restart of the
 // provider without it.
-func (s *Server) deleteSecret(w http.ResponseWriter, r *http.Request) error {
-	return s.changeSecret(w, r, false, func(of types.Secret) error { return s.secrets.Delete(of.Namespace, of.Name) })
+func (s secretRoutes) delete(w http.ResponseWriter, r *http.Request) error {
+	return s.change(w, r, false, func(of types.Secret) error { return s.secrets.Delete(of.Namespace, of.Name) })
 }
 
 var errNoSecrets = web.Refuse(http.StatusNotImplemented, "this provider keeps no secrets")
 
-// changeSecret reads the secret that a request is about and changes it; the
+// change reads the secret that a request is about and changes it; the
 // value, where one is needed, is in RawValue.
-func (s *Server) changeSecret(w http.ResponseWriter, r *http.Request, valued bool, change func(types.Secret) error) error {
+func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool, change func(types.Secret) error) error {
 	if s.secrets == nil {
 		return errNoSecrets
 	}
-	text, err := s.changeText(w, r, maxSecretBody)
+	text, err := s.changes.text(w, r, maxSecretBody)
 	if err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ func (s *Server) changeSecret(w http.ResponseWriter, r *http.Request, valued boo
 		return web.Refuse(http.StatusBadRequest, `the secret has no value; give it as text in "value", or in base64 in "rawValue"`)
 	}
 	defer s.placing.Share(of.Namespace)()
-	if err := s.requireNamespace(of.Namespace); err != nil {
+	if err := s.spaces.require(of.Namespace); err != nil {
 		return err
 	}
 	if err := change(of); err != nil {

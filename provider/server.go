@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -105,13 +103,9 @@ type Server struct {
 	async        Async
 	inFlight     *web.Gate
 
-	// functions is what is deployed, by full name and, in the default
-	// namespace, by bare name. The map never changes; change puts another in
-	// its place.
-	functions atomic.Pointer[map[string]*deployed]
-	change    sync.Mutex
-	// listing is what the list shows of functions, sorted.
-	listing atomic.Pointer[listing]
+	registry
+	spaces  namespaces
+	changes changes
 	// placing is held for as long as something is put into a namespace, and
 	// alone while one is made or deleted; it comes before busy, which keeps
 	// changes of one function apart.
@@ -156,13 +150,14 @@ func New(o Options) *Server {
 		version: o.Version, now: o.Now, log: o.Logger,
 		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins),
 		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
-		inFlight:   web.NewGate(),
+		inFlight:   web.NewGate(), spaces: namespaces{o.Store},
 	}
 	most := o.MaxBody
 	if most <= 0 {
 		most = DefaultMaxBody
 	}
 	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), max(cmp.Or(o.MaxHeld, DefaultMaxHeld), most+1))
+	s.changes = changes{s.bodies, s.inFlight}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -170,7 +165,7 @@ func New(o Options) *Server {
 	s.functions.Store(&map[string]*deployed{})
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
 	if o.Build != nil {
-		s.open.Handle("/build", s.unlessDraining(o.Build))
+		s.open.Handle("/build", unlessDraining(s.inFlight, o.Build))
 	}
 	if o.PublicKey != nil {
 		s.open.Handle("/publickey", o.PublicKey)
@@ -193,12 +188,13 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: s.info}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))
-	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: s.showLogs}))
+	s.system.Handle("/system/logs", s.route(byMethod{http.MethodGet: logRoutes{s}.show}))
+	secrets, spaces := secretRoutes{s}, namespaceRoutes{s}
 	s.system.Handle("/system/secrets", s.route(byMethod{
-		http.MethodGet: s.listSecrets, http.MethodPost: s.createSecret, http.MethodPut: s.updateSecret, http.MethodDelete: s.deleteSecret}))
-	s.system.Handle("/system/namespaces", s.route(byMethod{http.MethodGet: s.listNamespaces}))
-	s.system.Handle("/system/namespace/{name:[^/]*}", s.route(byMethod{http.MethodGet: s.describeNamespace,
-		http.MethodPost: s.createNamespace, http.MethodPut: s.updateNamespace, http.MethodDelete: s.deleteNamespace}))
+		http.MethodGet: secrets.list, http.MethodPost: secrets.create, http.MethodPut: secrets.update, http.MethodDelete: secrets.delete}))
+	s.system.Handle("/system/namespaces", s.route(byMethod{http.MethodGet: spaces.list}))
+	s.system.Handle("/system/namespace/{name:[^/]*}", s.route(byMethod{http.MethodGet: spaces.describe,
+		http.MethodPost: spaces.create, http.MethodPut: spaces.update, http.MethodDelete: spaces.delete}))
 	s.open.Handle("/healthz", s.route(byMethod{http.MethodGet: s.health, http.MethodHead: s.health}))
 	s.open.Handle("/metrics", prometheus)
 	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
@@ -239,7 +235,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.recovered(w, r)
 	escaped := r.URL.EscapedPath()
 	if strings.HasPrefix(escaped, functionPrefix) {
-		s.invoke(w, r, escaped)
+		invocations{s}.invoke(w, r, escaped)
 		return
 	}
 	defer s.bodies.LimitRest(w, r)
@@ -252,7 +248,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		err := s.cors.Check(r)
 		if err == nil {
-			err = s.authorize(w, r)
+			err = authorize(w, r, s.credentials)
 		}
 		if err != nil {
 			web.WriteError(w, err)

@@ -22,7 +22,7 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request) error { return s
 
 func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) error {
 	var d types.FunctionDeployment
-	if err := s.readChange(w, r, "a function deployment", &d); err != nil {
+	if err := s.changes.read(w, r, "a function deployment", &d); err != nil {
 		return err
 	}
 	a, err := resolve("", d.Namespace, r.URL.Query().Get("namespace"))
@@ -43,7 +43,7 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	}
 	// Whoever deletes the namespace waits for this, or comes before it.
 	defer s.placing.Share(a.namespace)()
-	if err := s.requireNamespace(a.namespace); err != nil {
+	if err := s.spaces.require(a.namespace); err != nil {
 		return err
 	}
 	defer s.busy.Lock(a.full())()
@@ -124,7 +124,7 @@ func (s *Server) undeploy(ctx context.Context, before *deployed, f *Function) er
 // remove is DELETE /system/functions.
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	var body types.DeleteFunctionRequest
-	if err := s.readChange(w, r, `an object with "functionName"`, &body); err != nil {
+	if err := s.changes.read(w, r, `an object with "functionName"`, &body); err != nil {
 		return err
 	}
 	if body.FunctionName == "" {
@@ -183,7 +183,7 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 		Replicas  *uint64 `json:"replicas"`
 		Namespace string  `json:"namespace"`
 	}
-	if err := s.readChange(w, r, `an object with "replicas"`, &body); err != nil {
+	if err := s.changes.read(w, r, `an object with "replicas"`, &body); err != nil {
 		return err
 	}
 	a, err := resolve(mux.Vars(r)["name"], body.Namespace, r.URL.Query().Get("namespace"))

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/openfaas/faas-provider/types"
@@ -56,7 +57,7 @@ type nodeResources struct {
 
 // telemetry is GET /system/telemetry.
 func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
-	names, err := s.namespaces()
+	names, err := s.spaces.names()
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
 		}
 		out.Namespaces = append(out.Namespaces, n)
 	}
-	if out.Nodes, err = s.nodeTelemetry(r); err != nil {
+	if out.Nodes, err = nodesOf(r.Context(), s.nodes); err != nil {
 		return err
 	}
 	web.WriteJSON(w, out)
@@ -89,11 +90,11 @@ func (c *functionCounts) count(d *deployed) {
 	}
 }
 
-func (s *Server) nodeTelemetry(r *http.Request) ([]nodeTelemetry, error) {
-	if s.nodes == nil {
+func nodesOf(ctx context.Context, all func(context.Context) ([]cluster.Node, error)) ([]nodeTelemetry, error) {
+	if all == nil {
 		return nil, nil
 	}
-	nodes, err := s.nodes(r.Context())
+	nodes, err := all(ctx)
 	if err != nil {
 		return nil, err
 	}

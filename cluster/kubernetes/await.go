@@ -25,7 +25,8 @@ const (
 )
 
 // await follows an instance until it is ready or given up.
-func (b *Backend) await(e *entry) {
+func (e *entry) await() {
+	b := e.backend
 	patience, running := max(pullPatience, b.options.StartTimeout), false
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -34,13 +35,13 @@ func (b *Backend) await(e *entry) {
 	pause := firstPause
 	var stuck stuck
 	for {
-		s := b.glance(e)
+		s := e.glance()
 		if s.state != cluster.Starting {
 			return
 		}
 		seen := s.seen()
 		if stuck.since(seen) {
-			b.fail(e, seen.Reason, removeGrace)
+			e.fail(seen.Reason, removeGrace)
 			return
 		}
 		if seen.Running && !running {
@@ -50,7 +51,7 @@ func (b *Backend) await(e *entry) {
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
 			if b.prober.Ask(b.ctx, s.address, instancepod.ReadyPath) {
-				b.ready(e)
+				e.ready()
 				return
 			}
 			ask, pause = time.After(pause), min(lastPause, pause*3/2)
@@ -63,10 +64,10 @@ func (b *Backend) await(e *entry) {
 		case <-stuck.up():
 		case <-unseen.C:
 			if s.pod == nil {
-				b.background(func() { b.confirmPod(b.named(e)) })
+				b.background(func() { b.confirmPod(e.named()) })
 			}
 		case <-timeout.C:
-			b.fail(e, tooLong(patience, seen), removeGrace)
+			e.fail(tooLong(patience, seen), removeGrace)
 			return
 		}
 	}
@@ -80,9 +81,9 @@ type glance struct {
 	changed <-chan struct{}
 }
 
-func (b *Backend) glance(e *entry) glance {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *entry) glance() glance {
+	e.backend.mu.Lock()
+	defer e.backend.mu.Unlock()
 	return glance{e.instance.State, e.instance.Address, e.pod, e.changed}
 }
 

@@ -41,9 +41,8 @@ type Backend struct {
 	prober   *prober
 	meter    *usageMeter
 	events   *queue
-	// writes holds a token for each pod that is being created or deleted.
-	writes chan struct{}
-	noted  sync.Once
+	writes   writes
+	noted    sync.Once
 
 	// ctx ends with Close; work counts what goes on in the background.
 	ctx    context.Context
@@ -66,6 +65,7 @@ var _ cluster.Backend = (*Backend)(nil)
 
 // entry is one instance.
 type entry struct {
+	backend *Backend
 	// begun is closed once its pod exists, gone once nothing of it is left.
 	begun, gone chan struct{}
 
@@ -86,9 +86,9 @@ type entry struct {
 	stopping, resizing bool
 }
 
-func newEntry(in cluster.Instance, namespace string) *entry {
+func (b *Backend) newEntry(in cluster.Instance, namespace string) *entry {
 	return &entry{
-		instance: in, namespace: namespace,
+		backend: b, instance: in, namespace: namespace,
 		begun: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}),
 	}
 }
@@ -112,7 +112,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		log:    options.Logger.With().Str("component", "cluster/kubernetes").Logger(),
 		prober: newProber(options.Dial),
 		events: newQueue(),
-		writes: make(chan struct{}, options.Parallel),
+		writes: make(writes, options.Parallel),
 
 		entries: map[cluster.InstanceID]*entry{},
 		over:    map[cluster.InstanceID]time.Time{},
@@ -125,7 +125,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	b.background(func() { b.events.run(b.ctx) })
-	b.checkNodes()
+	nodeWatch{b}.check()
 	return b, nil
 }
 

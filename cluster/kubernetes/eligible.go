@@ -90,9 +90,9 @@ func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, str
 		return []string{}, err.Error()
 	}
 	if len(spec.Tolerations) > 0 {
-		b.tolerate(spec.Tolerations)
+		b.fleet.tolerate(spec.Tolerations)
 	}
-	if s.Any() && !b.tainted() {
+	if s.Any() && !b.fleet.tainted() {
 		return nil, ""
 	}
 	var ours []*nodes.Node
@@ -106,23 +106,23 @@ func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, str
 
 // tolerate notes that there are instances which may be on tainted nodes, so that
 // these are offered. The lock is held.
-func (b *Backend) tolerate(tolerations []corev1.Toleration) {
+func (f *fleet) tolerate(tolerations []corev1.Toleration) {
 	text, err := json.Marshal(tolerations)
-	if err != nil || b.fleet.tolerated[string(text)] != nil {
+	if err != nil || f.tolerated[string(text)] != nil {
 		return
 	}
-	b.fleet.tolerated[string(text)] = tolerations
-	b.fleet.generation++
-	b.fleet.offers = nil
+	f.tolerated[string(text)] = tolerations
+	f.generation++
+	f.offers = nil
 }
 
 // tainted reports whether there are nodes on offer that not every instance may be on.
 // The lock is held.
-func (b *Backend) tainted() bool {
-	if len(b.fleet.tolerated) == 0 {
+func (f *fleet) tainted() bool {
+	if len(f.tolerated) == 0 {
 		return false
 	}
-	for _, n := range b.fleet.all() {
+	for _, n := range f.all() {
 		if n.Repels(nil) != "" {
 			return true
 		}

@@ -80,7 +80,8 @@ func (f *fleet) touch(node string) {
 }
 
 // enter adds an instance. The lock is held.
-func (b *Backend) enter(e *entry) {
+func (e *entry) enter() {
+	b := e.backend
 	b.entries[e.instance.ID] = e
 	node := e.instance.Node
 	if b.fleet.instances[node] == nil {
@@ -91,7 +92,8 @@ func (b *Backend) enter(e *entry) {
 }
 
 // drop takes an instance out. The lock is held.
-func (b *Backend) drop(e *entry) {
+func (e *entry) drop() {
+	b := e.backend
 	delete(b.entries, e.instance.ID)
 	node := e.instance.Node
 	if delete(b.fleet.instances[node], e); len(b.fleet.instances[node]) == 0 {
@@ -167,7 +169,7 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	}
 	free := total.Sub(held)
 	if n.Allocatable.GPU > 0 {
-		free.GPU, free.GPUMemory = n.GPUs.Free(b.heldGPUs(n.Name))
+		free.GPU, free.GPUMemory = n.GPUs.Free(b.fleet.heldGPUs(n.Name))
 	}
 	return cluster.Node{Name: n.Name, Total: total, Free: cluster.Resources{
 		CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory), GPUMemory: max(0, free.GPUMemory),

@@ -29,8 +29,8 @@ func still(nodeCount, perNode int) *Backend {
 			Allocatable: cluster.Resources{CPU: 8000, Memory: 8 << 30}, MaxPods: 110})
 		for i := range perNode {
 			id := cluster.InstanceID(fmt.Sprintf("m-%d-%d", n, i))
-			b.enter(newEntry(cluster.Instance{State: cluster.Ready, InstanceSpec: cluster.InstanceSpec{ID: id, Node: name,
-				Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 1 << 30}}}}, "n"))
+			b.newEntry(cluster.Instance{State: cluster.Ready, InstanceSpec: cluster.InstanceSpec{ID: id, Node: name,
+				Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 1 << 30}}}}, "n").enter()
 		}
 	}
 	return b

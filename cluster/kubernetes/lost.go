@@ -26,8 +26,12 @@ const (
 	calmPause = 5 * time.Second
 )
 
-// nodeSeen takes in a node's state.
-func (b *Backend) nodeSeen(object *corev1.Node) {
+// nodeWatch takes in what becomes of nodes, and gives up instances on those that are
+// lost.
+type nodeWatch struct{ *Backend }
+
+// seen takes in a node's state.
+func (b nodeWatch) seen(object *corev1.Node) {
 	n := nodes.Read(object)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,16 +49,16 @@ func (b *Backend) nodeSeen(object *corev1.Node) {
 	}
 }
 
-// nodeMissing takes in that there is no such node, once the API server says so when
+// missing takes in that there is no such node, once the API server says so when
 // asked: a list that lacks it may be old.
-func (b *Backend) nodeMissing(name string) {
+func (b nodeWatch) missing(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fleet.set(name, nil) // Nothing is started there in the meantime.
-	b.begin(func() { b.confirmNode(name) })
+	b.begin(func() { b.confirm(name) })
 }
 
-func (b *Backend) confirmNode(name string) {
+func (b nodeWatch) confirm(name string) {
 	var found *corev1.Node
 	err := b.insist(func(ctx context.Context) (err error) {
 		found, err = b.options.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -62,32 +66,32 @@ func (b *Backend) confirmNode(name string) {
 	})
 	switch {
 	case err == nil:
-		b.nodeSeen(found)
+		b.seen(found)
 	case apierrors.IsNotFound(err):
 		for _, e := range b.on(name) {
-			b.fail(e, fmt.Sprintf("node %s is gone", name), 0)
+			e.fail(fmt.Sprintf("node %s is gone", name), 0)
 		}
 	case b.ctx.Err() == nil:
 		b.log.Error().Err(err).Str("node", name).Msg("it is not known whether a node still exists; what was on it counts as running")
 	}
 }
 
-// checkNodes looks whether there are instances on nodes that went while nobody
+// check looks whether there are instances on nodes that went while nobody
 // watched.
-func (b *Backend) checkNodes() {
+func (b nodeWatch) check() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	missing := map[string]bool{}
 	for _, e := range b.entries {
 		if node := e.instance.Node; b.fleet.nodes[node] == nil && !missing[node] {
 			missing[node] = true
-			b.begin(func() { b.confirmNode(node) })
+			b.begin(func() { b.confirm(node) })
 		}
 	}
 }
 
 // on are the instances on a node.
-func (b *Backend) on(node string) []*entry {
+func (b nodeWatch) on(node string) []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.fleet.instances[node]))
@@ -96,14 +100,14 @@ func (b *Backend) on(node string) []*entry {
 // doubt asks the instances on a node that is not ready, as long as it is not. A node
 // that the control plane has lost sight of may serve all the same; those that do not
 // answer are given up.
-func (b *Backend) doubt(node string) {
+func (b nodeWatch) doubt(node string) {
 	silent := map[cluster.InstanceID]int{}
 	for b.unhealthy(node) {
 		pause := calmPause
 		for _, e := range b.ask(b.on(node)) {
 			pause = silencePause
 			if silent[e.instance.ID]++; silent[e.instance.ID] >= silences {
-				b.fail(e, fmt.Sprintf("node lost: %s is not ready and the instance does not answer", node), 0)
+				e.fail(fmt.Sprintf("node lost: %s is not ready and the instance does not answer", node), 0)
 			}
 		}
 		select {
@@ -116,7 +120,7 @@ func (b *Backend) doubt(node string) {
 
 // unhealthy reports whether a node is there and not ready, and ends its being doubted if
 // not.
-func (b *Backend) unhealthy(node string) bool {
+func (b nodeWatch) unhealthy(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.fleet.nodes[node]
@@ -128,12 +132,12 @@ func (b *Backend) unhealthy(node string) bool {
 }
 
 // ask returns those of the instances that do not answer.
-func (b *Backend) ask(all []*entry) (silent []*entry) {
+func (b nodeWatch) ask(all []*entry) (silent []*entry) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for _, e := range all {
 		asking.Go(func() {
-			address := b.glance(e).address
+			address := e.glance().address
 			if address != "" && b.prober.Ask(b.ctx, address, instancepod.ReadyPath) {
 				return
 			}

@@ -39,7 +39,7 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 	}
 	if version := parse(pod.ResourceVersion); version >= e.version {
 		e.uid, e.version, e.pod, e.device = pod.UID, version, pod, pod.Annotations[gpu.DeviceAnnotation]
-		b.advance(e, in)
+		e.advance(in)
 		e.touch()
 	}
 }
@@ -69,17 +69,17 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 		b.leftOver(pod)
 		return
 	}
-	e := newEntry(in, pod.Namespace)
+	e := b.newEntry(in, pod.Namespace)
 	e.uid, e.version, e.pod, e.device = pod.UID, parse(pod.ResourceVersion), pod, pod.Annotations[gpu.DeviceAnnotation]
 	close(e.begun)
-	b.enter(e)
+	e.enter()
 	if seen.State != cluster.Starting {
 		e.instance.State, e.instance.Reason = seen.State, seen.Reason
 		e.instance.ReadyAt = seen.ReadyAt
 	}
 	b.tell(e.instance)
 	if e.instance.State == cluster.Starting {
-		b.begin(func() { b.await(e) })
+		b.begin(func() { e.await() })
 	}
 }
 
@@ -96,7 +96,8 @@ func (b *Backend) leftOver(pod *corev1.Pod) {
 var ranks = map[cluster.State]int{cluster.Starting: 0, cluster.Ready: 1, cluster.Stopping: 2, cluster.Exited: 3}
 
 // advance has an instance follow its pod, whose reading is in. The lock is held.
-func (b *Backend) advance(e *entry, in cluster.Instance) {
+func (e *entry) advance(in cluster.Instance) {
+	b := e.backend
 	before := e.instance
 	now := &e.instance
 	b.fleet.touch(now.Node)
@@ -110,7 +111,7 @@ func (b *Backend) advance(e *entry, in cluster.Instance) {
 	}
 	seen := instancepod.Observe(e.pod)
 	if seen.State == cluster.Exited {
-		b.exit(e, seen.Reason)
+		e.exit(seen.Reason)
 		if e.pod.DeletionTimestamp == nil {
 			b.leftOver(e.pod)
 		}
@@ -128,7 +129,8 @@ func (b *Backend) advance(e *entry, in cluster.Instance) {
 }
 
 // ready takes in that an instance has answered.
-func (b *Backend) ready(e *entry) {
+func (e *entry) ready() {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e.instance.State != cluster.Starting {
@@ -140,12 +142,13 @@ func (b *Backend) ready(e *entry) {
 }
 
 // exit tells that an instance is gone. The lock is held.
-func (b *Backend) exit(e *entry, why string) {
+func (e *entry) exit(why string) {
+	b := e.backend
 	id := e.instance.ID
 	if b.entries[id] != e {
 		return
 	}
-	b.drop(e)
+	e.drop()
 	b.forget(id)
 	e.instance.State, e.instance.Reason = cluster.Exited, why
 	b.tell(e.instance)
@@ -166,13 +169,14 @@ func (b *Backend) forget(id cluster.InstanceID) {
 }
 
 // fail gives up an instance whose pod may still exist.
-func (b *Backend) fail(e *entry, why string, grace time.Duration) {
+func (e *entry) fail(why string, grace time.Duration) {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.entries[e.instance.ID] != e {
 		return
 	}
-	b.exit(e, why)
+	e.exit(why)
 	if e.pod != nil {
 		b.fleet.put(e.pod)
 	}
@@ -190,7 +194,7 @@ func (b *Backend) podGone(pod *corev1.Pod) {
 	if e == nil || e.namespace != pod.Namespace || e.uid != "" && e.uid != pod.UID || !instancepod.IsOurs(pod) {
 		return
 	}
-	b.exit(e, whyGone(e, pod))
+	e.exit(whyGone(e, pod))
 }
 
 func whyGone(e *entry, pod *corev1.Pod) string {

@@ -77,44 +77,45 @@ func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID
 	if e == nil || !isClosed(e.begun) {
 		return noInstance(what, id)
 	}
-	if err := b.changeShare(ctx, e, millicores, allow); err != nil {
+	if err := e.changeShare(ctx, millicores, allow); err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)
 	}
 	return nil
 }
 
-func (b *Backend) changeShare(ctx context.Context, e *entry, millicores int, allow func(*cluster.Instance) error) error {
+func (e *entry) changeShare(ctx context.Context, millicores int, allow func(*cluster.Instance) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	before, after, err := b.beginResize(e, allow)
+	before, after, err := e.beginResize(allow)
 	if err != nil {
 		return err
 	}
 	was := quota(before)
 	if was != millicores {
-		err = b.setQuota(ctx, e, millicores)
+		err = e.setQuota(ctx, millicores)
 	}
 	switch {
 	case errors.Is(err, errInfeasible):
-		b.refused(before.Node, err)
+		e.backend.refused(before.Node, err)
 	case errors.Is(err, ErrNoResize):
-		b.refused(anyNode, err)
+		e.backend.refused(anyNode, err)
 	}
 	if err != nil && !errors.Is(err, ErrNoResize) && was != millicores {
 		// As it was: also where the kubelet has not heard of it yet.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizePatience)
 		defer cancel()
-		if _, undone := b.patchQuota(undo, e, was); undone != nil && !apierrors.IsNotFound(undone) {
+		if _, undone := e.patchQuota(undo, was); undone != nil && !apierrors.IsNotFound(undone) {
 			err = errors.Join(err, fmt.Errorf("and its quota may have changed: %w", undone))
 		}
 	}
-	b.endResize(e, before, after, err == nil)
+	e.endResize(before, after, err == nil)
 	return err
 }
 
 // beginResize claims an instance for a change and holds the larger share of both.
-func (b *Backend) beginResize(e *entry, allow func(*cluster.Instance) error) (before, after cluster.Instance, err error) {
+func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after cluster.Instance, err error) {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, after = e.instance, e.instance
@@ -169,7 +170,8 @@ func (b *Backend) refused(node string, why error) {
 }
 
 // endResize settles what the instance has.
-func (b *Backend) endResize(e *entry, before, after cluster.Instance, done bool) {
+func (e *entry) endResize(before cluster.Instance, after cluster.Instance, done bool) {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.resizing = false
@@ -193,11 +195,12 @@ func quota(in cluster.Instance) int {
 }
 
 // setQuota changes what the instance's container may use, and waits until it holds.
-func (b *Backend) setQuota(ctx context.Context, e *entry, millicores int) error {
+func (e *entry) setQuota(ctx context.Context, millicores int) error {
+	b := e.backend
 	ctx, cancel := context.WithTimeout(ctx, resizePatience)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	patched, err := b.patchQuota(ctx, e, millicores)
+	patched, err := e.patchQuota(ctx, millicores)
 	if err != nil {
 		return err
 	}
@@ -245,7 +248,8 @@ func settled(pod *corev1.Pod, millicores int) (bool, error) {
 }
 
 // patchQuota asks the API server for it.
-func (b *Backend) patchQuota(ctx context.Context, e *entry, millicores int) (*corev1.Pod, error) {
+func (e *entry) patchQuota(ctx context.Context, millicores int) (*corev1.Pod, error) {
+	b := e.backend
 	name, _, err := instancepod.Split(e.instance.Function)
 	if err != nil {
 		return nil, err
@@ -259,7 +263,7 @@ func (b *Backend) patchQuota(ctx context.Context, e *entry, millicores int) (*co
 	}
 	pod, err := b.options.Client.CoreV1().Pods(e.namespace).Patch(ctx, string(e.instance.ID), types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy}, "resize")
-	if err != nil && (apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) && b.exists(ctx, e)) {
+	if err != nil && (apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) && e.exists(ctx)) {
 		b.noted.Do(func() {
 			b.log.Warn().Msg("instances keep the CPU quota that they started with: " + ErrNoResize.Error())
 		})
@@ -269,8 +273,8 @@ func (b *Backend) patchQuota(ctx context.Context, e *entry, millicores int) (*co
 }
 
 // exists tells a pod that is not there from a subresource that is not.
-func (b *Backend) exists(ctx context.Context, e *entry) bool {
-	_, err := b.options.Client.CoreV1().Pods(e.namespace).Get(ctx, string(e.instance.ID), metav1.GetOptions{})
+func (e *entry) exists(ctx context.Context) bool {
+	_, err := e.backend.options.Client.CoreV1().Pods(e.namespace).Get(ctx, string(e.instance.ID), metav1.GetOptions{})
 	return err == nil
 }
 

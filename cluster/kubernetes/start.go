@@ -54,17 +54,17 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	}
 	pod, err := instancepod.Build(plan)
 	if err != nil {
-		b.abandon(e, false)
+		e.abandon(false)
 		return cluster.Instance{}, err
 	}
-	if err := b.create(ctx, e, pod); err != nil {
-		b.abandon(e, errors.Is(err, context.Canceled) || isTransient(err))
+	if err := e.create(ctx, pod); err != nil {
+		e.abandon(errors.Is(err, context.Canceled) || isTransient(err))
 		return cluster.Instance{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	close(e.begun)
-	b.begin(func() { b.await(e) })
+	b.begin(func() { e.await() })
 	return e.instance, nil
 }
 
@@ -107,21 +107,21 @@ func (b *Backend) reserve(p *instancepod.Plan, namespace string) (*entry, error)
 	if _, over := b.over[spec.ID]; over {
 		return nil, errors.New("there was such an instance already")
 	}
-	e := newEntry(cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: p.StartedAt}, namespace)
+	e := b.newEntry(cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: p.StartedAt}, namespace)
 	if spec.Config.GPU > 0 {
-		share, err := b.fleet.nodes[spec.Node].GPUs.Place(b.heldGPUs(spec.Node), spec.Config.GPU, spec.Config.GPUMemory)
+		share, err := b.fleet.nodes[spec.Node].GPUs.Place(b.fleet.heldGPUs(spec.Node), spec.Config.GPU, spec.Config.GPUMemory)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", spec.Node, err)
 		}
 		p.Share, e.device = &share, share.Device
 	}
-	b.enter(e)
+	e.enter()
 	return e, nil
 }
 
 // heldGPUs are the shares of a node's GPUs that instances have. The lock is held.
-func (b *Backend) heldGPUs(node string) (held []gpu.Held) {
-	for e := range b.fleet.instances[node] {
+func (f *fleet) heldGPUs(node string) (held []gpu.Held) {
+	for e := range f.instances[node] {
 		if e.device != "" {
 			held = append(held, gpu.Held{Device: e.device, Percent: e.instance.Config.GPU, Memory: e.instance.Config.GPUMemory})
 		}
@@ -131,13 +131,14 @@ func (b *Backend) heldGPUs(node string) (held []gpu.Held) {
 
 // create has the API server make the pod. A second try that finds it there is the
 // first one's success, as nobody else has its name.
-func (b *Backend) create(ctx context.Context, e *entry, pod *corev1.Pod) error {
+func (e *entry) create(ctx context.Context, pod *corev1.Pod) error {
+	b := e.backend
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
 	// Where thousands are started at once, the last of them wait long for their turn:
 	// patience begins with it.
-	if err := b.turn(ctx); err != nil {
+	if err := b.writes.turn(ctx); err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(ctx, createPatience)
@@ -145,7 +146,7 @@ func (b *Backend) create(ctx context.Context, e *entry, pod *corev1.Pod) error {
 	tries := 0
 	return attempt(ctx, func(ctx context.Context) error {
 		if tries++; tries > 1 {
-			if err := b.turn(ctx); err != nil {
+			if err := b.writes.turn(ctx); err != nil {
 				return err
 			}
 		}
@@ -164,34 +165,38 @@ func (b *Backend) create(ctx context.Context, e *entry, pod *corev1.Pod) error {
 
 // createOnce asks once, and ends the turn.
 func (b *Backend) createOnce(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	defer b.done()
+	defer b.writes.done()
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	return b.options.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 }
 
+// writes holds a token for each pod that is being created or deleted.
+type writes chan struct{}
+
 // turn waits until one more pod may be written.
-func (b *Backend) turn(ctx context.Context) error {
+func (w writes) turn(ctx context.Context) error {
 	select {
-	case b.writes <- struct{}{}:
+	case w <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (b *Backend) done() { <-b.writes }
+func (w writes) done() { <-w }
 
 // abandon forgets an instance whose pod was not created. Where it is not certain
 // that it was not, as the API server has not answered, it goes when it turns up.
-func (b *Backend) abandon(e *entry, uncertain bool) {
+func (e *entry) abandon(uncertain bool) {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id := e.instance.ID
 	if b.entries[id] != e {
 		return
 	}
-	b.drop(e)
+	e.drop()
 	b.forget(id)
 	close(e.gone)
 	e.touch()
@@ -219,10 +224,10 @@ func (b *Backend) insist(f func(context.Context) error) error {
 }
 
 func (b *Backend) deleteOnce(ctx context.Context, namespace, name string, uid types.UID, grace time.Duration) error {
-	if err := b.turn(ctx); err != nil {
+	if err := b.writes.turn(ctx); err != nil {
 		return err
 	}
-	defer b.done()
+	defer b.writes.done()
 	seconds := int64((grace + time.Second - 1) / time.Second)
 	options := metav1.DeleteOptions{GracePeriodSeconds: &seconds}
 	if uid != "" {

@@ -29,13 +29,14 @@ func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 	if e == nil {
 		return err
 	}
-	if err = b.stop(ctx, e); err == nil || errors.Is(err, ErrClosed) {
+	if err = e.stop(ctx); err == nil || errors.Is(err, ErrClosed) {
 		return err
 	}
 	return fmt.Errorf("stop %s: %w", id, err)
 }
 
-func (b *Backend) stop(ctx context.Context, e *entry) error {
+func (e *entry) stop(ctx context.Context) error {
+	b := e.backend
 	select {
 	case <-e.begun:
 	case <-e.gone:
@@ -43,10 +44,10 @@ func (b *Backend) stop(ctx context.Context, e *entry) error {
 	case <-b.ctx.Done():
 		return ErrClosed
 	}
-	if !b.leave(e) {
+	if !e.leave() {
 		return nil
 	}
-	if err := b.delete(ctx, e, remaining(ctx)); err != nil {
+	if err := e.delete(ctx, remaining(ctx)); err != nil {
 		return err
 	}
 	select {
@@ -56,14 +57,14 @@ func (b *Backend) stop(ctx context.Context, e *entry) error {
 		return ErrClosed
 	case <-ctx.Done():
 	}
-	if b.waitGone(e, killPatience) {
+	if e.waitGone(killPatience) {
 		return nil
 	}
 	// Its node does not answer.
-	if err := b.delete(context.WithoutCancel(ctx), e, 0); err != nil {
+	if err := e.delete(context.WithoutCancel(ctx), 0); err != nil {
 		return err
 	}
-	if b.waitGone(e, killPatience) {
+	if e.waitGone(killPatience) {
 		return nil
 	}
 	if b.ctx.Err() != nil {
@@ -73,7 +74,8 @@ func (b *Backend) stop(ctx context.Context, e *entry) error {
 }
 
 // leave notes that an instance is told to stop; false if it has exited.
-func (b *Backend) leave(e *entry) bool {
+func (e *entry) leave() bool {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.entries[e.instance.ID] != e {
@@ -90,7 +92,8 @@ func (b *Backend) leave(e *entry) bool {
 
 // delete asks for a pod's deletion until the API server has heard it or the context
 // ends; one that has ended already does not keep it from being asked once.
-func (b *Backend) delete(ctx context.Context, e *entry, grace time.Duration) error {
+func (e *entry) delete(ctx context.Context, grace time.Duration) error {
+	b := e.backend
 	until, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Second, grace))
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
@@ -107,7 +110,7 @@ func (b *Backend) delete(ctx context.Context, e *entry, grace time.Duration) err
 	case err == nil:
 		return nil
 	case isGone(err):
-		b.podGone(b.named(e))
+		b.podGone(e.named())
 		return nil
 	case b.ctx.Err() != nil:
 		return ErrClosed
@@ -116,7 +119,8 @@ func (b *Backend) delete(ctx context.Context, e *entry, grace time.Duration) err
 }
 
 // waitGone waits for a pod's end, and does not rely on the watch alone.
-func (b *Backend) waitGone(e *entry, patience time.Duration) bool {
+func (e *entry) waitGone(patience time.Duration) bool {
+	b := e.backend
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	look := time.NewTicker(lookAgain)
@@ -130,7 +134,7 @@ func (b *Backend) waitGone(e *entry, patience time.Duration) bool {
 		case <-deadline.C:
 			return isClosed(e.gone)
 		case <-look.C:
-			b.background(func() { b.confirmPod(b.named(e)) })
+			b.background(func() { b.confirmPod(e.named()) })
 		}
 	}
 }
@@ -146,9 +150,9 @@ func remaining(ctx context.Context) time.Duration {
 }
 
 // named is a pod, or one of which nothing is known but who it is.
-func (b *Backend) named(e *entry) *corev1.Pod {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *entry) named() *corev1.Pod {
+	e.backend.mu.Lock()
+	defer e.backend.mu.Unlock()
 	if e.pod != nil {
 		return e.pod
 	}

@@ -24,9 +24,9 @@ func (b *Backend) watch(ctx context.Context) error {
 	podSource := coreinformers.NewPodInformer(b.options.Client, metav1.NamespaceAll, 0, cache.Indexers{})
 	var why failures
 	nodesSynced, err := b.follow(nodeSource, "nodes", &why, trimNode, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { b.nodeSeen(o.(*corev1.Node)) },
-		UpdateFunc: func(_, o any) { b.nodeSeen(o.(*corev1.Node)) },
-		DeleteFunc: func(o any) { b.nodeMissing(key(o)) },
+		AddFunc:    func(o any) { nodeWatch{b}.seen(o.(*corev1.Node)) },
+		UpdateFunc: func(_, o any) { nodeWatch{b}.seen(o.(*corev1.Node)) },
+		DeleteFunc: func(o any) { nodeWatch{b}.missing(key(o)) },
 	})
 	if err != nil {
 		return err

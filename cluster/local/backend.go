@@ -82,6 +82,7 @@ func (b *Backend) Logs() *logs.Store { return b.logs }
 
 // entry is one instance.
 type entry struct {
+	backend *Backend
 	// instance is guarded by Backend.mu.
 	instance cluster.Instance
 	// The next four do not change any more once launched is closed, but for the
@@ -299,7 +300,8 @@ func (b *Backend) Close() error {
 
 // emit changes an instance under mu by change, unless that returns false, and
 // queues the event.
-func (b *Backend) emit(e *entry, change func(*cluster.Instance) bool) bool {
+func (e *entry) emit(change func(*cluster.Instance) bool) bool {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !change(&e.instance) {

@@ -20,34 +20,35 @@ const killPatience = 5 * time.Second
 const logAge = 7 * 24 * time.Hour
 
 // follow waits for an instance's exit and clears up after it.
-func (b *Backend) follow(e *entry) {
-	if e.watch.Wait(b.ctx) != nil {
+func (e *entry) follow() {
+	if e.watch.Wait(e.backend.ctx) != nil {
 		e.cancel()
 		e.readiness.Wait()
 		return
 	}
 	e.cancel()
 	e.readiness.Wait()
-	b.bury(e)
+	e.bury()
 }
 
 // bury removes all that is left of an instance whose process has exited, and
 // tells why it did.
-func (b *Backend) bury(e *entry) {
+func (e *entry) bury() {
+	b := e.backend
 	id := e.record.Spec.ID
 	b.pinning.Lock()
 	e.buried = true
 	b.pinning.Unlock()
-	outOfMemory := b.outOfMemory(e)
-	err := b.killRest(e)
+	outOfMemory := e.outOfMemory()
+	err := e.killRest()
 	// Until it is reaped its pid cannot be anybody else's.
 	exit := e.watch.Reap()
 	e.watch.Close()
 	line := unstamped(b.logs.LastLine(e.record.Spec.Function, string(id)))
-	err = errors.Join(err, b.remove(e))
+	err = errors.Join(err, e.remove())
 	b.pruneLogs(e.record.Spec.Function, id)
 
-	b.emit(e, func(i *cluster.Instance) bool {
+	e.emit(func(i *cluster.Instance) bool {
 		i.Reason = reason(e, exit, outOfMemory, i.State == cluster.Stopping, line)
 		i.State = cluster.Exited
 		delete(b.entries, id)
@@ -101,7 +102,7 @@ func unstamped(line string) string {
 	return line
 }
 
-func (b *Backend) outOfMemory(e *entry) bool {
+func (e *entry) outOfMemory() bool {
 	if e.group == nil {
 		return false
 	}
@@ -114,7 +115,7 @@ func (b *Backend) outOfMemory(e *entry) bool {
 }
 
 // kill kills an instance at once, whatever it consists of.
-func (b *Backend) kill(e *entry) {
+func (e *entry) kill() {
 	if e.group != nil {
 		_ = e.group.Kill()
 	}
@@ -123,12 +124,12 @@ func (b *Backend) kill(e *entry) {
 }
 
 // killRest kills what an instance's process has started and left behind.
-func (b *Backend) killRest(e *entry) error {
+func (e *entry) killRest() error {
 	if e.group != nil {
 		return e.group.Kill()
 	}
 	e.watch.KillGroup()
-	return b.killMarked(e.record.Spec.ID)
+	return e.backend.killMarked(e.record.Spec.ID)
 }
 
 // killMarked kills the processes that carry an instance's mark.
@@ -139,19 +140,19 @@ func (b *Backend) killMarked(id cluster.InstanceID) error {
 
 // remove deletes an instance's cgroup, cores, socket and directory. The
 // directory comes last: as long as something is left, it tells so.
-func (b *Backend) remove(e *entry) error {
-	err := b.release(e)
+func (e *entry) remove() error {
+	err := e.release()
 	if e.group != nil {
 		err = errors.Join(err, e.group.Delete())
 	}
 	if err != nil {
 		return err
 	}
-	return b.layout.remove(e.record.Spec.ID)
+	return e.backend.layout.remove(e.record.Spec.ID)
 }
 
 // discard undoes a start that failed halfway.
-func (b *Backend) discard(e *entry) error {
+func (e *entry) discard() error {
 	var err error
 	if e.group != nil {
 		err = e.group.Kill()
@@ -165,7 +166,7 @@ func (b *Backend) discard(e *entry) error {
 	if e.watch != nil {
 		e.watch.Close()
 	}
-	return errors.Join(err, b.remove(e))
+	return errors.Join(err, e.remove())
 }
 
 // keepLogs rotates logs and forgets old ones as time passes.

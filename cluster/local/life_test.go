@@ -84,7 +84,7 @@ func TestAStartThatFailsLate(t *testing.T) {
 		if found.instance.State != cluster.Starting {
 			t.Errorf("it became %s", found.instance.State)
 		}
-		b.forget(found)
+		found.forget()
 		select {
 		case event := <-b.Events():
 			t.Errorf("event %+v", event)

@@ -10,7 +10,8 @@ import (
 // enclose gives an instance its cores and makes its cgroup. It returns the
 // cores that the process is to start on where there is no cgroup to hold it
 // there, nil for any.
-func (b *Backend) enclose(e *entry) (cores []int, err error) {
+func (e *entry) enclose() (cores []int, err error) {
+	b := e.backend
 	if b.tree == nil {
 		return b.options.Cores, nil
 	}
@@ -26,7 +27,7 @@ func (b *Backend) enclose(e *entry) (cores []int, err error) {
 			}
 		}
 	}
-	whole, inner := b.limits(e)
+	whole, inner := e.limits()
 	if e.record.Spec.Kind == cluster.Process {
 		inner.CPU = boosted(inner.CPU)
 		e.group, err = b.tree.Nest(string(id), whole, inner)
@@ -61,11 +62,11 @@ const startingCPU = 1000
 
 // restrict holds an instance that has become ready to its own share. It is called
 // with pinning held.
-func (b *Backend) restrict(e *entry) error {
+func (e *entry) restrict() error {
 	if e.group == nil {
 		return nil
 	}
-	whole, inner := b.limits(e)
+	whole, inner := e.limits()
 	switch {
 	case inner.CPU > 0 && inner.CPU < startingCPU:
 		return e.group.Inner().Update(inner)
@@ -79,10 +80,10 @@ func (b *Backend) restrict(e *entry) error {
 // processes in it, if that is not all of it. Our own process in an ordinary
 // function's instance does not count against its limits. It is called with
 // pinning held.
-func (b *Backend) limits(e *entry) (whole, inner cgroup.Limits) {
+func (e *entry) limits() (whole, inner cgroup.Limits) {
 	spec := e.record.Spec
-	if b.pins() {
-		whole.Cores = b.coresOf(e)
+	if e.backend.pins() {
+		whole.Cores = e.coresOf()
 	}
 	if spec.Kind == cluster.Process {
 		return whole, cgroup.Limits{CPU: spec.Limits.CPU, Memory: spec.Limits.Memory}
@@ -94,8 +95,8 @@ func (b *Backend) limits(e *entry) (whole, inner cgroup.Limits) {
 }
 
 // limit holds an instance to its limits.
-func (b *Backend) limit(e *entry) error {
-	whole, inner := b.limits(e)
+func (e *entry) limit() error {
+	whole, inner := e.limits()
 	err := e.group.Update(whole)
 	if e.record.Spec.Kind == cluster.Process {
 		err = errors.Join(err, e.group.Inner().Update(inner))
@@ -106,14 +107,14 @@ func (b *Backend) limit(e *entry) error {
 // coresOf returns where an instance may run: on its own cores, or on those that
 // are shared. If those were all given away, the node has promised more than it
 // has, and it may run everywhere.
-func (b *Backend) coresOf(e *entry) []int {
+func (e *entry) coresOf() []int {
 	if len(e.record.Cores) > 0 {
 		return e.record.Cores
 	}
-	if shared := b.cores.Shared(); len(shared) > 0 {
+	if shared := e.backend.cores.Shared(); len(shared) > 0 {
 		return shared
 	}
-	return b.cores.All()
+	return e.backend.cores.All()
 }
 
 // repin moves all that share cores to those that are shared now. It is called
@@ -130,14 +131,15 @@ func (b *Backend) repin() error {
 	var errs []error
 	for _, e := range members {
 		if e.group != nil {
-			errs = append(errs, e.group.Update(cgroup.Limits{Cores: b.coresOf(e)}))
+			errs = append(errs, e.group.Update(cgroup.Limits{Cores: e.coresOf()}))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // release takes an instance's cores back and widens the shared pool.
-func (b *Backend) release(e *entry) error {
+func (e *entry) release() error {
+	b := e.backend
 	if b.tree == nil || !b.options.PinCPUs {
 		return nil
 	}

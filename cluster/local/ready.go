@@ -15,29 +15,29 @@ import (
 
 // awaitReady reads the ready pipe until the process says that it serves, gives
 // up or exits.
-func (b *Backend) awaitReady(e *entry, pipe *os.File) {
+func (e *entry) awaitReady(pipe *os.File) {
 	defer pipe.Close()
 	stop := context.AfterFunc(e.ctx, func() { _ = pipe.Close() })
 	defer stop()
-	_ = pipe.SetReadDeadline(time.Now().Add(b.options.StartTimeout))
+	_ = pipe.SetReadDeadline(time.Now().Add(e.backend.options.StartTimeout))
 	said, err := readLine(pipe)
 	if e.ctx.Err() != nil {
 		return
 	}
 	switch {
 	case said == "ready\n":
-		b.becomeReady(e)
+		e.becomeReady()
 	case said != "":
-		b.abandon(e, fmt.Sprintf("said %q instead of ready", said))
+		e.abandon(fmt.Sprintf("said %q instead of ready", said))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b.abandon(e, fmt.Sprintf("not ready within %v", b.options.StartTimeout))
+		e.abandon(fmt.Sprintf("not ready within %v", e.backend.options.StartTimeout))
 	default:
 		// It exits now, or closed the pipe and goes on for nothing. In the
 		// first case its exit status tells more.
 		select {
 		case <-e.ctx.Done():
 		case <-time.After(closedPipePatience):
-			b.abandon(e, "closed its ready pipe without becoming ready")
+			e.abandon("closed its ready pipe without becoming ready")
 		}
 	}
 }
@@ -61,7 +61,8 @@ const closedPipePatience = time.Second
 
 // pollReady asks an instance that was taken over while it started, and whose
 // pipe is lost, until it answers that it is ready.
-func (b *Backend) pollReady(e *entry) {
+func (e *entry) pollReady() {
+	b := e.backend
 	const interval = 20 * time.Millisecond
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -73,7 +74,7 @@ func (b *Backend) pollReady(e *entry) {
 	defer ticker.Stop()
 	for !answers(e.ctx, client) {
 		if b.options.Now().Sub(e.record.StartedAt) >= b.options.StartTimeout {
-			b.abandon(e, fmt.Sprintf("not ready within %v", b.options.StartTimeout))
+			e.abandon(fmt.Sprintf("not ready within %v", b.options.StartTimeout))
 			return
 		}
 		select {
@@ -82,7 +83,7 @@ func (b *Backend) pollReady(e *entry) {
 		case <-ticker.C:
 		}
 	}
-	b.becomeReady(e)
+	e.becomeReady()
 }
 
 func answers(ctx context.Context, client *http.Client) bool {
@@ -98,14 +99,15 @@ func answers(ctx context.Context, client *http.Client) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-func (b *Backend) becomeReady(e *entry) {
+func (e *entry) becomeReady() {
+	b := e.backend
 	b.pinning.Lock()
 	defer b.pinning.Unlock()
-	if err := b.restrict(e); err != nil {
+	if err := e.restrict(); err != nil {
 		b.log.Error().Err(err).Msg("an instance keeps the larger CPU share that it started with")
 	}
 	now := b.options.Now()
-	became := b.emit(e, func(i *cluster.Instance) bool {
+	became := e.emit(func(i *cluster.Instance) bool {
 		if i.State != cluster.Starting {
 			return false
 		}
@@ -122,9 +124,9 @@ func (b *Backend) becomeReady(e *entry) {
 }
 
 // abandon kills an instance that failed; its exit is then seen as any other.
-func (b *Backend) abandon(e *entry, why string) {
-	b.mu.Lock()
+func (e *entry) abandon(why string) {
+	e.backend.mu.Lock()
 	e.failure = why
-	b.mu.Unlock()
-	b.kill(e)
+	e.backend.mu.Unlock()
+	e.kill()
 }

@@ -20,7 +20,7 @@ func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config clus
 		if err := resizable(e.record.Spec, config); err != nil {
 			return err
 		}
-		return b.promise(e, config)
+		return e.promise(config)
 	})
 	if err != nil {
 		return fmt.Errorf("resize %s: %w", id, err)
@@ -32,10 +32,10 @@ func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config clus
 // it is well, until it is resized. A next provider takes it over parked.
 func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
 	err := b.change(ctx, id, func(e *entry) error {
-		if e.record.Spec.Kind != cluster.Model || b.starting(e) {
+		if e.record.Spec.Kind != cluster.Model || e.starting() {
 			return errors.New("only a model's instance that has loaded can be parked")
 		}
-		b.configure(e, e.record.Spec.Config, true)
+		e.configure(e.record.Spec.Config, true)
 		return nil
 	})
 	if err != nil {
@@ -63,9 +63,9 @@ func (b *Backend) change(ctx context.Context, id cluster.InstanceID, configure f
 	if err := configure(e); err != nil {
 		return err
 	}
-	if err := b.requota(e); err != nil {
-		b.configure(e, before.Config, before.Parked)
-		return errors.Join(err, b.requota(e))
+	if err := e.requota(); err != nil {
+		e.configure(before.Config, before.Parked)
+		return errors.Join(err, e.requota())
 	}
 	return nil
 }
@@ -88,7 +88,8 @@ func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 }
 
 // promise takes what the config needs more from what is free.
-func (b *Backend) promise(e *entry, config cluster.Config) error {
+func (e *entry) promise(config cluster.Config) error {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -103,9 +104,9 @@ func (b *Backend) promise(e *entry, config cluster.Config) error {
 }
 
 // configure sets the config that an instance has, and whether it is parked.
-func (b *Backend) configure(e *entry, config cluster.Config, parked bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *entry) configure(config cluster.Config, parked bool) {
+	e.backend.mu.Lock()
+	defer e.backend.mu.Unlock()
 	e.set(config, parked)
 }
 
@@ -117,7 +118,8 @@ func (e *entry) set(config cluster.Config, parked bool) {
 
 // requota gives an instance cores and limits by its config, and writes that down.
 // It is called with pinning held.
-func (b *Backend) requota(e *entry) error {
+func (e *entry) requota() error {
+	b := e.backend
 	if e.group == nil {
 		return b.layout.replace(e.record)
 	}
@@ -126,15 +128,15 @@ func (b *Backend) requota(e *entry) error {
 		e.record.Cores = b.cores.Take(string(e.record.Spec.ID), wholeCores(e.record.Spec))
 		err = b.repin()
 	}
-	whole, _ := b.limits(e)
-	if b.starting(e) {
+	whole, _ := e.limits()
+	if e.starting() {
 		whole.CPU = boosted(whole.CPU)
 	}
 	return errors.Join(err, e.group.Update(whole), b.layout.replace(e.record))
 }
 
-func (b *Backend) starting(e *entry) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *entry) starting() bool {
+	e.backend.mu.Lock()
+	defer e.backend.mu.Unlock()
 	return e.instance.State == cluster.Starting
 }

@@ -32,10 +32,10 @@ func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
 	}
 	defer b.work.Done()
-	ready, err := b.launch(e)
+	ready, err := e.launch()
 	if err != nil {
-		err = errors.Join(err, b.discard(e))
-		b.forget(e)
+		err = errors.Join(err, e.discard())
+		e.forget()
 		close(e.gone)
 		close(e.launched)
 		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
@@ -44,8 +44,8 @@ func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	instance := e.instance
 	close(e.launched)
 	b.mu.Unlock()
-	e.readiness.Go(func() { b.awaitReady(e, ready) })
-	b.work.Go(func() { b.follow(e) })
+	e.readiness.Go(func() { e.awaitReady(ready) })
+	b.work.Go(func() { e.follow() })
 	return instance, nil
 }
 
@@ -123,7 +123,8 @@ func (b *Backend) newEntry(r record) *entry {
 		state = cluster.Ready
 	}
 	e := &entry{
-		record: r,
+		backend: b,
+		record:  r,
 		instance: cluster.Instance{
 			InstanceSpec: r.Spec, State: state,
 			Network: "unix", Address: r.Socket,
@@ -136,7 +137,8 @@ func (b *Backend) newEntry(r record) *entry {
 	return e
 }
 
-func (b *Backend) forget(e *entry) {
+func (e *entry) forget() {
+	b := e.backend
 	e.cancel()
 	b.mu.Lock()
 	delete(b.entries, e.record.Spec.ID)
@@ -146,19 +148,19 @@ func (b *Backend) forget(e *entry) {
 // launch makes everything that an instance consists of, first the directory by
 // which the rest is found. It returns the pipe on which the process says that it is
 // ready. On an error, discard removes what was made.
-func (b *Backend) launch(e *entry) (ready *os.File, err error) {
+func (e *entry) launch() (ready *os.File, err error) {
 	spec := e.record.Spec
-	if err := os.Mkdir(b.layout.instance(spec.ID), 0o700); err != nil {
+	if err := os.Mkdir(e.backend.layout.instance(spec.ID), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	cores, err := b.enclose(e)
+	cores, err := e.enclose()
 	if err != nil {
 		return nil, err
 	}
-	if ready, err = b.run(e, cores); err != nil {
+	if ready, err = e.run(cores); err != nil {
 		return nil, err
 	}
-	if err := b.hold(e); err != nil {
+	if err := e.hold(); err != nil {
 		_ = ready.Close()
 		return nil, err
 	}
@@ -166,7 +168,8 @@ func (b *Backend) launch(e *entry) (ready *os.File, err error) {
 }
 
 // run starts the process.
-func (b *Backend) run(e *entry, cores []int) (ready *os.File, err error) {
+func (e *entry) run(cores []int) (ready *os.File, err error) {
+	b := e.backend
 	spec := e.record.Spec
 	argv, env := b.options.Command(spec, e.record.Socket)
 	if len(argv) == 0 {
@@ -179,7 +182,7 @@ func (b *Backend) run(e *entry, cores []int) (ready *os.File, err error) {
 	// A session of its own: what is typed at the provider's terminal is not
 	// meant for instances. They are not to die with the provider either.
 	attr := &syscall.SysProcAttr{Setsid: true}
-	surroundings, err := b.surround(e, attr)
+	surroundings, err := e.surround(attr)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +287,7 @@ func lastOfEach(env []string) []string {
 }
 
 // hold writes down who the process is, so that it is found again.
-func (b *Backend) hold(e *entry) error {
+func (e *entry) hold() error {
 	identity, err := process.Identify(e.pid)
 	if err != nil {
 		return err
@@ -293,5 +296,5 @@ func (b *Backend) hold(e *entry) error {
 		return err
 	}
 	e.record.Process = &identity
-	return b.layout.create(e.record)
+	return e.backend.layout.create(e.record)
 }

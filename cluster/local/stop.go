@@ -31,7 +31,7 @@ func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 		return nil
 	}
 	var again <-chan time.Time
-	b.emit(e, func(i *cluster.Instance) bool {
+	e.emit(func(i *cluster.Instance) bool {
 		if i.ReadyAt.IsZero() {
 			again = time.Tick(signalPause)
 		}
@@ -52,18 +52,18 @@ func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 		case <-b.ctx.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return b.force(e)
+			return e.force()
 		}
 	}
 }
 
 // force kills an instance that did not stop in time.
-func (b *Backend) force(e *entry) error {
-	b.abandon(e, "killed because it did not stop in time")
+func (e *entry) force() error {
+	e.abandon("killed because it did not stop in time")
 	select {
 	case <-e.gone:
 		return nil
-	case <-b.ctx.Done():
+	case <-e.backend.ctx.Done():
 		return ErrClosed
 	case <-time.After(2 * killPatience):
 		return fmt.Errorf("stop %s: it is still there %v after it was killed", e.record.Spec.ID, 2*killPatience)

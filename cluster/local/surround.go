@@ -29,12 +29,13 @@ type surroundings struct {
 
 // surround makes ready what an instance sees of the machine: attr is changed so
 // that the process starts in namespaces of its own.
-func (b *Backend) surround(e *entry, attr *syscall.SysProcAttr) (s surroundings, err error) {
+func (e *entry) surround(attr *syscall.SysProcAttr) (s surroundings, err error) {
+	b := e.backend
 	spec := e.record.Spec
 	var entry string
 	switch {
 	case spec.Kind == cluster.Process:
-		s, entry, err = b.confine(e, attr)
+		s, entry, err = e.confine(attr)
 	case b.sandboxed:
 		entry, err = sandbox.Prepare(attr, spec.Secrets)
 	}
@@ -60,7 +61,8 @@ func (b *Backend) surround(e *entry, attr *syscall.SysProcAttr) (s surroundings,
 }
 
 // confine does so for an ordinary function's instance.
-func (b *Backend) confine(e *entry, attr *syscall.SysProcAttr) (s surroundings, entry string, err error) {
+func (e *entry) confine(attr *syscall.SysProcAttr) (s surroundings, entry string, err error) {
+	b := e.backend
 	spec := e.record.Spec
 	f := sandbox.Function{
 		Isolated: b.isolated, Bundle: spec.Bundle, ReadOnly: spec.ReadOnlyRoot, Scratch: defaultScratch,

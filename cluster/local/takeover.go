@@ -54,19 +54,20 @@ func (b *Backend) adopt(r record) error {
 	b.mu.Lock()
 	b.entries[r.Spec.ID] = e
 	b.mu.Unlock()
-	if err := b.resume(e); err != nil {
+	if err := e.resume(); err != nil {
 		b.log.Error().Err(err).Str("instance", string(r.Spec.ID)).Msg("limits of an instance that was taken over are not those of its config")
 	}
 	if e.instance.State == cluster.Starting {
-		e.readiness.Go(func() { b.pollReady(e) })
+		e.readiness.Go(func() { e.pollReady() })
 	}
-	b.work.Go(func() { b.follow(e) })
+	b.work.Go(func() { e.follow() })
 	return nil
 }
 
 // resume gives an adopted instance its cores and limits again; the earlier
 // provider may have died before it set them.
-func (b *Backend) resume(e *entry) error {
+func (e *entry) resume() error {
+	b := e.backend
 	if b.tree == nil || !e.record.Cgroup {
 		return nil
 	}
@@ -79,7 +80,7 @@ func (b *Backend) resume(e *entry) error {
 	} else {
 		e.record.Cores = nil
 	}
-	return errors.Join(b.limit(e), b.repin(), b.layout.replace(e.record))
+	return errors.Join(e.limit(), b.repin(), b.layout.replace(e.record))
 }
 
 // clear removes an instance whose process does not run: what it started, its

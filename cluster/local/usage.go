@@ -42,7 +42,7 @@ func (b *Backend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resou
 	if e == nil || !isClosed(e.launched) || isClosed(e.gone) {
 		return cluster.Resources{}, fmt.Errorf("usage of %s: no such instance", id)
 	}
-	cpu, memory, err := b.counters(e)
+	cpu, memory, err := e.counters()
 	if err != nil {
 		return cluster.Resources{}, fmt.Errorf("usage of %s: %w", id, err)
 	}
@@ -52,7 +52,7 @@ func (b *Backend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resou
 	}, nil
 }
 
-func (b *Backend) counters(e *entry) (cpu time.Duration, memory int64, err error) {
+func (e *entry) counters() (cpu time.Duration, memory int64, err error) {
 	if e.group == nil {
 		return process.Usage(*e.record.Process)
 	}

@@ -38,7 +38,8 @@ func (d deployed) target() target { return target{d.hash, d.replicas, d.owner} }
 
 // settle has the function's objects changed if they are not what they are to be. It
 // reports whether they are. The lock is held.
-func (c *Controller) settle(now time.Time, fn *function) bool {
+func (fn *function) settle(now time.Time) bool {
+	c := fn.controller
 	if fn.applying {
 		return false
 	}
@@ -65,13 +66,14 @@ func (c *Controller) settle(now time.Time, fn *function) bool {
 	if onlyReplicas {
 		m = nil
 	}
-	c.tasks.Begin(func() { c.change(fn, owner, m, to) })
+	c.tasks.Begin(func() { fn.apply(owner, m, to) })
 	return false
 }
 
-// change applies the function's objects, or, without a manifest, the number of
+// apply applies the function's objects, or, without a manifest, the number of
 // replicas only.
-func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *Manifest, to target) {
+func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, to target) {
+	c := fn.controller
 	select {
 	case c.applies <- struct{}{}:
 		defer func() { <-c.applies }()
@@ -88,7 +90,7 @@ func (c *Controller) change(fn *function, owner *v1alpha1.Function, m *Manifest,
 	} else {
 		d, err = c.applyAll(ctx, m, owner, to)
 	}
-	c.changed(fn, d, to, err)
+	fn.changed(d, to, err)
 }
 
 // applyAll applies the Service and the Deployment.
@@ -118,7 +120,8 @@ func (c *Controller) applyService(ctx context.Context, m *Manifest, owner *v1alp
 }
 
 // changed takes in what came of a change.
-func (c *Controller) changed(fn *function, d *appsv1.Deployment, to target, err error) {
+func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
+	c := fn.controller
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fn.applying = false

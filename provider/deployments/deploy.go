@@ -47,7 +47,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn, ok := c.functions[f.Name]
 	if ok {
 		load := fn.load(peers)
-		c.lead(now, fn, load)
+		fn.lead(now, load)
 		fn.change(now, f, load)
 	} else {
 		fn = c.newFunction(now, f)
@@ -62,9 +62,9 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.readyPath = readiness.HTTPGet.Path
 	fn.slowly = readiness.InitialDelaySeconds > 0 || readiness.SuccessThreshold > 1
 	for _, in := range c.pods[f.Name] {
-		c.follow(fn, in)
+		fn.follow(in)
 	}
-	fn.tell(c.describe(fn))
+	fn.tell(fn.describe())
 	c.Wake()
 	return fn.forwarder, nil
 }
@@ -170,7 +170,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
 	}
 	load := fn.load(peers)
-	c.lead(now, fn, load)
+	fn.lead(now, load)
 	fn.wish, fn.asked = replicas, now
 	fn.replicas.Set(now, int(replicas), load)
 	c.Wake()

@@ -15,7 +15,8 @@ import (
 // function is a deployed function with everything that runs for it here.
 type function struct {
 	*provider.Function
-	manifest *Manifest
+	controller *Controller
+	manifest   *Manifest
 	// hash is the manifest's, or that of the Deployment that was found made for
 	// the same revision where the manifest could not be made again.
 	hash      string
@@ -58,7 +59,7 @@ func (fn *function) config() cluster.Config {
 }
 
 func (c *Controller) newFunction(now time.Time, f *provider.Function) *function {
-	fn := &function{Function: f, metrics: c.options.Metrics.Function(f.Name), wish: f.Replicas, counted: map[string]uint64{"": 0}, shown: -1}
+	fn := &function{Function: f, controller: c, metrics: c.options.Metrics.Function(f.Name), wish: f.Replicas, counted: map[string]uint64{"": 0}, shown: -1}
 	name := f.Name
 	fn.forwarder = forward.New(forward.Options{
 		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial, Recorder: fn.metrics,

@@ -32,18 +32,18 @@ func (in *instance) unask() {
 }
 
 // follow makes of a pod's state whether it gets requests. The lock is held.
-func (c *Controller) follow(fn *function, in *instance) {
+func (fn *function) follow(in *instance) {
 	switch {
 	case in.Leaving:
 		in.unask()
 		if in.up {
 			in.up = false
-			c.lower(fn, in)
+			fn.lower(in)
 		}
 	case in.Ready && !in.lost:
 		in.unask()
 		in.wasReady = true
-		c.raise(fn, in)
+		fn.raise(in)
 	case in.wasReady && !in.Ready:
 		// Kubernetes has heard from it that it takes nothing for now.
 		in.wasReady, in.lost = false, false
@@ -53,26 +53,26 @@ func (c *Controller) follow(fn *function, in *instance) {
 			fn.forwarder.Forget(in.ID)
 		}
 		if in.Started && in.Address != "" {
-			c.ask(fn, in)
+			fn.ask(in)
 		}
 	case !in.up && in.Address != "" && (in.Started || in.lost):
-		c.ask(fn, in)
+		fn.ask(in)
 	}
 }
 
 // raise gives an instance requests. The lock is held.
-func (c *Controller) raise(fn *function, in *instance) {
+func (fn *function) raise(in *instance) {
 	if in.up || in.Address == "" {
 		return
 	}
 	in.up, in.lost = true, false
 	fn.forwarder.Up(in.ID, "tcp", in.Address)
-	c.Wake()
+	fn.controller.Wake()
 }
 
 // lower gives an instance nothing new. What it has goes on. The lock is held.
-func (c *Controller) lower(fn *function, in *instance) {
-	done, cancel := context.WithCancel(c.tasks.Context())
+func (fn *function) lower(in *instance) {
+	done, cancel := context.WithCancel(fn.controller.tasks.Context())
 	cancel()
 	_ = fn.forwarder.Drain(done, in.ID) // It is not waited for: Kubernetes does.
 }
@@ -89,7 +89,7 @@ func (c *Controller) lost(name string, id cluster.InstanceID, cause error) {
 		Msg("an instance takes no connection; it gets no requests until it answers again")
 	in.up, in.lost = false, true
 	fn.forwarder.Forget(id)
-	c.ask(fn, in)
+	fn.ask(in)
 	c.Wake()
 }
 
@@ -104,7 +104,8 @@ const (
 
 // ask asks an instance whether it is ready until it is, where the function has not
 // said that it must be asked in another way than once. The lock is held.
-func (c *Controller) ask(fn *function, in *instance) {
+func (fn *function) ask(in *instance) {
+	c := fn.controller
 	if in.asking != nil || fn.slowly && !in.lost {
 		return
 	}
@@ -124,7 +125,7 @@ func (c *Controller) ask(fn *function, in *instance) {
 		}
 		if in := c.pods[fn.Name][id]; in != nil && !in.Leaving && in.Address == address {
 			in.asking = nil
-			c.raise(fn, in)
+			fn.raise(in)
 		}
 	})
 }

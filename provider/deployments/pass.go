@@ -21,14 +21,14 @@ func (c *Controller) reconcile(now time.Time) time.Duration {
 	busy := false
 	for _, fn := range c.functions {
 		load := fn.load(peers)
-		if c.lead(now, fn, load) {
-			busy = c.decide(now, fn, load) || busy
+		if fn.lead(now, load) {
+			busy = fn.decide(now, load) || busy
 		} else {
 			busy = busy || load.Waiting > 0
 		}
-		d := c.describe(fn)
+		d := fn.describe()
 		fn.tell(d)
-		c.record(fn, d)
+		fn.record(d)
 		fn.prune(peers)
 	}
 	if busy {
@@ -43,11 +43,11 @@ const askedLately = 10 * time.Second
 
 // lead reports whether this replica scales a function. If it has just begun to, it
 // goes on with what runs. The lock is held.
-func (c *Controller) lead(now time.Time, fn *function, load replica.Load) bool {
-	leads := c.leading()
+func (fn *function) lead(now time.Time, load replica.Load) bool {
+	leads := fn.controller.leading()
 	if leads && !fn.led {
 		n := int(fn.wish)
-		if is, ok := c.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.asked) > askedLately {
+		if is, ok := fn.controller.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.asked) > askedLately {
 			n = is.replicas
 		}
 		fn.replicas = replica.New(now, keeper.ScaleSettings(fn.Inference), n)
@@ -59,13 +59,13 @@ func (c *Controller) lead(now time.Time, fn *function, load replica.Load) bool {
 
 // decide asks scaling for one function, and reports whether there is more to do
 // soon. The lock is held.
-func (c *Controller) decide(now time.Time, fn *function, load replica.Load) (busy bool) {
+func (fn *function) decide(now time.Time, load replica.Load) (busy bool) {
 	before, came := fn.replicas.Wanted(), load.Arrivals
 	after := fn.replicas.Next(now, load)
 	if after != before {
-		c.options.Logger.Info().Str("function", fn.Name).Int("from", before).Int("to", after).Msg("scaling")
+		fn.controller.options.Logger.Info().Str("function", fn.Name).Int("from", before).Int("to", after).Msg("scaling")
 	}
-	settled := c.settle(now, fn)
+	settled := fn.settle(now)
 	busy = !settled || load.InFlight > 0 || load.Waiting > 0 || came != fn.seen
 	fn.seen = came
 	return busy

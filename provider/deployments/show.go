@@ -17,7 +17,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	if !ok {
 		return keeper.Description{}, false
 	}
-	d := c.describe(fn).Description
+	d := fn.describe().Description
 	for _, in := range c.pods[name] {
 		if in.Leaving {
 			continue
@@ -43,7 +43,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	d := c.describe(fn)
+	d := fn.describe()
 	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name], Problem: d.Problem}, true
 }
 
@@ -55,12 +55,12 @@ type description struct {
 }
 
 // describe reads a function's state. The lock is held.
-func (c *Controller) describe(fn *function) description {
+func (fn *function) describe() description {
 	var d description
-	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(c.wanted(fn))
+	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(fn.wanted())
 	var crashed, unplaced cluster.InstanceID
 	latest := false
-	for id, in := range c.pods[fn.Name] {
+	for id, in := range fn.controller.pods[fn.Name] {
 		switch p := in.Problem; {
 		case in.up:
 			d.Ready++
@@ -75,7 +75,7 @@ func (c *Controller) describe(fn *function) description {
 			crashed, d.Crash, d.hopeless = id, p.Text, p.Hopeless
 		}
 	}
-	if is := c.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
+	if is := fn.controller.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
 		d.Unplaced = "the cluster makes no instance: " + is.failure
 	}
 	if fn.failures.Why != "" {
@@ -89,8 +89,8 @@ func (c *Controller) describe(fn *function) description {
 }
 
 // wanted is the number of instances that there is to be. The lock is held.
-func (c *Controller) wanted(fn *function) int {
-	if is, ok := c.deployed[fn.Name]; ok && !c.leading() {
+func (fn *function) wanted() int {
+	if is, ok := fn.controller.deployed[fn.Name]; ok && !fn.controller.leading() {
 		return is.replicas
 	}
 	return fn.replicas.Wanted()
@@ -102,14 +102,14 @@ func (fn *function) tell(d description) {
 }
 
 // record shows what runs in the metrics, where it has changed. The lock is held.
-func (c *Controller) record(fn *function, d description) {
+func (fn *function) record(d description) {
 	if d.Ready != fn.shown {
 		fn.shown = d.Ready
 		held := fn.config().Resources
 		fn.metrics.SetInstances(fn.config().String(), d.Ready)
 		fn.metrics.SetAllocated(cluster.Resources{CPU: d.Ready * held.CPU, Memory: int64(d.Ready) * held.Memory})
 	}
-	if used := c.usage[fn.Name]; used != fn.used {
+	if used := fn.controller.usage[fn.Name]; used != fn.used {
 		fn.used = used
 		fn.metrics.SetUsed(used)
 	}

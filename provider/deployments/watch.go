@@ -156,7 +156,7 @@ func (c *Controller) seePod(p *corev1.Pod) {
 	}
 	in.Pod = seen
 	if fn := c.functions[seen.Function]; fn != nil {
-		c.follow(fn, in)
+		fn.follow(in)
 		c.Wake()
 	}
 }

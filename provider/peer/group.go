@@ -66,9 +66,7 @@ type Group struct {
 	kick      chan struct{}
 	serve     chan served
 
-	mu      sync.Mutex
-	remotes map[string]*remote
-	lively  time.Time
+	remotes remotes
 }
 
 // New returns a group that does nothing until Attach and Run.
@@ -79,7 +77,7 @@ func New(o Options) *Group {
 	if o.MaxBody <= 0 {
 		o.MaxBody = 256 << 20
 	}
-	g := &Group{options: o, boot: rand.Text(), kick: make(chan struct{}, 1), serve: make(chan served, 1024), remotes: map[string]*remote{}}
+	g := &Group{options: o, boot: rand.Text(), kick: make(chan struct{}, 1), serve: make(chan served, 1024), remotes: remotes{all: map[string]*remote{}}}
 	g.client = &http.Client{Transport: &http.Transport{
 		DialContext: g.dial, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute, DisableCompression: true,
 		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
@@ -126,7 +124,7 @@ type Listener struct{ group *Group }
 func (g *Group) Listener() Listener { return Listener{g} }
 
 // Loads returns what each of the others last told, without what was executed.
-func (l Listener) Loads() []Load { return l.group.loads(false) }
+func (l Listener) Loads() []Load { return l.group.remotes.loads(l.group.boot, false) }
 
 // Wake is the group's.
 func (l Listener) Wake() { l.group.Wake() }

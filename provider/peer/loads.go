@@ -23,6 +23,22 @@ type remote struct {
 	asking bool
 }
 
+// remotes are the other replicas by their IDs.
+type remotes struct {
+	mu  sync.Mutex
+	all map[string]*remote
+	// lively is when requests last were there.
+	lively time.Time
+}
+
+// of finds a replica. The lock is held.
+func (r *remotes) of(id string) *remote {
+	if r.all[id] == nil {
+		r.all[id] = &remote{}
+	}
+	return r.all[id]
+}
+
 // maxExecuted bounds what a replica has executed until it is taken.
 const maxExecuted = 8192
 
@@ -40,9 +56,12 @@ func (g *Group) ask(ctx context.Context) {
 		}
 		timer.Reset(g.pause())
 		others := g.others()
-		g.forget(others)
+		g.remotes.keep(others)
 		for _, m := range others {
-			if since, ok := g.begin(m); ok {
+			if g.isDown(m.ID) {
+				continue
+			}
+			if since, ok := g.remotes.begin(m.ID); ok {
 				asked.Go(func() { g.askOne(ctx, m, since) })
 			}
 		}
@@ -51,73 +70,71 @@ func (g *Group) ask(ctx context.Context) {
 
 // pause is the time until loads are asked for again.
 func (g *Group) pause() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.leading() && time.Since(g.lively) < idleTicks*g.options.Tick {
+	g.remotes.mu.Lock()
+	defer g.remotes.mu.Unlock()
+	if g.leading() && time.Since(g.remotes.lively) < idleTicks*g.options.Tick {
 		return g.options.Tick
 	}
 	return idleTicks * g.options.Tick
 }
 
-// begin notes that a member is asked; false if it is still, or cannot be reached.
-func (g *Group) begin(m Member) (since uint64, ok bool) {
-	if g.isDown(m.ID) {
+// begin notes that a replica is asked; false if it is still.
+func (r *remotes) begin(id string) (since uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.of(id)
+	if one.asking {
 		return 0, false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := g.remotes[m.ID]
-	if r == nil {
-		r = &remote{}
-		g.remotes[m.ID] = r
-	}
-	if r.asking {
-		return 0, false
-	}
-	r.asking = true
-	return r.next, true
+	one.asking = true
+	return one.next, true
 }
 
-// forget drops those that are no members any more.
-func (g *Group) forget(others []Member) {
-	present := make(map[string]bool, len(others))
-	for _, m := range others {
+// keep drops those that are no members any more.
+func (r *remotes) keep(members []Member) {
+	present := make(map[string]bool, len(members))
+	for _, m := range members {
 		present[m.ID] = true
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for id, r := range g.remotes {
-		if !present[id] && !r.asking {
-			delete(g.remotes, id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, one := range r.all {
+		if !present[id] && !one.asking {
+			delete(r.all, id)
 		}
 	}
 }
 
 func (g *Group) askOne(ctx context.Context, m Member, since uint64) {
 	load, err := g.loadOf(ctx, m, since)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := g.remotes[m.ID]
-	r.asking = false
+	if err != nil && ctx.Err() == nil {
+		g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("another replica's load is not known")
+	}
+	g.remotes.answered(m.ID, load, err)
+}
+
+// answered takes in what a replica that was asked has told.
+func (r *remotes) answered(id string, load Load, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.all[id]
+	one.asking = false
 	if err != nil {
-		if ctx.Err() == nil {
-			g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("another replica's load is not known")
-		}
 		return
 	}
-	if load.Boot != r.load.Boot && r.next > 0 {
-		r.next, r.load = 0, Load{} // Another process; all of it is asked for next.
+	if load.Boot != one.load.Boot && one.next > 0 {
+		one.next, one.load = 0, Load{} // Another process; all of it is asked for next.
 		return
 	}
-	if busier(r.load, load) {
-		g.lively = time.Now()
+	if busier(one.load, load) {
+		r.lively = time.Now()
 	}
-	r.next = load.Next
-	if len(r.executed) < maxExecuted {
-		r.executed = append(r.executed, load.Executed...)
+	one.next = load.Next
+	if len(one.executed) < maxExecuted {
+		one.executed = append(one.executed, load.Executed...)
 	}
 	load.Executed = nil
-	r.load = load
+	one.load = load
 }
 
 // busier reports whether requests came between two loads, or are there.
@@ -168,37 +185,35 @@ func (g *Group) call(ctx context.Context, m Member, method, path string, body io
 }
 
 // pushed takes in a load that a replica tells unasked.
-func (g *Group) pushed(id string, load Load) {
+func (r *remotes) pushed(id string, load Load) {
 	load.At, load.Executed = time.Now(), nil
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lively = load.At
-	r := g.remotes[id]
-	if r == nil {
-		r = &remote{}
-		g.remotes[id] = r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lively = load.At
+	one := r.of(id)
+	if one.load.Boot != load.Boot {
+		one.next = 0
 	}
-	if r.load.Boot != load.Boot {
-		r.next = 0
-	}
-	r.load = load
+	one.load = load
 }
 
 // Loads returns what each of the others last told, if that is not long ago; what was
 // executed is told once.
-func (g *Group) Loads() []Load { return g.loads(true) }
+func (g *Group) Loads() []Load { return g.remotes.loads(g.boot, true) }
 
-func (g *Group) loads(take bool) []Load {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// loads are those of all but the replica that is called own; take takes what was
+// executed.
+func (r *remotes) loads(own string, take bool) []Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var out []Load
-	for _, r := range g.remotes {
-		if r.load.Boot == "" || r.load.Boot == g.boot || time.Since(r.load.At) > stale {
+	for _, one := range r.all {
+		if one.load.Boot == "" || one.load.Boot == own || time.Since(one.load.At) > stale {
 			continue
 		}
-		load := r.load
+		load := one.load
 		if take {
-			load.Executed, r.executed = r.executed, nil
+			load.Executed, one.executed = one.executed, nil
 		}
 		out = append(out, load)
 	}

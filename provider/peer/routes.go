@@ -146,7 +146,7 @@ func (g *Group) serveWake(l Local, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body must be a load as "+loadsPath+" tells it", http.StatusBadRequest)
 		return
 	}
-	g.pushed(r.Header.Get(peerHeader), load)
+	g.remotes.pushed(r.Header.Get(peerHeader), load)
 	g.wake(l)
 	w.WriteHeader(http.StatusNoContent)
 }

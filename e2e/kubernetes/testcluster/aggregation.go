@@ -23,9 +23,9 @@ func (c *Cluster) makeFrontProxy() error {
 }
 
 // aggregation are the API server's arguments with which others can serve a part of its
-// API. It goes to the addresses behind their services by itself, with no proxy.
-func (c *Cluster) aggregation() []string {
-	file := func(name string) string { return filepath.Join(c.file("front-proxy"), name) }
+// API, with keys in a directory. It goes to the addresses behind their services by itself, with no proxy.
+func aggregation(dir string) []string {
+	file := func(name string) string { return filepath.Join(dir, name) }
 	return []string{"--requestheader-client-ca-file=" + file("ca.crt"), "--requestheader-allowed-names=" + frontProxy,
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--enable-aggregator-routing",

@@ -76,7 +76,7 @@ func (c *Cluster) startControllers() error {
 	manager := []string{"--kubeconfig", c.file("controller-manager.kubeconfig"), "--leader-elect=false", "--secure-port=0",
 		"--use-service-account-credentials", "--service-account-private-key-file", c.ca.File("service-account.key"),
 		"--root-ca-file", c.ca.File("ca.crt"), "--kube-api-qps=1000", "--kube-api-burst=2000"}
-	if !c.watchesNodes() {
+	if !c.options.watchesNodes() {
 		manager = append(manager, "--controllers=*,-node-lifecycle-controller")
 	}
 	if err := c.run("kube-controller-manager", append(manager, c.options.ControllerManagerArgs...)...); err != nil {
@@ -87,7 +87,7 @@ func (c *Cluster) startControllers() error {
 	return c.run("kube-scheduler", append(scheduler, c.options.SchedulerArgs...)...)
 }
 
-func (c *Cluster) watchesNodes() bool { return c.options.Node || c.options.NodeLifecycle }
+func (o Options) watchesNodes() bool { return o.Node || o.NodeLifecycle }
 
 // choosePorts takes ports that are free below those that the kernel gives to
 // clients.
@@ -171,8 +171,8 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		"--kubelet-certificate-authority=" + c.ca.File("ca.crt"), "--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.ca.File("service-account.pub"),
 		"--service-account-signing-key-file=" + c.ca.File("service-account.key")}
-	arguments = append(arguments, c.aggregation()...)
-	if !c.watchesNodes() {
+	arguments = append(arguments, aggregation(c.file("front-proxy"))...)
+	if !c.options.watchesNodes() {
 		// Nobody would take the taint away that a new node is given.
 		arguments = append(arguments, "--disable-admission-plugins=TaintNodesByCondition")
 	}

@@ -29,7 +29,7 @@ func (c *Cluster) startKwok() error {
 		return err
 	}
 	lease := 0
-	if c.watchesNodes() {
+	if c.options.watchesNodes() {
 		lease = leaseSeconds
 	}
 	return c.run("kwok", "--config", filepath.Join(c.binaries, "stages.yaml"), "--kubeconfig", c.Kubeconfig(),
