@@ -3,13 +3,13 @@
 # See --help.
 set -euo pipefail
 
-version=1.34.4
+version=1.36.3
 etcd_version=3.6.16
 kwok_version=0.8.0
 # The checksums that sum.golang.org holds for the modules and their go.mod; go
 # itself checks the dependencies against that log.
-kubernetes_sum='h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk='
-kubernetes_mod_sum='h1:m6pZk6a179pRo2wsTiCPORJ86iOEQmfIzUvtyEF8BwA='
+kubernetes_sum='h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o='
+kubernetes_mod_sum='h1:6oChkQeI7Yf6lV9lFpSdRzODdbY/ECp/4zUeBk8ONaw='
 etcd_sum='h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA='
 etcd_mod_sum='h1:4SjXH6zYclHqLjZRkTVAS6cEsJjuso0IZVzCKNXLrak='
 kwok_sum='h1:OTIOTwgROqPMovcTwxICx2eYQ4AwLpSx5EpjbDKF4SQ='
@@ -74,14 +74,15 @@ kubernetes_module() {
 }
 
 build_kubernetes() {
-	local work=$1 flags="-s -w" package paths=() name
+	local work=$1 flags="-s -w" minor package paths=() name
+	minor="${version#1.}" minor="${minor%.*}"
 	mkdir "$work/kubernetes"
 	cd "$work/kubernetes"
 	kubernetes_module "$(module_file k8s.io/kubernetes "v$version")" >go.mod
 	printf 'k8s.io/kubernetes v%s %s\nk8s.io/kubernetes v%s/go.mod %s\n' \
 		"$version" "$kubernetes_sum" "$version" "$kubernetes_mod_sum" >go.sum
 	for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-		flags+=" -X $package.gitVersion=v$version -X $package.gitMajor=1 -X $package.gitMinor=34"
+		flags+=" -X $package.gitVersion=v$version -X $package.gitMajor=1 -X $package.gitMinor=$minor"
 		flags+=" -X $package.gitTreeState=clean -X $package.buildDate=1970-01-01T00:00:00Z"
 	done
 	for name in "${programs[@]}"; do paths+=("k8s.io/kubernetes/cmd/$name"); done

@@ -8,13 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/klog/v2"
 )
 
 // Repels returns the first of a node's taints that none of the tolerations bears,
 // "" if there is none.
 func (n *Node) Repels(tolerations []corev1.Toleration) string {
 	for i := range n.Taints {
-		if !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(&n.Taints[i]) }) {
+		// A cluster that does not know the operators Lt and Gt admits no pod with them.
+		bears := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &n.Taints[i], true) }
+		if !slices.ContainsFunc(tolerations, bears) {
 			return n.Taints[i].ToString()
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the Kubernetes' that scripts/kubernetes.sh builds.
-const Version = "1.34.4"
+const Version = "1.36.3"
 
 // Binaries is the directory of the programs, which scripts/kubernetes.sh makes sure
 // of where it can be found: in the folder "scripts" of the working directory or one
