@@ -13,7 +13,7 @@ import (
 func (p *pass) exchange() {
 	w := &p.engine.exchanges
 	short := func(v *view) bool { return v.joint && v.short == placing.NoRoom && v.steady > v.capacity() }
-	if !p.engine.settings.Joint || !slices.ContainsFunc(p.views, short) {
+	if !slices.ContainsFunc(p.views, short) {
 		w.Enough()
 		return
 	}

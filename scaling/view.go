@@ -78,7 +78,7 @@ func (e *Engine) look(now time.Time, functions []Function) []*view {
 // look takes a function in.
 func (v *view) look(e *Engine, now time.Time, f *Function) *view {
 	*v = view{
-		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Joint && f.Queue == capacity.LateBound,
+		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Jointly(f.Queue),
 		now: v.now[:0], then: v.then[:0],
 	}
 	if v.memory == nil {

@@ -70,7 +70,7 @@ func LimitOwn(s sim.Setup, rates []float64) (float64, error) {
 	for k, f := range s.Functions {
 		var configs []cluster.Config
 		for _, c := range s.System.Candidates(f.Function, rates[k], f.Times) {
-			half := settings.HalfSLO && !settings.Joint && c.Config.Batch > 1
+			half := settings.Halves(c.Config.Batch)
 			if c.Exec <= f.SLO && (!half || 2*c.Exec <= f.SLO) {
 				configs = append(configs, c.Config)
 			}

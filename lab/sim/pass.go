@@ -1,24 +1,12 @@
 package sim
 
 import (
-	"math"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
-)
-
-const (
-	// passPause is the least time between two looks at the load, however many
-	// requests ask for one, and idleTicks how many ticks apart they are while
-	// there is nothing to look at: as in provider/control.
-	passPause = 5 * time.Millisecond
-	idleTicks = 10
-	// sameRate is the part of a rate by which it may be off before the batching
-	// policy is told, as there.
-	sameRate = 0.01
 )
 
 // wake has the engine asked as soon as it may be.
@@ -32,15 +20,12 @@ func (r *run) planPass(at time.Duration) {
 	}
 }
 
-// pass asks the engine what to do and does it, as provider/control does.
+// pass is one look at the load, the same that the provider takes.
 func (r *run) pass() {
-	r.passAt, r.rested = -1, r.now+passPause
+	r.passAt, r.rested = -1, r.now+systems.Pause
 	r.looked = r.looked[:0]
-	busy := false
 	for _, fn := range r.functions {
-		f := r.look(fn)
-		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0
-		r.looked = append(r.looked, f)
+		r.looked = append(r.looked, r.look(fn))
 	}
 	began := time.Now()
 	plan := r.engine.Scale(TimeAt(r.now), r.looked, r.nodes)
@@ -49,32 +34,28 @@ func (r *run) pass() {
 	r.result.Decide += took
 	r.result.DecideMax = max(r.result.DecideMax, took)
 	r.result.Unplaced += len(plan.Unplaced)
-	r.apply(plan)
-	next := r.Tick
-	if !busy {
-		next *= idleTicks
-	}
-	r.planPass(r.now + next)
+	r.planPass(r.now + systems.CarryOut(plan, r.looked, r.Tick, false, driver{r}))
 }
 
-// apply carries a plan out.
-func (r *run) apply(plan scaling.Plan) {
-	for _, s := range plan.Stop {
-		r.stop(s)
-	}
-	for _, s := range plan.Resize {
-		r.resize(s)
-	}
-	for _, s := range plan.Park {
-		r.park(s)
-	}
-	for _, s := range plan.Unpark {
-		r.unpark(s)
-	}
-	for _, s := range plan.Start {
-		if r.start(s); r.err != nil {
-			return
-		}
+// driver has simulated instances do what is planned.
+type driver struct{ r *run }
+
+// Stop implements [systems.Driver].
+func (d driver) Stop(s scaling.Stop) { d.r.stop(s) }
+
+// Resize implements [systems.Driver].
+func (d driver) Resize(s scaling.Resize) { d.r.resize(s) }
+
+// Park implements [systems.Driver].
+func (d driver) Park(s scaling.Park) { d.r.park(s) }
+
+// Unpark implements [systems.Driver].
+func (d driver) Unpark(s scaling.Unpark) { d.r.unpark(s) }
+
+// Start implements [systems.Driver]. After one that cannot be, nothing is started.
+func (d driver) Start(s scaling.Start) {
+	if d.r.err == nil {
+		d.r.start(s)
 	}
 }
 
@@ -83,13 +64,7 @@ func (r *run) look(fn *function) scaling.Function {
 	fn.carrier.Advance(r.now)
 	now, waiting := TimeAt(r.now), fn.carrier.Waiting()
 	busy := waiting > 0
-	// As the provider does, which starts instances with the largest batch that there is.
-	largest := 0
-	if r.System.Settings().Joint {
-		for _, c := range fn.list {
-			largest = max(largest, c.Config.Batch)
-		}
-	}
+	largest := r.System.Settings().Largest(fn.list)
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
 		x := scaling.Running{
@@ -175,12 +150,7 @@ func (r *run) deal(fn *function, rate float64) {
 		}
 	}
 	r.serving, r.ranges = serving, ranges
-	for i, rate := range capacity.Rates(rate, ranges) {
-		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
-			in.rate = rate
-			r.up(in)
-		}
-	}
+	systems.Deal(rate, ranges, func(i int) *float64 { return &serving[i].rate }, func(i int) { r.up(serving[i]) })
 }
 
 // resize gives an instance another CPU quota at once.

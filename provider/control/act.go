@@ -7,34 +7,46 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// carryOut does what the engine has planned. The lock is held.
-func (c *Controller) carryOut(plan scaling.Plan) {
-	for _, s := range plan.Stop {
-		if in, ok := c.keeper.Instance(s.ID); ok {
-			c.keeper.Retire(in, string(s.Why))
-		}
+// driver does what is planned, with the controller's lock held.
+type driver struct{ *Controller }
+
+var _ systems.Driver = driver{}
+
+// Stop implements [systems.Driver].
+func (c driver) Stop(s scaling.Stop) {
+	if in, ok := c.keeper.Instance(s.ID); ok {
+		c.keeper.Retire(in, string(s.Why))
 	}
-	for _, r := range plan.Resize {
-		if in, ok := c.keeper.Instance(r.ID); ok {
-			c.resize(in, r)
-		}
+}
+
+// Resize implements [systems.Driver].
+func (c driver) Resize(r scaling.Resize) {
+	if in, ok := c.keeper.Instance(r.ID); ok {
+		c.resize(in, r)
 	}
-	for _, x := range plan.Park {
-		if in, ok := c.keeper.Instance(x.ID); ok {
-			c.park(in)
-		}
+}
+
+// Park implements [systems.Driver].
+func (c driver) Park(p scaling.Park) {
+	if in, ok := c.keeper.Instance(p.ID); ok {
+		c.park(in)
 	}
-	for _, x := range plan.Unpark {
-		if in, ok := c.keeper.Instance(x.ID); ok {
-			c.unpark(in, x)
-		}
+}
+
+// Unpark implements [systems.Driver].
+func (c driver) Unpark(u scaling.Unpark) {
+	if in, ok := c.keeper.Instance(u.ID); ok {
+		c.unpark(in, u)
 	}
-	for _, s := range plan.Start {
-		if fn, ok := c.functions[s.Function]; ok {
-			c.start(fn, s)
-		}
+}
+
+// Start implements [systems.Driver].
+func (c driver) Start(s scaling.Start) {
+	if fn, ok := c.functions[s.Function]; ok {
+		c.start(fn, s)
 	}
 }
 
@@ -44,12 +56,7 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 	if a == nil {
 		return // What was planned for is not served any more.
 	}
-	if fn.rules.Limits(fn.Function).Joint {
-		// With a larger quota it can then take larger batches, too.
-		for _, x := range a.candidates {
-			s.Config.Batch = max(s.Config.Batch, x.Config.Batch)
-		}
-	}
+	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	spec := cluster.InstanceSpec{
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
 		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -10,11 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
-
-// idleTicks is how many ticks apart the looks are while there is nothing to
-// look at.
-const idleTicks = 10
 
 // recordPause is, for each instance, the least time between two looks at what the metrics
 // show of them: of 10,000 once a second, of a few each time.
@@ -40,14 +36,15 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	functions := make([]scaling.Function, 0, len(c.functions))
 	busy := false
 	for _, fn := range c.functions {
-		f := c.look(now, fn)
-		busy = busy || len(f.Instances) > 0 || f.Waiting > 0 || f.Min > 0 || fn.Failures.Pausing(now)
-		functions = append(functions, f)
+		busy = busy || fn.Failures.Pausing(now)
+		functions = append(functions, c.look(now, fn))
+	}
+	var do systems.Driver
+	if leading {
+		do = driver{c}
 	}
 	plan := c.engine.Scale(now, functions, nodes)
-	if leading {
-		c.carryOut(plan)
-	}
+	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, x := range plan.Carried {
 		c.functions[x.Function].carried = x.Over
 	}
@@ -56,10 +53,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 		c.record(nodes)
 		c.recorded = now
 	}
-	if busy && leading {
-		return c.options.Tick
-	}
-	return idleTicks * c.options.Tick
+	return next
 }
 
 // look is a function as the engine sees it.
@@ -161,10 +155,6 @@ func (fn *function) wake() {
 	}
 }
 
-// sameRate is the part of a rate by which it may be off before the policy is
-// told.
-const sameRate = 0.01
-
 // deal tells INFless' policy how much of the load each instance is to get
 // (r_i, §3.2).
 func deal(instances []*instance, f scaling.Function) {
@@ -176,10 +166,5 @@ func deal(instances []*instance, f scaling.Function) {
 			ranges = append(ranges, capacity.Bounds(in.batch, in.exec, f.SLO, capacity.Exact))
 		}
 	}
-	for i, rate := range capacity.Rates(f.Rate, ranges) {
-		if in := serving[i]; math.Abs(rate-in.rate) > sameRate*in.rate {
-			in.rate = rate
-			in.tell()
-		}
-	}
+	systems.Deal(f.Rate, ranges, func(i int) *float64 { return &serving[i].rate }, func(i int) { serving[i].tell() })
 }

@@ -44,9 +44,7 @@ func (r Rules) BatchesAlike(a, b *provider.Function) bool {
 // Limits are the options by which the function's batches are bounded: one with
 // queues of its instances' own is not planned jointly.
 func (r Rules) Limits(f *provider.Function) capacity.Options {
-	o := r.Scaling
-	o.Joint = o.Joint && r.Queue(f) == capacity.LateBound
-	return o
+	return r.Scaling.Of(r.Queue(f))
 }
 
 // Planned is the objective that capacity is planned for. What is left of it after the
@@ -55,11 +53,7 @@ func (r Rules) Limits(f *provider.Function) capacity.Options {
 // ms the policy leaves 95 ms: 95/(1 − 0.02) = 96.9 ms.
 func (r Rules) Planned(f *provider.Function) time.Duration {
 	slo := f.Inference.SLO
-	left := slo - batching.Travel(slo)
-	if r.Limits(f).Joint {
-		left = time.Duration(float64(left) / (1 - r.Scaling.Reserve))
-	}
-	return min(slo, left)
+	return min(slo, r.Limits(f).Objective(slo-batching.Travel(slo)))
 }
 
 // defaultQuantile is what part of a function's executions is to take no longer than

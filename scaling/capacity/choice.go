@@ -47,7 +47,7 @@ type Choice struct {
 // second) are left out: Algorithm 1 would place them for ever.
 func (o Options) Choices(d Demand) []Choice {
 	var cs []Choice
-	if o.Joint && d.Queue == LateBound {
+	if o.Jointly(d.Queue) {
 		cs = o.jointChoices(d)
 	}
 	if len(cs) == 0 {

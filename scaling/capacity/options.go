@@ -142,6 +142,38 @@ const DefaultBeta = 0.6
 // cores and g in % of a GPU, βc + g is in % of a GPU.
 func Beta(coreFLOPS, gpuFLOPS float64) float64 { return coreFLOPS / (gpuFLOPS / 100) }
 
+// Jointly reports whether functions with such a queue are planned for together.
+func (o Options) Jointly(q Queue) bool { return o.Joint && q == LateBound }
+
+// Of are the options by which a function with such a queue is planned for.
+func (o Options) Of(q Queue) Options {
+	o.Joint = o.Jointly(q)
+	return o
+}
+
+// Objective is the SLO that capacity is planned for, if so much of it is left for
+// executing: with the scheduler's reserve on top, which it takes off again.
+func (o Options) Objective(left time.Duration) time.Duration {
+	if o.Joint {
+		return time.Duration(float64(left) / (1 - o.Reserve))
+	}
+	return left
+}
+
+// Halves reports whether batches of that size may take half of the SLO only (Eq. 4).
+func (o Options) Halves(batch int) bool { return o.HalfSLO && !o.Joint && batch > 1 }
+
+// Largest is the largest batch that an instance is started with which could have any of
+// the candidates: with a larger quota it can then take larger batches. 0 is its own.
+func (o Options) Largest(of []Candidate) (largest int) {
+	if o.Joint {
+		for i := range of {
+			largest = max(largest, of[i].Config.Batch)
+		}
+	}
+	return largest
+}
+
 // Weigh is βc + g.
 func (o Options) Weigh(r cluster.Resources) float64 {
 	return o.Beta*(float64(r.CPU)/1000) + float64(r.GPU)

@@ -76,7 +76,7 @@ func remember[Q comparable, A any](all map[Q]A, q Q, a A) A {
 
 // at is the load that an answer depends on: none for Algorithm 1.
 func (r *Recall) at(load float64) float64 {
-	if !r.options.Joint || r.queue != LateBound {
+	if !r.options.Jointly(r.queue) {
 		return 0
 	}
 	return Grained(load)

@@ -29,7 +29,9 @@ type System struct {
 	Name, Says string
 
 	settings scaling.Settings
-	cold     string
+	// scaler makes its scheduler; nil is our engine.
+	scaler func(scaling.Settings) Scaler
+	cold   string
 	// period is how often the system looks at its load; 0 is whenever it is asked.
 	period   time.Duration
 	batching string
@@ -69,10 +71,14 @@ type Scaler interface {
 
 // Scaler returns the system's auto-scaling engine, with nothing remembered yet.
 func (s System) Scaler() Scaler {
-	if s.period > 0 {
-		return &paced{Scaler: scaling.New(s.settings), period: s.period}
+	made := s.scaler
+	if made == nil {
+		made = engine
 	}
-	return scaling.New(s.settings)
+	if s.period > 0 {
+		return &paced{Scaler: made(s.settings), period: s.period}
+	}
+	return made(s.settings)
 }
 
 // Settings are the engine's.

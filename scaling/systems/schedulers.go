@@ -12,14 +12,19 @@ import (
 // scheduler is one way to choose instances' configs and places: what --scheduler names.
 type scheduler struct {
 	name, says string
-	options    func() capacity.Options
+	// options are what it chooses by, and scaler makes it: our engine, or another.
+	options func() capacity.Options
+	scaler  func(scaling.Settings) Scaler
 }
 
-// schedulers are all, that of [Default] first.
+// schedulers are all, that of [Default] first. A new one is a row here.
 var schedulers = []scheduler{
-	{"joint", "for all functions at once", capacity.Production},
-	{"greedy", "one instance after the other (INFless' Algorithm 1)", capacity.Greedy},
+	{"joint", "for all functions at once", capacity.Production, engine},
+	{"greedy", "one instance after the other (INFless' Algorithm 1)", capacity.Greedy, engine},
 }
+
+// engine is INFless' auto-scaling engine, which plans by its options.
+func engine(s scaling.Settings) Scaler { return scaling.New(s) }
 
 // Schedulers are the names of the schedulers, the default first.
 func Schedulers() []string {
@@ -45,7 +50,7 @@ func (s System) WithScheduler(name string) (System, error) {
 	if i < 0 {
 		return System{}, fmt.Errorf("%q: it is %s", name, strings.Join(Schedulers(), " or "))
 	}
-	s.settings.Options = schedulers[i].options()
+	s.settings.Options, s.scaler = schedulers[i].options(), schedulers[i].scaler
 	return s, nil
 }
 
