@@ -17,14 +17,13 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // drive loads the inference functions at url and prints how they answered.
 func (f *upFlags) drive(ctx context.Context, s *runningProvider, url string, functions []stackFunction, out io.Writer) error {
 	functions = slices.DeleteFunc(slices.Clone(functions), func(fn stackFunction) bool { return fn.slo() == 0 })
 	if len(functions) == 0 {
-		return fmt.Errorf("%s has no function with an objective to load; give one the annotation %s", f.stackFile, annotation.SLOLatency)
+		return fmt.Errorf("%s has no function with an objective to load; give one the annotation com.openfaas.slo.latency", f.stackFile)
 	}
 	targets := make([]load.Target, len(functions))
 	for i, fn := range functions {

@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -152,7 +153,7 @@ type checkedModel struct {
 // checkModel finds which of the configs that the provider would choose from meet
 // the objective.
 func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) checkedModel {
-	shares, options := p.Shares(limit), capacity.Production()
+	shares, options := p.Shares(limit), scaling.DefaultSettings().Options
 	out := checkedModel{slo: slo, memory: p.Memory}
 	usable := map[int]int{}
 	for _, share := range shares {
@@ -194,7 +195,7 @@ func (m checkedModel) verdict() error {
 		return errors.New("there is no config to choose from; raise --cpu")
 	}
 	fastest := slices.MinFunc(m.configs, func(a, b checkedConfig) int { return int(a.Exec - b.Exec) })
-	least := time.Duration(float64(fastest.Exec) / (1 - capacity.Production().Reserve))
+	least := time.Duration(float64(fastest.Exec) / (1 - scaling.DefaultSettings().Reserve))
 	return fmt.Errorf("no config meets an objective of %v here: the fastest, %v, takes %v; the smallest objective that can be met is about %v",
 		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), least.Round(100*time.Microsecond)+100*time.Microsecond)
 }

@@ -1,9 +1,8 @@
 // Package sim runs the policies of production against simulated machines
 // (INFless §5.3): requests really queue, are batched, executed and dropped, and
 // instances really start, load and stop, but on a virtual clock and without any
-// process behind them. What is decided comes from the packages systems, scaling,
-// batching and coldstart, the very ones that the provider drives; no decision is
-// made here.
+// process behind them. The packages systems, scaling, batching and coldstart, which the
+// provider drives too, decide everything; this package decides nothing.
 //
 // [Run] carries one scenario out under one system. Other packages of the lab hold what goes
 // around it: where requests come from (arrival), what scenarios are, and how

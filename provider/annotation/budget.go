@@ -19,7 +19,7 @@ func budget(key, value string) (float64, error) {
 
 // affordable checks that a budget is for a policy that knows of budgets.
 func (in *Inference) affordable(values map[string]string) error {
-	if in.Budget > 0 && in.Policy != batching.BatchName {
+	if in.Budget > 0 && !batching.Of(in.Policy).Tuned {
 		return &Error{Key: SLOBudget, Value: values[SLOBudget], Why: "only the policy " + batching.BatchName + " keeps to a budget: set " + InferPolicy + " to it, too"}
 	}
 	return nil

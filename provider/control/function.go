@@ -96,7 +96,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 // policy is the batching policy of a function.
 func policy(rules *latency.Rules, f *provider.Function) (batching.Policy, error) {
 	p, err := batching.New(rules.PolicyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
-	if err == nil && rules.PolicyName(f) == batching.BatchName {
+	if err == nil && batching.Of(rules.PolicyName(f)).Tuned {
 		p = &tuned{Policy: p}
 	}
 	return p, err

@@ -25,7 +25,7 @@ type Histories interface {
 	DeleteHistory(function string) error
 }
 
-// Records keeps both. What cannot be read or written costs only what it would have told.
+// Records keeps both. If something cannot be read or written, only its content is lost.
 type Records struct {
 	// Corrections and Histories may be nil: nothing is kept then.
 	Corrections Corrections

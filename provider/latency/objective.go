@@ -30,7 +30,7 @@ func (r Rules) PolicyName(f *provider.Function) string {
 
 // Queue says how the function's requests reach its instances.
 func (r Rules) Queue(f *provider.Function) capacity.Queue {
-	if r.PolicyName(f) == batching.InFlessName {
+	if batching.Of(r.PolicyName(f)).OwnQueues {
 		return capacity.PerInstance
 	}
 	return capacity.LateBound
@@ -81,7 +81,7 @@ func memoryLimit(measured int64) int64 { return max(2*measured, 256<<20) }
 
 // largest is the largest batch that an instance of the function is asked for.
 func (r Rules) largest(f *provider.Function) int {
-	if r.PolicyName(f) == batching.OneToOneName {
+	if batching.Of(r.PolicyName(f)).Single {
 		return 1
 	}
 	return f.Inference.MaxBatch

@@ -73,7 +73,7 @@ func baseline() scaling.Settings {
 // ours plans for all functions at once.
 func ours() scaling.Settings {
 	s := scaling.DefaultSettings()
-	s.Options = capacity.Production()
+	s.Options = schedulers[0].options()
 	return s
 }
 

@@ -52,7 +52,7 @@ type Tuner struct {
 // Tuner returns a tuner for a function with the given mean times.
 func (s System) Tuner(f Function, t Times) *Tuner {
 	u := &Tuner{system: s, function: f, times: t}
-	if s.batching == batching.BatchName {
+	if batching.Of(s.batching).Tuned {
 		u.arrivals = newArrivals()
 	}
 	return u

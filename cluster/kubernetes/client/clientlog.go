@@ -8,9 +8,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// RouteLogs sends the client's log to log, for the whole program. What it tells of its
-// own accord is for debugging; what it calls errors it tries again by itself, so they
-// are warnings here.
+// RouteLogs sends the client's log to log, for the whole program. Its messages are for
+// debugging. Its errors are warnings here, as the client tries again by itself.
 func RouteLogs(log zerolog.Logger) {
 	klog.SetLogger(logr.New(sink{log.With().Str("by", "client-go").Logger()}))
 }
