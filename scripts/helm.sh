@@ -22,7 +22,7 @@ usage() {
 		  GOPROXY         the Go module proxy, as for go itself
 
 		Example:
-		  "\$(scripts/helm.sh)" template faas-infer chart/faas-infer --namespace openfaas
+		  "\$(scripts/helm.sh)" template faas-infer yaml/chart/faas-infer --namespace openfaas
 	EOF
 }
 

@@ -23,6 +23,8 @@ func newScheme() *runtime.Scheme {
 }
 
 // Client reads and writes functions.
+//
+// +kubebuilder:object:generate=false
 type Client struct{ rest rest.Interface }
 
 // Functions reads and writes the functions of one namespace.

@@ -1,7 +1,13 @@
 // Package v1alpha1 is the custom resource that holds a function on Kubernetes:
 // kind Function in group faas-infer.dev. What faas-cli deploys is kept in one, and
-// one that kubectl applies is deployed.
+// one that kubectl applies is deployed. Begin with types.go, from which "make generate"
+// makes the deep copies and yaml/crd.yaml.
+//
+// +kubebuilder:object:generate=true
+// +groupName=faas-infer.dev
 package v1alpha1
+
+//go:generate sh -c "go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=. output:crd:stdout > ../../../yaml/crd.yaml"
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,12 +62,32 @@ const (
 	SpecAnnotation = "faas-infer.dev/spec"
 )
 
-// Function is one deployed function.
+// Function is one deployed function. One deployed with faas-cli is kept in one, and one
+// that kubectl applies is deployed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:metadata:labels="app.kubernetes.io/part-of=faas-infer"
+// +kubebuilder:resource:shortName=fn,categories=faas-infer
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas
+// +kubebuilder:printcolumn:name=Image,type=string,JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name=SLO,type=string,JSONPath=`.spec.annotations.com\.openfaas\.slo\.latency`
+// +kubebuilder:printcolumn:name=Accepted,type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Replicas,type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name=Available,type=integer,JSONPath=`.status.availableReplicas`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name=Why,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && !self.metadata.name.contains('.')",message="a function's name must be at most 63 characters and have no dot"
 type Function struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   FunctionSpec   `json:"spec"`
+	// Spec is what to deploy, as OpenFaaS has it.
+	Spec FunctionSpec `json:"spec"`
+	// Status is what runs of it; faas-infer writes it.
+	// +optional
 	Status FunctionStatus `json:"status,omitempty"`
 }
 
@@ -69,26 +95,37 @@ type Function struct {
 // namespace, which are the object's own.
 type FunctionSpec struct {
 	// Image is the function's image.
+	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
 	// Process is the classic watchdog's fprocess.
 	Process string `json:"process,omitempty"`
 	// Environment are the variables of its instances.
+	// +mapType=atomic
 	Environment map[string]string `json:"environment,omitempty"`
 	// Constraints are node selectors, as "disktype=ssd".
+	// +listType=atomic
 	Constraints []string `json:"constraints,omitempty"`
 	// Secrets are names of secrets in the function's namespace.
+	// +listType=atomic
 	Secrets []string `json:"secrets,omitempty"`
-	// Labels and Annotations are OpenFaaS', among them the objective
-	// (com.openfaas.slo.latency).
-	Labels      map[string]string `json:"labels,omitempty"`
+	// Labels are OpenFaaS' labels.
+	// +mapType=atomic
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations are OpenFaaS' annotations, among them the objective,
+	// com.openfaas.slo.latency.
+	// +mapType=atomic
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Limits and Requests are resources of one instance.
-	Limits   *Resources `json:"limits,omitempty"`
+	// Limits are the most that one instance may use.
+	// +structType=atomic
+	Limits *Resources `json:"limits,omitempty"`
+	// Requests are what one instance is given at least.
+	// +structType=atomic
 	Requests *Resources `json:"requests,omitempty"`
 	// ReadOnlyRootFilesystem leaves the instances only /tmp to write to.
 	ReadOnlyRootFilesystem bool `json:"readOnlyRootFilesystem,omitempty"`
-	// Replicas is how many instances are kept even without load; nil for the
-	// deployment's own minimum.
+	// Replicas is how many instances are kept even without load; the deployment's own
+	// minimum if absent.
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int64 `json:"replicas,omitempty"`
 }
 
@@ -96,9 +133,10 @@ type FunctionSpec struct {
 type Resources struct {
 	CPU    string `json:"cpu,omitempty"`
 	Memory string `json:"memory,omitempty"`
-	// GPU is a number of whole GPUs of NVIDIA's, of ordinary functions only: models
-	// get their share by their objective. AMDGPU and IntelGPU are other makers'.
-	GPU      string `json:"gpu,omitempty"`
+	// GPU is a number of whole NVIDIA GPUs, of ordinary functions only: models get
+	// their share by their objective.
+	GPU string `json:"gpu,omitempty"`
+	// AMDGPU and IntelGPU are other makers'.
 	AMDGPU   string `json:"amdGPU,omitempty"`
 	IntelGPU string `json:"intelGPU,omitempty"`
 }
@@ -119,24 +157,37 @@ type FunctionStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Replicas is how many instances there are to be, AvailableReplicas how many
 	// of them are ready.
-	Replicas          int64 `json:"replicas"`
+	// +optional
+	Replicas int64 `json:"replicas"`
+	// +optional
 	AvailableReplicas int64 `json:"availableReplicas"`
 	// Conditions are Accepted and Ready.
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Deployed is what was accepted last, nil if nothing was. It is served for as
-	// long as the spec cannot be, by providers that start meanwhile, too.
+	// Deployed is what was accepted last. It is served for as long as the spec cannot
+	// be, by providers that start meanwhile, too.
+	// +structType=atomic
 	Deployed *Deployed `json:"deployed,omitempty"`
 }
 
 // Deployed is a deployment that was accepted.
 type Deployed struct {
 	// Revision is the deployment's.
+	// +optional
+	// +kubebuilder:validation:Format=int64
 	Revision uint64 `json:"revision"`
 	// Spec is the spec as it was then, with what the image brought along.
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
 	Spec FunctionSpec `json:"spec"`
 }
 
 // FunctionList is a list of functions.
+//
+// +kubebuilder:object:root=true
 type FunctionList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`

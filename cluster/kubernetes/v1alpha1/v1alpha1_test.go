@@ -43,7 +43,7 @@ func FuzzSpec(f *testing.F) {
 		if json.Unmarshal([]byte(text), &s) != nil {
 			return
 		}
-		if c := s.DeepCopy(); !reflect.DeepEqual(c, s) {
+		if c := s.DeepCopy(); !reflect.DeepEqual(*c, s) {
 			t.Errorf("copy %+v of %+v", c, s)
 		}
 		once := s.Deployment("f", "n")

@@ -15,7 +15,7 @@ var (
 	option  = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ")
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	link    = regexp.MustCompile(`\]\(#([^)]+)\)`)
-	path    = regexp.MustCompile(`\b(?:yaml|chart|scripts|docs)/[a-z][a-zA-Z0-9./-]*[a-z]`)
+	path    = regexp.MustCompile(`\b(?:yaml|scripts|docs)/[a-z][a-zA-Z0-9./-]*[a-z]`)
 )
 
 // What docs/kubernetes.md names exists.

@@ -49,7 +49,7 @@ func TestHelm(t *testing.T) {
 			t.Fatalf("helm %s: %v: %s", args[0], err, out.String())
 		}
 	}
-	chart := filepath.Join(root, "chart", "faas-infer")
+	chart := filepath.Join(root, "yaml", "chart", "faas-infer")
 	kubectl("create", "namespace", "openfaas")
 	helm("install", "faas-infer", chart)
 	kubectl("create", "-n", "openfaas-fn", "-f", filepath.Join("testdata", "function.yaml"))

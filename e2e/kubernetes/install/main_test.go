@@ -98,7 +98,7 @@ func rendered(t *testing.T, values ...string) string {
 
 func helm(t *testing.T, values ...string) (string, error) {
 	t.Helper()
-	args := []string{"template", "faas-infer", filepath.Join(root, "chart", "faas-infer"), "--namespace", "openfaas", "--kube-version", testcluster.Version}
+	args := []string{"template", "faas-infer", filepath.Join(root, "yaml", "chart", "faas-infer"), "--namespace", "openfaas", "--kube-version", testcluster.Version}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
