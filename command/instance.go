@@ -21,7 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // ownMemory is what an instance takes beside what its engine allocates: the
@@ -161,13 +161,13 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 }
 
 // images reads what the model wants of an image, nil if it takes none.
-func (f *instanceFlags) images() (*picture.Form, error) {
+func (f *instanceFlags) images() (*model.ImageForm, error) {
 	if f.image == "" {
 		return nil, nil
 	}
-	form, err := picture.Parse(f.image)
+	form, err := model.ParseImageForm(f.image)
 	if err != nil {
-		return nil, fmt.Errorf("--image is %q: %w, for example %q", f.image, err, picture.Example)
+		return nil, fmt.Errorf("--image is %q: %w, for example %q", f.image, err, model.Example)
 	}
 	return &form, nil
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/protocol"
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -66,7 +66,7 @@ func TestSmallBodiesWithLargeInputs(t *testing.T) {
 // TestImagesCountAsTheModelsTime: what a batch takes is what its latency is
 // predicted by.
 func TestImagesCountAsTheModelsTime(t *testing.T) {
-	form, err := picture.Parse("64x64 range=0..255")
+	form, err := model.ParseImageForm("64x64 range=0..255")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestImagesCountAsTheModelsTime(t *testing.T) {
 }
 
 func TestImagesMustFitTheModel(t *testing.T) {
-	form, err := picture.Parse("32x32")
+	form, err := model.ParseImageForm("32x32")
 	if err != nil {
 		t.Fatal(err)
 	}

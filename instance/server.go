@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/protocol"
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // DefaultBodyLimit is the largest request body in bytes where Options says
@@ -45,7 +45,7 @@ type Options struct {
 	// Threads is how many the engine computes on, 0 for any number.
 	Threads int
 	// Images is what the model wants of an image, nil if it takes none.
-	Images *picture.Form
+	Images *model.ImageForm
 	// Startup is what the metrics tell of how the instance started.
 	Startup Startup
 	Logger  zerolog.Logger

@@ -1,7 +1,8 @@
 // Package model reads and writes ONNX models and sees them as a graph of
 // operators: each with its shapes at a given batch size, its multiply-adds and
 // its parameters. That is what a profiler needs to predict a model's latency
-// (INFless §3.3) and what a person wants to know of a file.
+// (INFless §3.3) and what a person wants to know of a file. [ImageForm] is how a model
+// wants pictures.
 //
 // The package is pure but for the functions that take a path.
 package model

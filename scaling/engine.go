@@ -9,7 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/joint"
 	"github.com/faas-infer/faas-infer/scaling/placing"
-	"github.com/faas-infer/faas-infer/scaling/rate"
 )
 
 // Settings are the auto-scaling engine's.
@@ -64,10 +63,10 @@ type Engine struct {
 
 // memory is what the engine remembers of a function.
 type memory struct {
-	rate.Peak
+	Peak
 	// bursts are the highest demands with what waited, cold is since when requests
 	// wait which found no ready instance.
-	bursts rate.Peak
+	bursts Peak
 	cold   time.Time
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
 const (
@@ -50,7 +50,7 @@ func (e *entry) await() {
 		}
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
-			if b.prober.Ask(b.ctx, s.address, instancepod.ReadyPath) {
+			if b.prober.Ask(b.ctx, s.address, podspec.ReadyPath) {
 				e.ready()
 				return
 			}
@@ -87,11 +87,11 @@ func (e *entry) glance() glance {
 	return glance{e.instance.State, e.instance.Address, e.pod, e.changed}
 }
 
-func (g glance) seen() instancepod.Observation {
+func (g glance) seen() podspec.Observation {
 	if g.pod == nil {
-		return instancepod.Observation{State: cluster.Starting}
+		return podspec.Observation{State: cluster.Starting}
 	}
-	return instancepod.Observe(g.pod)
+	return podspec.Observe(g.pod)
 }
 
 // stuck is how long an instance has not been getting on.
@@ -102,7 +102,7 @@ type stuck struct {
 }
 
 // since reports whether it has not for too long.
-func (s *stuck) since(seen instancepod.Observation) bool {
+func (s *stuck) since(seen podspec.Observation) bool {
 	if s.now = seen.Stuck; !s.now {
 		s.began = time.Time{}
 		return false
@@ -122,7 +122,7 @@ func (s *stuck) up() <-chan time.Time {
 	return time.After(s.left)
 }
 
-func tooLong(timeout time.Duration, seen instancepod.Observation) string {
+func tooLong(timeout time.Duration, seen podspec.Observation) string {
 	why := fmt.Sprintf("not ready within %v", timeout)
 	if seen.Reason != "" {
 		why += ": " + seen.Reason

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
 // fleet is what is known of the nodes; Backend.mu guards it.
@@ -159,7 +159,7 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 		held = held.Add(e.instance.Holds())
 		if e.instance.Parked {
 			// Kubernetes counts it, and we do not.
-			total.CPU -= instancepod.ParkedCPU
+			total.CPU -= podspec.ParkedCPU
 		}
 	}
 	total.CPU, total.Memory = max(0, total.CPU), max(0, total.Memory)

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
 const (
@@ -138,7 +138,7 @@ func (b nodeWatch) ask(all []*entry) (silent []*entry) {
 	for _, e := range all {
 		asking.Go(func() {
 			address := e.glance().address
-			if address != "" && b.prober.Ask(b.ctx, address, instancepod.ReadyPath) {
+			if address != "" && b.prober.Ask(b.ctx, address, podspec.ReadyPath) {
 				return
 			}
 			mu.Lock()

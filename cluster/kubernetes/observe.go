@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
@@ -46,10 +46,10 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 
 // owns reads a pod; false if it is not an instance's. The lock is held.
 func (b *Backend) owns(pod *corev1.Pod) (cluster.Instance, bool) {
-	if !instancepod.IsOurs(pod) || !b.allowed(pod.Namespace) {
+	if !podspec.IsModel(pod) || !b.allowed(pod.Namespace) {
 		return cluster.Instance{}, false
 	}
-	in, err := instancepod.Read(pod)
+	in, err := podspec.ReadModel(pod)
 	if err != nil && !b.strange[pod.UID] {
 		b.strange[pod.UID] = true
 		b.log.Warn().Err(err).Msg("a pod says that it is an instance and is not; it is left alone")
@@ -63,7 +63,7 @@ func (b *Backend) allowed(namespace string) bool {
 
 // discover takes in an instance that this replica has not started. The lock is held.
 func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
-	seen := instancepod.Observe(pod)
+	seen := podspec.Observe(pod)
 	if seen.State == cluster.Exited {
 		b.forget(in.ID)
 		b.leftOver(pod)
@@ -109,7 +109,7 @@ func (e *entry) advance(in cluster.Instance) {
 	if in.Address != "" {
 		now.Network, now.Address = in.Network, in.Address
 	}
-	seen := instancepod.Observe(e.pod)
+	seen := podspec.Observe(e.pod)
 	if seen.State == cluster.Exited {
 		e.exit(seen.Reason)
 		if e.pod.DeletionTimestamp == nil {
@@ -191,14 +191,14 @@ func (b *Backend) podGone(pod *corev1.Pod) {
 	b.fleet.remove(pod)
 	delete(b.strange, pod.UID)
 	e := b.entries[cluster.InstanceID(pod.Name)]
-	if e == nil || e.namespace != pod.Namespace || e.uid != "" && e.uid != pod.UID || !instancepod.IsOurs(pod) {
+	if e == nil || e.namespace != pod.Namespace || e.uid != "" && e.uid != pod.UID || !podspec.IsModel(pod) {
 		return
 	}
 	e.exit(whyGone(e, pod))
 }
 
 func whyGone(e *entry, pod *corev1.Pod) string {
-	seen := instancepod.Observe(pod)
+	seen := podspec.Observe(pod)
 	switch {
 	case seen.State == cluster.Exited:
 		return seen.Reason

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
@@ -53,14 +53,14 @@ func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config clus
 // Park has the kubelet take all of an instance's CPU quota but for what it needs to
 // say that it is well. A share of a GPU cannot be given back while it runs.
 func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
-	return b.change(ctx, "park", id, instancepod.ParkedCPU, func(in *cluster.Instance) error {
+	return b.change(ctx, "park", id, podspec.ParkedCPU, func(in *cluster.Instance) error {
 		switch {
 		case in.State != cluster.Ready:
 			return fmt.Errorf("it is %s; only an instance that is ready can be parked", in.State)
 		case in.Config.GPU > 0:
 			return errors.New("its share of a GPU cannot be given back while it runs")
-		case in.Config.CPU <= instancepod.ParkedCPU:
-			return fmt.Errorf("it has no more than the %d millicores that a parked instance keeps", instancepod.ParkedCPU)
+		case in.Config.CPU <= podspec.ParkedCPU:
+			return fmt.Errorf("it has no more than the %d millicores that a parked instance keeps", podspec.ParkedCPU)
 		}
 		in.Parked = true
 		return nil
@@ -189,7 +189,7 @@ func (e *entry) endResize(before cluster.Instance, after cluster.Instance, done 
 // quota is what an instance's container may use now, in millicores.
 func quota(in cluster.Instance) int {
 	if in.Parked {
-		return instancepod.ParkedCPU
+		return podspec.ParkedCPU
 	}
 	return in.Config.CPU
 }
@@ -250,11 +250,11 @@ func settled(pod *corev1.Pod, millicores int) (bool, error) {
 // patchQuota asks the API server for it.
 func (e *entry) patchQuota(ctx context.Context, millicores int) (*corev1.Pod, error) {
 	b := e.backend
-	name, _, err := instancepod.Split(e.instance.Function)
+	name, _, err := podspec.SplitName(e.instance.Function)
 	if err != nil {
 		return nil, err
 	}
-	amount := corev1.ResourceList{corev1.ResourceCPU: instancepod.CPU(millicores)}
+	amount := corev1.ResourceList{corev1.ResourceCPU: podspec.CPU(millicores)}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
 		"name": name, "resources": corev1.ResourceRequirements{Requests: amount, Limits: amount},
 	}}}})
@@ -283,8 +283,8 @@ func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 	same := spec.Config
 	same.CPU = config.CPU
 	switch {
-	case config.CPU <= instancepod.ParkedCPU:
-		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.CPU, instancepod.ParkedCPU)
+	case config.CPU <= podspec.ParkedCPU:
+		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.CPU, podspec.ParkedCPU)
 	case same != config:
 		return fmt.Errorf("from %v to %v more than its CPU quota would change", spec.Config, config)
 	case spec.Config.Threads() != config.Threads():

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/gpu"
@@ -40,7 +39,7 @@ func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 }
 
 func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
-	_, namespace, err := instancepod.Split(spec.Function)
+	_, namespace, err := podspec.SplitName(spec.Function)
 	if err != nil {
 		return cluster.Instance{}, err
 	}
@@ -52,7 +51,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	if err != nil {
 		return cluster.Instance{}, err
 	}
-	pod, err := instancepod.Build(plan)
+	pod, err := podspec.Model(plan)
 	if err != nil {
 		e.abandon(false)
 		return cluster.Instance{}, err
@@ -69,14 +68,14 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 }
 
 // plan gathers what the pod is made from.
-func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (instancepod.Plan, error) {
+func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.ModelPlan, error) {
 	owner, ok := b.options.Functions(spec.Function)
 	if !ok {
-		return instancepod.Plan{}, fmt.Errorf("function %s does not exist any more", spec.Function)
+		return podspec.ModelPlan{}, fmt.Errorf("function %s does not exist any more", spec.Function)
 	}
 	// Its spec may say something else by now, or something that cannot be.
 	owner = owner.At(spec.Revision)
-	p := instancepod.Plan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Grace: stopGrace, StartedAt: b.options.Now()}
+	p := podspec.ModelPlan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Grace: stopGrace, StartedAt: b.options.Now()}
 	var err error
 	if p.Profiles, err = podspec.Named(b.options.Profiles, owner.Spec.Deployment(owner.Name, owner.Namespace)); err != nil {
 		return p, err
@@ -92,7 +91,7 @@ func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (instancepod
 
 // reserve makes the instance's entry, which holds its room from now on, and chooses
 // its GPU.
-func (b *Backend) reserve(p *instancepod.Plan, namespace string) (*entry, error) {
+func (b *Backend) reserve(p *podspec.ModelPlan, namespace string) (*entry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	spec := p.Spec

@@ -13,8 +13,8 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
 // watch begins to follow nodes and pods and returns once all that exist are known.
@@ -95,7 +95,7 @@ func key(o any) string {
 
 func trimPod(o any) (any, error) {
 	if pod, ok := o.(*corev1.Pod); ok {
-		return instancepod.Trim(pod), nil
+		return podspec.Trim(pod), nil
 	}
 	return o, nil
 }
@@ -117,7 +117,7 @@ func (b *Backend) podMissing(o any) {
 		pod, ok := o.Obj.(*corev1.Pod)
 		switch {
 		case !ok:
-		case !instancepod.IsOurs(pod):
+		case !podspec.IsModel(pod):
 			b.podGone(pod)
 		default:
 			b.background(func() { b.confirmPod(pod) })
@@ -134,7 +134,7 @@ func (b *Backend) confirmPod(pod *corev1.Pod) {
 	})
 	switch {
 	case err == nil && (pod.UID == "" || found.UID == pod.UID): // "": the answer to its creation was lost.
-		b.podSeen(instancepod.Trim(found))
+		b.podSeen(podspec.Trim(found))
 	case err == nil || apierrors.IsNotFound(err):
 		b.podGone(pod)
 	case b.ctx.Err() == nil:

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/model/bundle/image"
-	"github.com/faas-infer/faas-infer/model/bundle/image/archive"
 	"github.com/faas-infer/faas-infer/model/bundle/image/debian"
 )
 
@@ -60,7 +59,7 @@ func (o *output) write(c *cobra.Command, i v1.Image) error {
 		if o.push != "" && !c.Flags().Changed("name") {
 			name = o.push
 		}
-		if err := archive.WriteFile(o.tar, archive.Image{Name: name, Image: i}); err != nil {
+		if err := image.WriteFile(o.tar, image.Image{Name: name, Image: i}); err != nil {
 			return err
 		}
 		fmt.Fprintf(c.OutOrStdout(), "Wrote %s: the image %s.\n", o.tar, name)
@@ -199,7 +198,7 @@ func newPushCommand() *cobra.Command {
   faas-infer-kubernetes image push base.tar registry.example.com/faas-infer/base:latest`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			images, err := archive.ReadFile(args[0])
+			images, err := image.ReadFile(args[0])
 			if err != nil {
 				return err
 			}

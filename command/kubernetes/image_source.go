@@ -14,7 +14,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
-	"github.com/faas-infer/faas-infer/model/bundle/image/archive"
 	"github.com/faas-infer/faas-infer/model/bundle/image/debian"
 )
 
@@ -43,7 +42,7 @@ func (s *source) image(ctx context.Context, plain []string) (v1.Image, error) {
 		return s.make(ctx)
 	}
 	if info, err := os.Stat(s.base); err == nil && info.Mode().IsRegular() {
-		images, err := archive.ReadFile(s.base)
+		images, err := image.ReadFile(s.base)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
-	"github.com/faas-infer/faas-infer/model/bundle/image/archive"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -50,7 +49,7 @@ func smallBase(t *testing.T, name string) {
 	if i, err = mutate.ConfigFile(i, config); err != nil {
 		t.Fatal(err)
 	}
-	if err := archive.WriteFile(name, archive.Image{Name: "base", Image: i}); err != nil {
+	if err := image.WriteFile(name, image.Image{Name: "base", Image: i}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,7 +71,7 @@ func TestImageOfModel(t *testing.T) {
 	if err != nil || !strings.Contains(out, tar) {
 		t.Fatalf("%s: %v", out, err)
 	}
-	images, err := archive.ReadFile(tar)
+	images, err := image.ReadFile(tar)
 	if err != nil || !strings.HasSuffix(images[0].Name, "faas-infer/identity:latest") {
 		t.Fatalf("%+v, %v", images, err)
 	}

@@ -11,13 +11,13 @@ import (
 	"image"
 	"slices"
 
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Maker makes rows of one input of images. It is safe for concurrent use.
 type Maker struct {
-	form picture.Form
+	form model.ImageForm
 	kind tensor.Type
 	// channels is 1 or 3, first that they stand before height and width.
 	channels int
@@ -34,7 +34,7 @@ const atOnce = 2
 
 // New returns a maker for the one input of a model, or an error that says why the
 // form and the input do not fit each other.
-func New(form picture.Form, inputs []tensor.Info) (*Maker, error) {
+func New(form model.ImageForm, inputs []tensor.Info) (*Maker, error) {
 	if len(inputs) != 1 {
 		return nil, fmt.Errorf("the model has %d inputs; an image can be the input of a model with one", len(inputs))
 	}
@@ -63,7 +63,7 @@ func (m *Maker) layout(in tensor.Info) error {
 			in.Name, in.Shape, m.form.Width, m.form.Height)
 	}
 	if len(in.Shape) == 3 { // One channel may do without a dimension.
-		if !m.fits(in.Shape[1], in.Shape[2]) || m.form.Colour != picture.ColourGray {
+		if !m.fits(in.Shape[1], in.Shape[2]) || m.form.Colour != model.ColourGray {
 			return refuse()
 		}
 		m.channels, m.first = 1, true
@@ -82,7 +82,7 @@ func (m *Maker) layout(in tensor.Info) error {
 	default:
 		return refuse()
 	}
-	if gray := m.form.Colour == picture.ColourGray; m.form.Colour != "" && gray != (m.channels == 1) {
+	if gray := m.form.Colour == model.ColourGray; m.form.Colour != "" && gray != (m.channels == 1) {
 		return fmt.Errorf("input %q has %d channels, which colour=%s does not give", in.Name, m.channels, m.form.Colour)
 	}
 	if most := max(len(m.form.Mean), len(m.form.Std)); most > m.channels {
@@ -156,7 +156,7 @@ func (m *Maker) row(to []byte, img *image.RGBA) []byte {
 		}
 		for c := range 3 {
 			from := c
-			if m.form.Colour == picture.ColourBGR {
+			if m.form.Colour == model.ColourBGR {
 				from = 2 - c
 			}
 			at := 3*i + c

@@ -13,13 +13,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 func maker(t *testing.T, form string, kind tensor.Type, shape ...int64) *Maker {
 	t.Helper()
-	f, err := picture.Parse(form)
+	f, err := model.ParseImageForm(form)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestNewRefuses(t *testing.T) {
 		"bytes, mean": {"8x8 mean=1", of(tensor.Uint8, -1, 3, 8, 8), "leave out range, mean and std"},
 		"flat":        {"8x8", of(tensor.FP32, -1, 8, 8), "images of 8x8 need"},
 	} {
-		form, err := picture.Parse(c.form)
+		form, err := model.ParseImageForm(c.form)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func FuzzAppend(f *testing.F) {
 	}
 	f.Add(p.Bytes())
 	f.Add(j.Bytes())
-	form, _ := picture.Parse("4x4 fit=crop")
+	form, _ := model.ParseImageForm("4x4 fit=crop")
 	m, err := New(form, []tensor.Info{{Name: "image", Type: tensor.FP32, Shape: []int64{-1, 3, 4, 4}}})
 	if err != nil {
 		f.Fatal(err)
@@ -286,7 +286,7 @@ func BenchmarkAppend(b *testing.B) {
 	if err := jpeg.Encode(&j, halves(640, 480, red, blue), nil); err != nil {
 		b.Fatal(err)
 	}
-	form, _ := picture.Parse("224x224")
+	form, _ := model.ParseImageForm("224x224")
 	m, err := New(form, []tensor.Info{{Name: "image", Type: tensor.FP32, Shape: []int64{-1, 3, 224, 224}}})
 	if err != nil {
 		b.Fatal(err)

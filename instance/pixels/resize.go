@@ -5,21 +5,21 @@ import (
 	"image/draw"
 	"math"
 
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // fit makes an image of the form's size. What is transparent is black.
-func fit(img image.Image, form picture.Form) *image.RGBA {
+func fit(img image.Image, form model.ImageForm) *image.RGBA {
 	out := image.NewRGBA(image.Rect(0, 0, form.Width, form.Height))
 	from, to := img.Bounds(), out.Bounds()
 	scale := func(pick func(a, b float64) float64) float64 {
 		return pick(float64(form.Width)/float64(from.Dx()), float64(form.Height)/float64(from.Dy()))
 	}
 	switch form.Fit {
-	case picture.FitCrop:
+	case model.FitCrop:
 		s := scale(math.Max)
 		from = middle(from, whole(float64(form.Width)/s, from.Dx()), whole(float64(form.Height)/s, from.Dy()))
-	case picture.FitPad:
+	case model.FitPad:
 		s := scale(math.Min)
 		to = middle(to, whole(float64(from.Dx())*s, form.Width), whole(float64(from.Dy())*s, form.Height))
 	}

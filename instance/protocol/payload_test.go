@@ -15,13 +15,13 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/pixels"
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // photos takes images of 2x1 pixels as bytes, red, green, blue.
 func photos(t testing.TB) *Model {
-	form, err := picture.Parse("2x1")
+	form, err := model.ParseImageForm("2x1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -66,7 +65,7 @@ type Engine struct {
 
 // server is one that runs.
 type server struct {
-	remote.Server
+	Server
 	// child is its process, nil for one that is not ours.
 	child *engine.Child
 	at    ports

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -25,7 +24,7 @@ type kind interface {
 	// out, and env what its environment has.
 	flags(dir string, s serving, at ports) (flags []flag, env []string)
 	// connect returns the model at a server.
-	connect(base, model string) remote.Server
+	connect(base, model string) Server
 	// clear removes what a server leaves behind that was killed.
 	clear(at ports)
 }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 )
 
 // mlserver is Seldon's MLServer.
@@ -90,6 +88,6 @@ func (mlserver) flags(dir string, _ serving, at ports) ([]flag, []string) {
 
 func (mlserver) clear(ports) {}
 
-func (mlserver) connect(base, model string) remote.Server {
-	return remote.NewOpenInference(base, model)
+func (mlserver) connect(base, model string) Server {
+	return NewOpenInference(base, model)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -23,7 +22,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 		return nil, err
 	}
 	outputs, err := e.infer(s, rows, inputs)
-	if !errors.Is(err, remote.ErrNoAnswer) {
+	if !errors.Is(err, ErrNoAnswer) {
 		return outputs, err
 	}
 	err = e.lost(s, err)

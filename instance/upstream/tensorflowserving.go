@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -64,6 +63,6 @@ func (tensorFlowServing) flags(dir string, s serving, at ports) ([]flag, []strin
 
 func (tensorFlowServing) clear(ports) {}
 
-func (tensorFlowServing) connect(base, model string) remote.Server {
-	return remote.NewPredict(base, model)
+func (tensorFlowServing) connect(base, model string) Server {
+	return NewPredict(base, model)
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
 )
 
 // triton is NVIDIA's Triton Inference Server.
@@ -162,4 +160,4 @@ func (triton) clear(at ports) {
 	}
 }
 
-func (triton) connect(base, model string) remote.Server { return remote.NewOpenInference(base, model) }
+func (triton) connect(base, model string) Server { return NewOpenInference(base, model) }

@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 	"github.com/faas-infer/faas-infer/lab/sim"
-	"github.com/faas-infer/faas-infer/scaling/rate"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -25,7 +25,7 @@ type buffered struct {
 	job    tuningJob
 	tuner  *systems.Tuner
 	buffer batching.Policy
-	meter  rate.Meter
+	meter  scaling.Meter
 
 	now     time.Duration
 	arrived uint64

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/faas-infer/faas-infer/model/picture"
+	"github.com/faas-infer/faas-infer/model"
 )
 
 func duration(key, value string, longest time.Duration, example string) (time.Duration, error) {
@@ -58,8 +58,8 @@ func modelPath(key, value string) (string, error) {
 // image refuses what an instance could not read, and writes the words with one
 // space between them.
 func image(key, value string) (string, error) {
-	if _, err := picture.Parse(value); err != nil {
-		return "", &Error{Key: key, Value: value, Why: err.Error(), Example: picture.Example}
+	if _, err := model.ParseImageForm(value); err != nil {
+		return "", &Error{Key: key, Value: value, Why: err.Error(), Example: model.Example}
 	}
 	return strings.Join(strings.Fields(value), " "), nil
 }

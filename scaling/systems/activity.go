@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/coldstart"
-	"github.com/faas-infer/faas-infer/scaling/rate"
+	"github.com/faas-infer/faas-infer/scaling"
 )
 
 // Activity is what is remembered of one function's requests between two looks at
@@ -29,7 +29,7 @@ type rateMeter interface {
 
 // NewActivity remembers nothing; a function counts as active at now. It follows
 // the load as production does.
-func NewActivity(now time.Time) *Activity { return &Activity{last: now, meter: &rate.Meter{}} }
+func NewActivity(now time.Time) *Activity { return &Activity{last: now, meter: &scaling.Meter{}} }
 
 // Activity is NewActivity for the system: one that looks at the load once in a
 // period is told of what came in the last one.

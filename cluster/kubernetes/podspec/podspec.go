@@ -1,8 +1,8 @@
-// Package podspec translates what a user deploys into parts of a pod's spec, as
-// OpenFaaS documents them: secrets, constraints, resources, probes, the read-only
-// root file system, profiles. It is pure: it reads no cluster. What instances of
-// models and of ordinary functions have in common is [Apply]; [Ordinary] makes the
-// whole pod of an ordinary function.
+// Package podspec translates between functions and pods. Begin with [Ordinary], which
+// makes the pod of an ordinary function, and [Model], which makes that of a model's
+// instance; [ReadModel] and [Observe] are the way back. [Apply] is for both: secrets,
+// constraints, resources, probes, the read-only root file system and profiles, as OpenFaaS
+// documents them. The package is pure: it reads no cluster.
 package podspec
 
 import (

@@ -15,7 +15,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/instancepod"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/gpu"
 )
@@ -24,7 +23,7 @@ import (
 func (r *rig) runsWith(id cluster.InstanceID, cpu int) {
 	r.t.Helper()
 	r.say(id, func(s *corev1.PodStatus) {
-		amount := corev1.ResourceList{corev1.ResourceCPU: instancepod.CPU(cpu)}
+		amount := corev1.ResourceList{corev1.ResourceCPU: podspec.CPU(cpu)}
 		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			Resources: &corev1.ResourceRequirements{Requests: amount, Limits: amount}}}
 	})
@@ -90,8 +89,8 @@ func TestResizeAndPark(t *testing.T) {
 	}
 
 	go func() { done <- a.Park(t.Context(), spec.ID) }()
-	r.asked(spec.ID, instancepod.ParkedCPU)
-	r.runsWith(spec.ID, instancepod.ParkedCPU)
+	r.asked(spec.ID, podspec.ParkedCPU)
+	r.runsWith(spec.ID, podspec.ParkedCPU)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +101,7 @@ func TestResizeAndPark(t *testing.T) {
 		return ""
 	})
 	// What a parked one keeps is the cluster's, not to be given away.
-	if n := r.one(b); n.Total.CPU != 8000-instancepod.ParkedCPU || n.Free.CPU != n.Total.CPU || n.Free.Memory != 8<<30-64<<20 {
+	if n := r.one(b); n.Total.CPU != 8000-podspec.ParkedCPU || n.Free.CPU != n.Total.CPU || n.Free.Memory != 8<<30-64<<20 {
 		t.Errorf("parked: %+v", n)
 	}
 
@@ -115,8 +114,8 @@ func TestResizeAndPark(t *testing.T) {
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "Deferred: no room") {
 		t.Errorf("refused: %v", err)
 	}
-	r.asked(spec.ID, instancepod.ParkedCPU)
-	if n := r.one(a); n.Free.CPU != 8000-instancepod.ParkedCPU {
+	r.asked(spec.ID, podspec.ParkedCPU)
+	if n := r.one(a); n.Free.CPU != 8000-podspec.ParkedCPU {
 		t.Errorf("still parked: %+v", n)
 	}
 	r.say(spec.ID, func(s *corev1.PodStatus) {

@@ -5,7 +5,8 @@
 // bundle's directory in the image's file system. That is all: whatever tool makes
 // such an image, [Pull] finds the bundle in it. Images that [Append] makes have
 // the bundle in one layer of their own, which they say in its annotation of the
-// same name, so that nothing else need be read.
+// same name, so that nothing else need be read. [WriteFile] and [ReadFile] keep images in
+// one file, an OCI archive that docker load takes, too.
 package image
 
 import (

@@ -1,4 +1,4 @@
-package remote_test
+package upstream_test
 
 import (
 	"encoding/binary"
@@ -12,13 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/faas-infer/faas-infer/instance/upstream/remote"
+	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // said is what a server answers at a path; status 0 is 200.
 type said struct {
@@ -51,7 +47,7 @@ func server(t *testing.T, answers map[string]said) (url string, body *string, he
 	return s.URL, body, header
 }
 
-func floats(values ...float32) []byte {
+func rawFloats(values ...float32) []byte {
 	var data []byte
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
@@ -60,7 +56,7 @@ func floats(values ...float32) []byte {
 }
 
 var (
-	x     = []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{2, 1}, Data: floats(1, 0.5)}}
+	x     = []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{2, 1}, Data: rawFloats(1, 0.5)}}
 	y     = []tensor.Info{{Name: "y", Type: tensor.FP32, Shape: []int64{-1, 1}}}
 	model = `{"name":"m","inputs":[{"name":"x","datatype":"FP32","shape":[-1,1]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,1]}]}`
 )
@@ -69,10 +65,10 @@ func TestOpenInferenceInBytes(t *testing.T) {
 	text := `{"outputs":[{"name":"z","datatype":"INT8","shape":[2],"parameters":{"binary_data_size":2}},{"name":"y","datatype":"FP32","shape":[2,1],"parameters":{"binary_data_size":8}}]}`
 	answers := map[string]said{
 		"GET /v2": {body: `{"extensions":["classification","binary_tensor_data"]}`}, "GET /v2/models/m": {body: model}, "GET /v2/models/m/ready": {},
-		"POST /v2/models/m/infer": {header: map[string]string{"Inference-Header-Content-Length": strconv.Itoa(len(text))}, body: text + "\x01\x02" + string(floats(3, 4))},
+		"POST /v2/models/m/infer": {header: map[string]string{"Inference-Header-Content-Length": strconv.Itoa(len(text))}, body: text + "\x01\x02" + string(rawFloats(3, 4))},
 	}
 	url, body, header := server(t, answers)
-	s := remote.NewOpenInference(url+"/", "m")
+	s := upstream.NewOpenInference(url+"/", "m")
 	defer s.Close()
 	if err := s.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -82,7 +78,7 @@ func TestOpenInferenceInBytes(t *testing.T) {
 		t.Fatalf("%v, %v, %v", inputs, outputs, err)
 	}
 	got, err := s.Infer(t.Context(), 2, x, outputs)
-	if err != nil || len(got) != 1 || string(got[0].Data) != string(floats(3, 4)) {
+	if err != nil || len(got) != 1 || string(got[0].Data) != string(rawFloats(3, 4)) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	want := `{"inputs":[{"name":"x","datatype":"FP32","shape":[2,1],"parameters":{"binary_data_size":8}}],"parameters":{"binary_data_output":true}}`
@@ -96,14 +92,14 @@ func TestOpenInferenceInJSON(t *testing.T) {
 		"GET /v2": {body: `{"extensions":[]}`}, "GET /v2/models/a%20b": {body: model}, "GET /v2/models/a b": {body: model},
 		"POST /v2/models/a b/infer": {body: `{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1],"data":[[3],[4]]}]}`},
 	})
-	s := remote.NewOpenInference(url, "a b")
+	s := upstream.NewOpenInference(url, "a b")
 	defer s.Close()
 	_, outputs, err := s.Signature(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Infer(t.Context(), 2, x, outputs)
-	if err != nil || string(got[0].Data) != string(floats(3, 4)) || *body != `{"inputs":[{"name":"x","datatype":"FP32","shape":[2,1],"data":[1,0.5]}]}` {
+	if err != nil || string(got[0].Data) != string(rawFloats(3, 4)) || *body != `{"inputs":[{"name":"x","datatype":"FP32","shape":[2,1],"data":[1,0.5]}]}` {
 		t.Errorf("%v, %v for %s", got, err, *body)
 	}
 }
@@ -124,14 +120,14 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 		`<html>`: "invalid character",
 	} {
 		url, _, _ := server(t, map[string]said{"POST /v2/models/m/infer": {body: answer}})
-		s := remote.NewOpenInference(url, "m")
-		if _, err := s.Infer(t.Context(), 2, x, y); err == nil || errors.Is(err, remote.ErrNoAnswer) || !strings.Contains(err.Error(), want) {
+		s := upstream.NewOpenInference(url, "m")
+		if _, err := s.Infer(t.Context(), 2, x, y); err == nil || errors.Is(err, upstream.ErrNoAnswer) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", answer, err, want)
 		}
 		s.Close()
 	}
 	url, _, _ := server(t, map[string]said{"POST /v2/models/m/infer": {header: map[string]string{"Inference-Header-Content-Length": "99"}, body: "{}"}})
-	s := remote.NewOpenInference(url, "m")
+	s := upstream.NewOpenInference(url, "m")
 	defer s.Close()
 	if _, err := s.Infer(t.Context(), 2, x, y); err == nil || !strings.Contains(err.Error(), `is "99", and it has 2 bytes`) {
 		t.Errorf("a wrong length: %v", err)
@@ -142,10 +138,10 @@ func TestRefusalsAndSilence(t *testing.T) {
 	url, _, _ := server(t, map[string]said{
 		"POST /v2/models/m/infer": {status: 400, body: `{"error":"no such input"}`}, "GET /v2": {status: 503, body: "busy"},
 	})
-	s := remote.NewOpenInference(url, "m")
+	s := upstream.NewOpenInference(url, "m")
 	defer s.Close()
 	_, err := s.Infer(t.Context(), 2, x, y)
-	var refused *remote.Error
+	var refused *upstream.Error
 	if !errors.As(err, &refused) || refused.Status != 400 || refused.Text != "the model server answered 400: no such input" {
 		t.Errorf("refused: %v", err)
 	}
@@ -159,7 +155,7 @@ func TestRefusalsAndSilence(t *testing.T) {
 		"POST /v1/models/m:predict": {status: 302, header: map[string]string{"Location": "http://127.0.0.1:1/"}},
 		"GET /v1/models/m":          {status: 500, body: "Traceback (most recent call last):\n  File \"model.py\"\nValueError: no such thing\n"},
 	})
-	p := remote.NewPredict(url, "m")
+	p := upstream.NewPredict(url, "m")
 	defer p.Close()
 	if err := p.Ready(t.Context()); err == nil || err.Error() != "the model server answered 500: ValueError: no such thing" {
 		t.Errorf("a traceback: %v", err)
@@ -167,9 +163,9 @@ func TestRefusalsAndSilence(t *testing.T) {
 	if _, err := p.Infer(t.Context(), 2, x, y); err == nil || err.Error() != "the model server answered 302: Found" {
 		t.Errorf("sent elsewhere: %v", err)
 	}
-	gone := remote.NewPredict("http://127.0.0.1:1", "m")
+	gone := upstream.NewPredict("http://127.0.0.1:1", "m")
 	defer gone.Close()
-	if _, err := gone.Infer(t.Context(), 2, x, y); !errors.Is(err, remote.ErrNoAnswer) {
+	if _, err := gone.Infer(t.Context(), 2, x, y); !errors.Is(err, upstream.ErrNoAnswer) {
 		t.Errorf("nobody there: %v", err)
 	}
 }
@@ -184,12 +180,12 @@ func TestPredict(t *testing.T) {
 		"GET /v1/models/m/metadata": {body: metadata},
 		"POST /v1/models/m:predict": {body: "{\n  \"outputs\": [[3.0], [4e0]]\n}"},
 	})
-	s := remote.NewPredict(url, "m")
+	s := upstream.NewPredict(url, "m")
 	defer s.Close()
 	if err := s.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n := remote.NewPredict(url, "n")
+	n := upstream.NewPredict(url, "n")
 	defer n.Close()
 	if err := n.Ready(t.Context()); err == nil || err.Error() != "the model server has no version of the model available: no such op" {
 		t.Errorf("one that could not be loaded: %v", err)
@@ -199,7 +195,7 @@ func TestPredict(t *testing.T) {
 		t.Fatalf("%v, %v, %v", inputs, outputs, err)
 	}
 	got, err := s.Infer(t.Context(), 2, x, outputs)
-	if err != nil || string(got[0].Data) != string(floats(3, 4)) || *body != `{"signature_name":"serving_default","inputs":{"x":[[1],[0.5]]}}` {
+	if err != nil || string(got[0].Data) != string(rawFloats(3, 4)) || *body != `{"signature_name":"serving_default","inputs":{"x":[[1],[0.5]]}}` {
 		t.Errorf("%v, %v for %s", got, err, *body)
 	}
 	two := append(outputs, tensor.Info{Name: "z", Type: tensor.FP32, Shape: []int64{-1}})
@@ -225,7 +221,7 @@ func TestSignaturesThatCannotBeServed(t *testing.T) {
 		url, _, _ := server(t, map[string]said{"GET /v1/models/m/metadata": {
 			body: `{"metadata":{"signature_def":{"signature_def":{"` + c.name + `":{"inputs":` + c.inputs + `,"outputs":` + c.outputs + `}}}}}`,
 		}})
-		s := remote.NewPredict(url, "m")
+		s := upstream.NewPredict(url, "m")
 		if _, _, err := s.Signature(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

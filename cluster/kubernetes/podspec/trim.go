@@ -1,4 +1,4 @@
-package instancepod
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +20,7 @@ func Trim(pod *corev1.Pod) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
-	if !IsOurs(pod) {
+	if !IsModel(pod) {
 		for _, s := range pod.Status.ContainerStatuses {
 			if len(s.AllocatedResources) > 0 {
 				out.Status.ContainerStatuses = append(out.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources})

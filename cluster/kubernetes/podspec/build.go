@@ -1,4 +1,4 @@
-package instancepod
+package podspec
 
 import (
 	"encoding/json"
@@ -15,18 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// Plan is all that a pod is made from.
-type Plan struct {
+// ModelPlan is all that a pod is made from.
+type ModelPlan struct {
 	Spec cluster.InstanceSpec
 	// Owner is the function; its pods go when it does.
 	Owner *v1alpha1.Function
-	// Profiles and Secrets are what [podspec.Settings] say of the function's.
-	Profiles []podspec.Profile
+	// Profiles and Secrets are what [Settings] say of the function's.
+	Profiles []Profile
 	Secrets  map[string]corev1.SecretType
 	// Args are what the image's own program is told.
 	Args []string
@@ -38,10 +37,10 @@ type Plan struct {
 	StartedAt time.Time
 }
 
-// Build makes the pod of a model's instance. Its requests are its limits, so that
+// Model makes the pod of a model's instance. Its requests are its limits, so that
 // whole CPUs become cores of its own where the kubelet gives those out.
-func Build(p Plan) (*corev1.Pod, error) {
-	name, namespace, err := Split(p.Spec.Function)
+func Model(p ModelPlan) (*corev1.Pod, error) {
+	name, namespace, err := SplitName(p.Spec.Function)
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +57,17 @@ func Build(p Plan) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: skeleton(p, name)}
 	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
-	if err := podspec.Apply(&pod.Spec, d, podspec.Settings{Profiles: p.Profiles, Secrets: p.Secrets}); err != nil {
+	if err := Apply(&pod.Spec, d, Settings{Profiles: p.Profiles, Secrets: p.Secrets}); err != nil {
 		return nil, err
 	}
-	podspec.Pin(&pod.Spec, p.Spec.Node)
+	Pin(&pod.Spec, p.Spec.Node)
 	if p.Share != nil {
 		give(pod, *p.Share)
 	}
 	return pod, nil
 }
 
-func skeleton(p Plan, name string) corev1.PodSpec {
+func skeleton(p ModelPlan, name string) corev1.PodSpec {
 	resources, grace := amounts(p.Spec), int64(max(1, (p.Grace+time.Second-1)/time.Second))
 	if p.Grace <= 0 {
 		grace = corev1.DefaultTerminationGracePeriodSeconds
@@ -78,7 +77,7 @@ func skeleton(p Plan, name string) corev1.PodSpec {
 		TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{
 			Name: name, Image: p.Spec.Bundle, Args: p.Args,
-			Ports:          []corev1.ContainerPort{{Name: podspec.PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
+			Ports:          []corev1.ContainerPort{{Name: PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
 			Resources:      corev1.ResourceRequirements{Requests: resources, Limits: maps.Clone(resources)},
 			ReadinessProbe: readiness(),
 			// A quota can change while it runs.
@@ -98,7 +97,7 @@ func readiness() *corev1.Probe {
 	}
 }
 
-func metadata(p Plan, name, namespace string) (metav1.ObjectMeta, error) {
+func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
 		return metav1.ObjectMeta{}, fmt.Errorf("instance's spec: %w", err)

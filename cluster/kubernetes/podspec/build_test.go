@@ -1,4 +1,4 @@
-package instancepod
+package podspec
 
 import (
 	"reflect"
@@ -11,13 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-func plan() Plan {
-	return Plan{
+func plan() ModelPlan {
+	return ModelPlan{
 		Spec: cluster.InstanceSpec{
 			ID: "mnist-0011223344ff", Function: "mnist.openfaas-fn", Revision: 7, Node: "n1",
 			Config:   cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 2000, Memory: 256 << 20}},
@@ -36,11 +35,11 @@ func plan() Plan {
 
 func TestBuildAndRead(t *testing.T) {
 	p := plan()
-	pod, err := Build(p)
+	pod, err := Model(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pod.Name != "mnist-0011223344ff" || pod.Namespace != "openfaas-fn" || !IsOurs(pod) {
+	if pod.Name != "mnist-0011223344ff" || pod.Namespace != "openfaas-fn" || !IsModel(pod) {
 		t.Errorf("metadata %+v", pod.ObjectMeta)
 	}
 	want := map[string]string{"team": "a", v1alpha1.ManagedByLabel: "faas-infer", v1alpha1.FunctionLabel: "mnist", v1alpha1.InstanceLabel: pod.Name}
@@ -67,22 +66,22 @@ func TestBuildAndRead(t *testing.T) {
 	if term.MatchFields[0].Values[0] != "n1" || pod.Spec.NodeSelector["disk"] != "ssd" {
 		t.Errorf("placing %+v %v", term, pod.Spec.NodeSelector)
 	}
-	in, err := Read(pod)
+	in, err := ReadModel(pod)
 	if err != nil || !reflect.DeepEqual(in.InstanceSpec, p.Spec) || !in.StartedAt.Equal(p.StartedAt) || in.State != cluster.Starting {
 		t.Errorf("read %+v, %v", in, err)
 	}
 }
 
 func TestBuildRefuses(t *testing.T) {
-	for name, change := range map[string]func(*Plan){
-		"exist any more": func(p *Plan) { p.Owner = nil },
-		"a namespace":    func(p *Plan) { p.Spec.Function = "mnist" },
-		"Deployment":     func(p *Plan) { p.Spec.Kind = cluster.Process },
-		"constraints":    func(p *Plan) { p.Owner.Spec.Constraints = []string{"ssd"} },
+	for name, change := range map[string]func(*ModelPlan){
+		"exist any more": func(p *ModelPlan) { p.Owner = nil },
+		"a namespace":    func(p *ModelPlan) { p.Spec.Function = "mnist" },
+		"Deployment":     func(p *ModelPlan) { p.Spec.Kind = cluster.Process },
+		"constraints":    func(p *ModelPlan) { p.Owner.Spec.Constraints = []string{"ssd"} },
 	} {
 		p := plan()
 		change(&p)
-		if _, err := Build(p); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Model(p); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want a word of %q", err, name)
 		}
 	}
@@ -91,12 +90,12 @@ func TestBuildRefuses(t *testing.T) {
 // A profile's affinity and the node's both hold.
 func TestPinAddsToAProfile(t *testing.T) {
 	p := plan()
-	p.Profiles = []podspec.Profile{{
+	p.Profiles = []Profile{{
 		Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}}, {}}}}},
 	}}
-	pod, err := Build(p)
+	pod, err := Model(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +113,7 @@ func TestGPUShare(t *testing.T) {
 	p := plan()
 	p.Spec.Env["CUDA_VISIBLE_DEVICES"] = "all"
 	p.Share = &gpu.Share{Device: "GPU-1", Percent: 30, Memory: 1 << 30, PipeDirectory: "/run/mps"}
-	pod, err := Build(p)
+	pod, err := Model(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +143,13 @@ func TestReadFollowsResources(t *testing.T) {
 		cpu, want int
 		parked    bool
 	}{{2000, 2000, false}, {1500, 1500, false}, {ParkedCPU, 2000, true}} {
-		pod, err := Build(plan())
+		pod, err := Model(plan())
 		if err != nil {
 			t.Fatal(err)
 		}
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = CPU(c.cpu)
 		pod.Status.PodIP = "fd00::1"
-		in, err := Read(pod)
+		in, err := ReadModel(pod)
 		if err != nil || in.Config.CPU != c.want || in.Parked != c.parked || in.Address != "[fd00::1]:8080" {
 			t.Errorf("%d: %+v, %v", c.cpu, in, err)
 		}
@@ -168,12 +167,12 @@ func TestReadRefusesWhatIsNotOurs(t *testing.T) {
 		"of one GPU":     func(p *corev1.Pod) { edit(p, `"gpu":0`, `"gpu":101`) },
 		"kind":           func(p *corev1.Pod) { edit(p, `{"id"`, `{"kind":"process","id"`) },
 	} {
-		pod, err := Build(plan())
+		pod, err := Model(plan())
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(pod)
-		if _, err := Read(pod); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := ReadModel(pod); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want a word of %q", err, name)
 		}
 	}
@@ -187,7 +186,7 @@ func edit(pod *corev1.Pod, from, to string) {
 // However an annotation is edited, an instance that is read from it holds no less
 // than nothing.
 func FuzzRead(f *testing.F) {
-	pod, err := Build(plan())
+	pod, err := Model(plan())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -197,7 +196,7 @@ func FuzzRead(f *testing.F) {
 		pod.Annotations[v1alpha1.SpecAnnotation] = spec
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = CPU(int(max(0, cpu)))
 		pod.Status.PodIP = ip
-		in, err := Read(Trim(pod))
+		in, err := ReadModel(Trim(pod))
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package archive
+package image
 
 import (
 	"archive/tar"
@@ -21,8 +21,8 @@ const maxText = 8 << 20
 // section is where a file lies in the tar, in bytes.
 type section struct{ offset, size int64 }
 
-// file is a tar of which the parts are read when they are asked for.
-type file struct {
+// archiveFile is a tar of which the parts are read when they are asked for.
+type archiveFile struct {
 	path     string
 	sections map[string]section
 }
@@ -60,13 +60,13 @@ func ReadFile(path string) ([]Image, error) {
 }
 
 // scan finds out where the tar's files lie.
-func scan(path string) (*file, error) {
+func scan(path string) (*archiveFile, error) {
 	opened, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
-	f := &file{path: path, sections: make(map[string]section)}
+	f := &archiveFile{path: path, sections: make(map[string]section)}
 	tape := tar.NewReader(opened)
 	for {
 		header, err := tape.Next()
@@ -88,7 +88,7 @@ func scan(path string) (*file, error) {
 }
 
 // open reads one of the tar's files.
-func (f *file) open(name string) (io.ReadCloser, error) {
+func (f *archiveFile) open(name string) (io.ReadCloser, error) {
 	s, ok := f.sections[name]
 	if !ok {
 		return nil, fmt.Errorf("it has no %s", name)
@@ -103,7 +103,7 @@ func (f *file) open(name string) (io.ReadCloser, error) {
 	}{io.NewSectionReader(opened, s.offset, s.size), opened}, nil
 }
 
-func (f *file) text(name string) ([]byte, error) {
+func (f *archiveFile) text(name string) ([]byte, error) {
 	if s := f.sections[name]; s.size > maxText {
 		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, s.size, maxText)
 	}
@@ -116,7 +116,7 @@ func (f *file) text(name string) ([]byte, error) {
 }
 
 // checked is a blob's text, if it is what its digest says.
-func (f *file) checked(h v1.Hash) ([]byte, error) {
+func (f *archiveFile) checked(h v1.Hash) ([]byte, error) {
 	text, err := f.text(blob(h))
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (f *file) checked(h v1.Hash) ([]byte, error) {
 }
 
 // image reads an image's manifest and config.
-func (f *file) image(d v1.Descriptor) (v1.Image, error) {
+func (f *archiveFile) image(d v1.Descriptor) (v1.Image, error) {
 	i := &image{file: f, kind: d.MediaType}
 	var err error
 	if i.rawManifest, err = f.checked(d.Digest); err != nil {
@@ -145,7 +145,7 @@ func (f *file) image(d v1.Descriptor) (v1.Image, error) {
 
 // image implements [partial.CompressedImageCore].
 type image struct {
-	file                   *file
+	file                   *archiveFile
 	kind                   types.MediaType
 	manifest               *v1.Manifest
 	rawManifest, rawConfig []byte
@@ -166,7 +166,7 @@ func (i *image) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
 
 // layer implements [partial.CompressedLayer].
 type layer struct {
-	file       *file
+	file       *archiveFile
 	descriptor v1.Descriptor
 }
 

@@ -1,6 +1,4 @@
-// Package rate tells from what was counted how much is asked for: [Meter] the rate at
-// which requests come, [Peak] the highest demand of a while.
-package rate
+package scaling
 
 import (
 	"math"

@@ -1,7 +1,4 @@
-// Package archive keeps container images in a tar: an OCI image layout, with the
-// index that older tools look for beside it, so that containerd, podman, skopeo
-// and Docker can all load it.
-package archive
+package image
 
 import (
 	"archive/tar"

@@ -1,7 +1,4 @@
-// Package instancepod translates between instances and pods: a spec becomes the
-// pod that runs it, and a pod tells whose instance it is and where that stands. It
-// is pure: pods come in and go out, nobody is asked.
-package instancepod
+package podspec
 
 import (
 	"encoding/json"
@@ -18,8 +15,6 @@ import (
 )
 
 const (
-	// Port is where every instance listens.
-	Port = 8080
 	// ReadyPath answers 200 once an instance serves.
 	ReadyPath = "/_/ready"
 	// StartedAnnotation is when the pod was asked for: a pod's own time of creation
@@ -30,15 +25,15 @@ const (
 	ParkedCPU = 50
 )
 
-// IsOurs reports whether a pod says that it is a model's instance.
-func IsOurs(pod *corev1.Pod) bool {
+// IsModel reports whether a pod says that it is a model's instance.
+func IsModel(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && pod.Labels[v1alpha1.InstanceLabel] != ""
 }
 
-// Read returns the instance that a pod is of, as the pod's metadata and resources
+// ReadModel returns the instance that a pod is of, as the pod's metadata and resources
 // tell it; [Observe] says where it stands. A pod whose annotation is not what we
 // wrote is an error.
-func Read(pod *corev1.Pod) (cluster.Instance, error) {
+func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 	in, err := recorded(pod)
 	if err != nil {
 		return in, fmt.Errorf("pod %s/%s: annotation %s: %w", pod.Namespace, pod.Name, v1alpha1.SpecAnnotation, err)
@@ -58,7 +53,7 @@ func recorded(pod *corev1.Pod) (in cluster.Instance, err error) {
 	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.SpecAnnotation]), &in.InstanceSpec); err != nil {
 		return in, err
 	}
-	_, namespace, err := Split(in.Function)
+	_, namespace, err := SplitName(in.Function)
 	switch {
 	case err != nil:
 		return in, err

@@ -1,4 +1,4 @@
-package rate
+package scaling
 
 import (
 	"math"
@@ -6,10 +6,6 @@ import (
 	"testing"
 	"time"
 )
-
-var epoch = time.Unix(1_000_000, 0).UTC()
-
-const ms = time.Millisecond
 
 // metered feeds a meter for so long, a look every 100 ms, and calls see with each
 // estimate.

@@ -1,15 +1,4 @@
-// Package picture is how a deployment says what its model wants of an image: the
-// size, how an image of another form is fitted to it, and what becomes of the
-// values of its pixels. It is written as words with spaces between them:
-//
-//	224x224
-//	224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225
-//	299x299 range=-1..1
-//	28x28 colour=gray
-//
-// Where the channels stand, and how many there are, follows from the model's
-// input. What is decoded is package instance/pixels'.
-package picture
+package model
 
 import (
 	"errors"
@@ -45,8 +34,8 @@ const (
 	ColourGray = "gray"
 )
 
-// Form is what a model wants of an image.
-type Form struct {
+// ImageForm is what a model wants of an image.
+type ImageForm struct {
 	// Width and Height are in pixels.
 	Width, Height int
 	// Fit is one of FitStretch, FitCrop and FitPad.
@@ -69,35 +58,35 @@ const Example = "224x224 fit=crop range=-1..1"
 
 var errSize = fmt.Errorf("it must begin with the width and height in pixels, each from 1 to %d", MaxSide)
 
-// Parse reads a form. The error is a sentence that begins with "it".
-func Parse(text string) (Form, error) {
+// ParseImageForm reads a form. The error is a sentence that begins with "it".
+func ParseImageForm(text string) (ImageForm, error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return Form{}, errSize
+		return ImageForm{}, errSize
 	}
-	f := Form{Fit: FitStretch, High: 1}
+	f := ImageForm{Fit: FitStretch, High: 1}
 	var err error
 	if f.Width, f.Height, err = size(words[0]); err != nil {
-		return Form{}, err
+		return ImageForm{}, err
 	}
 	seen := map[string]bool{}
 	for _, word := range words[1:] {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || seen[key] {
-			return Form{}, fmt.Errorf("it has the word %.40q; after the size come fit=, colour=, range=, mean= and std=, each once", word)
+			return ImageForm{}, fmt.Errorf("it has the word %.40q; after the size come fit=, colour=, range=, mean= and std=, each once", word)
 		}
 		seen[key] = true
 		if err := f.set(key, value); err != nil {
-			return Form{}, err
+			return ImageForm{}, err
 		}
 	}
 	if f.Colour == ColourGray && max(len(f.Mean), len(f.Std)) > 1 {
-		return Form{}, errors.New("it has several values in mean or std, and colour=gray has one channel")
+		return ImageForm{}, errors.New("it has several values in mean or std, and colour=gray has one channel")
 	}
 	return f, nil
 }
 
-func (f *Form) set(key, value string) (err error) {
+func (f *ImageForm) set(key, value string) (err error) {
 	switch key {
 	case "fit":
 		f.Fit, err = choice(key, value, FitStretch, FitCrop, FitPad)

@@ -1,7 +1,4 @@
-// Package remote asks model servers of others over HTTP: by the Open Inference
-// Protocol v2, which Triton, MLServer and KServe speak, or by TensorFlow Serving's
-// REST API.
-package remote
+package upstream
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package picture
+package model
 
 import (
 	"reflect"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]Form{
+	for text, want := range map[string]ImageForm{
 		"224x224":   {Width: 224, Height: 224, Fit: FitStretch, High: 1},
 		" 32x64\t ": {Width: 32, Height: 64, Fit: FitStretch, High: 1},
 		"224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225": {Width: 224, Height: 224, Fit: FitCrop, High: 1,
@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 		"299x299 range=-1..1 colour=bgr":          {Width: 299, Height: 299, Fit: FitStretch, Colour: ColourBGR, Low: -1, High: 1, Ranged: true},
 		"28x28 color=gray fit=pad mean=.5 std=.5": {Width: 28, Height: 28, Fit: FitPad, Colour: ColourGray, High: 1, Mean: []float64{.5}, Std: []float64{.5}},
 	} {
-		if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ParseImageForm(text); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("Parse(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestParseRefuses(t *testing.T) {
 		"8x8 mean=a": "mean=", "8x8 mean=1,2": "one number, or three", "8x8 std=0": "above 0", "8x8 std=1,1,1,1": "one number, or three",
 		"8x8 colour=gray mean=1,2,3": "one channel", "8x8 mean=1e300": "mean=",
 	} {
-		if got, err := Parse(text); err == nil || !strings.Contains(err.Error(), why) || !strings.HasPrefix(err.Error(), "it ") {
+		if got, err := ParseImageForm(text); err == nil || !strings.Contains(err.Error(), why) || !strings.HasPrefix(err.Error(), "it ") {
 			t.Errorf("Parse(%q) = %+v, %v; want an error with %q", text, got, err, why)
 		}
 	}
@@ -40,7 +40,7 @@ func TestParseRefuses(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225 range=-1..1 colour=bgr")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := Parse(text)
+		got, err := ParseImageForm(text)
 		if err == nil && (got.Width < 1 || got.Height < 1 || got.Width > MaxSide || got.Height > MaxSide || got.Low >= got.High) {
 			t.Errorf("Parse(%q) = %+v", text, got)
 		}

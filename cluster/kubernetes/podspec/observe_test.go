@@ -1,4 +1,4 @@
-package instancepod
+package podspec
 
 import (
 	"testing"
