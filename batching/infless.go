@@ -141,7 +141,7 @@ func (p *InFless) Up(_ time.Time, in Instance) {
 	old := time.Duration(-1)
 	if known {
 		old = m.Exec[0]
-		// What is left until its turn is scaled with the rate.
+		// The time left until its turn is scaled with the rate.
 		if p.turns.Has(slot) {
 			m.turn = p.turn + (m.turn-p.turn)*in.step()/m.step()
 			p.turns.Set(slot, m.turn)

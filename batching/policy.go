@@ -73,7 +73,7 @@ type Policy interface {
 	// Up makes an instance available; a second Up with the same ID changes
 	// its config or its times.
 	Up(now time.Time, in Instance)
-	// Down removes an instance. What it executes is the driver's to retry;
+	// Down removes an instance. The driver retries what it executes;
 	// what waited for it goes back to the queue.
 	Down(now time.Time, id cluster.InstanceID)
 	// Done says that an instance finished a batch.

@@ -87,7 +87,7 @@ func (q *queue) compact() {
 func (q *queue) insert(w waiter) {
 	i := q.before(w.due + 1)
 	if i == 0 && q.head > 0 && q.end == len(q.items) {
-		q.head, q.gap, q.end = 0, 0, q.head // What is empty at the beginning is a gap.
+		q.head, q.gap, q.end = 0, 0, q.head // The empty part at the beginning is a gap.
 	}
 	if q.gap == q.end {
 		q.widen()

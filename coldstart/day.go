@@ -87,7 +87,7 @@ func (d *forecastDay) turn(now time.Time) {
 const tiny = 1e-12
 
 // hazardOf is how often something happens, on average, that happens at least once
-// with that chance: -ln(1-chance). What is certain happens some fourteen times.
+// with that chance: -ln(1-chance). A certain event happens some fourteen times.
 func hazardOf(chance float32) float32 {
 	if chance < small {
 		return chance * (1 + chance/2)

@@ -85,7 +85,7 @@ func makeBundles(functions []stackFunction, root string, log io.Writer) error {
 	for _, f := range functions {
 		_, err := bundle.Open(root, f.Image)
 		if err == nil || !errors.Is(err, bundle.ErrNotFound) {
-			continue // What else is wrong, deploying says.
+			continue // The deployment tells other errors.
 		}
 		name, _, _ := strings.Cut(f.Image, ":")
 		m, err := zoo.Make(name, 1)

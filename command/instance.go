@@ -204,7 +204,7 @@ func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
 }
 
 // load loads library and model and, for a quick model, runs once, so that the
-// first request meets a warm engine. What a slow one's first run takes more is
+// first request meets a warm engine. The extra time of a slow one's first run is
 // little beside the run itself.
 func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
 	if kind, ok := f.beside(); ok {

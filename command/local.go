@@ -16,7 +16,7 @@ import (
 // machine is the platform that needs nothing but this machine.
 type machine struct{}
 
-// Open implements [Platform]. What an earlier provider left running is taken over.
+// Open implements [Platform]. It takes over the instances that an earlier provider left running.
 func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	var close []func() error
 	p.Close = func() error {
@@ -47,7 +47,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	close = append(close, backend.Close)
-	if warm != nil { // What it forks outside an instance's group is measured.
+	if warm != nil { // Forks outside an instance's group are measured.
 		warm.Started = func(pid int) { _ = backend.Place(pid, false) }
 	}
 	looked := f.childModels()

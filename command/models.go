@@ -290,13 +290,13 @@ const (
 )
 
 // run executes this program with other arguments, and gives it a file unless
-// that is nil. What it prints on standard error is the error's text if it fails.
+// that is nil. Its standard error is the error's text if it fails.
 func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arguments ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	// What a child that is ended leaves in its temporary directory goes with that.
+	// The temporary files of a child that is ended go with its directory.
 	temporary, err := os.MkdirTemp("", "faas-infer-child-")
 	if err != nil {
 		return nil, err

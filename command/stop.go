@@ -57,7 +57,7 @@ func (s *runningProvider) patience(limit, less time.Duration) (context.Context, 
 
 // stop drains and leaves nothing behind: no instance, no cgroup, no socket. Once
 // nothing is in flight any more, and before connections are closed, it calls
-// drained. What had to be cut off is logged; an error is what remains.
+// drained. Requests that had to be cut off are logged; an error tells what remains.
 func (s *runningProvider) stop(drained func()) error {
 	s.stopQueue()
 	s.drain()

@@ -18,7 +18,7 @@ type processor struct {
 	open int
 }
 
-// begin notes that a batch has come. What the process did while none was here counts for
+// begin notes that a batch has come. The process's work while none was here counts for
 // none.
 func (p *processor) begin() {
 	p.mu.Lock()

@@ -19,7 +19,7 @@ type Async interface {
 	// kept. name is NAME, path what follows it, "/" if nothing does. An error has
 	// not been answered.
 	Accept(w http.ResponseWriter, r *http.Request, name, path string) error
-	// System serves /system/async and below. Who asks has been checked. An error
+	// System serves /system/async and below. The client was authenticated. An error
 	// has not been answered.
 	System(w http.ResponseWriter, r *http.Request) error
 }

@@ -31,7 +31,7 @@ func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) ([]by
 	c.bodies.Limit(w)
 	text, err := web.ReadText(w, r, limit)
 	if err != nil {
-		// What is left of the body is not waited for.
+		// The rest of the body is not waited for.
 		w.Header().Set("Connection", "close")
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, path string
 	}
 	held, err := s.bodies.Read(w, r)
 	if err != nil {
-		// What is left of the body would be taken for the next request.
+		// The rest of the body would be taken for the next request.
 		w.Header()["Connection"] = []string{"close"}
 		return nil, web.Body{}, err
 	}

@@ -78,7 +78,7 @@ func (s logRoutes) stream(w http.ResponseWriter, first *logs.Message, messages <
 		return
 	}
 	for {
-		// What is there already goes out together, and before anything is
+		// Messages that are there go out together, and before anything is
 		// waited for; headers too.
 		if len(messages) == 0 && out.Flush() != nil {
 			return

@@ -38,10 +38,10 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	}
 	a.name = d.Service
 	if mustExist {
-		// What is wrong comes out below, after what is wrong with the namespace.
+		// Errors are told below, after those of the namespace.
 		_, _ = s.known(r.Context(), a)
 	}
-	// Whoever deletes the namespace waits for this, or comes before it.
+	// A deletion of the namespace waits for this, or comes before it.
 	defer s.placing.Share(a.namespace)()
 	if err := s.spaces.require(a.namespace); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (v *view) surge(now time.Time, steady float64, within time.Duration) float6
 // longCold is the longest time in which waiting requests are said to have come.
 const longCold = 10 * time.Second
 
-// highest is the highest demand of the window. What has waited needs no instances
+// highest is the highest demand of the window. Requests that have waited need no instances
 // for longer than the burst takes, unless there is one after the other: it is
 // remembered for a shorter time than load that came.
 func (v *view) highest(now time.Time) float64 {

@@ -13,7 +13,7 @@ import (
 // 4 % for ten. So the longest mean is believed until a shorter one differs by
 // three times what chance explains; then the longer ones begin anew from there.
 //
-// What comes in numbers that no mean explains is followed at once. If n came in a
+// It follows arrivals that no mean explains at once. If n came in a
 // tenth of a second, n ± √n are to be expected, so that the rate is not less than
 // (n − 3√n)/0.1 s, or so: after a jump to 1000/s, 100 ± 10 come, which shows a rate
 // of 700/s at least. If that is more than is believed, n/0.1 s is. Requests may also

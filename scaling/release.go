@@ -49,7 +49,7 @@ func (p *pass) expire(v *view) {
 }
 
 // surplus is case (iii): it stops instances until the load is back in the band
-// or the others could not carry it. What is parked could carry load, too, but not in
+// or the others could not carry it. Parked instances could carry load, too, but not in
 // place of one that does.
 func (p *pass) surplus(v *view) {
 	s := p.engine.settings

@@ -116,7 +116,7 @@ func (v *view) calm() bool {
 }
 
 // relax lowers the quota of one instance, if the load has been in need of less
-// for the whole window, as for surplus instances. What it frees is there for
+// for the whole window, as for surplus instances. The freed quota is there for
 // later plans.
 func (p *pass) relax(v *view) {
 	s := p.engine.settings

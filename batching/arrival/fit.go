@@ -26,7 +26,7 @@ const MinGaps = 30
 // more than Poisson's have x > 1 > y (hyperexponential), others x, y ≤ 1
 // (hypoexponential). Autocorrelations fall off as γ^k·(1 − 1/SCV)/2.
 //
-// What no such process has is replaced by the nearest that one has, and the Note
+// Moments that no such process has are replaced by the nearest that one has, and the Note
 // says so: an SCV below 0.5 by 0.5, then a skewness, then an autocorrelation, in
 // that order. Where gaps cannot be told from Poisson's (an SCV within 0.001 of 1, or
 // both SCV and autocorrelation within two standard errors), it is Poisson's process.

@@ -29,7 +29,7 @@ const imbalance = 1e-6
 // New is the MAP of the given matrices. It fails if they are not square and of one
 // size, if a rate is negative or not finite, if a row of d0 + d1 does not sum to 0,
 // or if some phase cannot be reached from some other or no request ever comes.
-// What rows are off by rounding is made up for in d0's diagonal.
+// d0's diagonal makes up for the rounding errors of rows.
 func New(d0, d1 [][]float64) (MAP, error) {
 	n := len(d0)
 	if n == 0 || len(d1) != n {

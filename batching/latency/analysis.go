@@ -11,7 +11,7 @@ import (
 )
 
 // Analysis knows how requests of one arrival process wait in buffers, of whatever
-// batch size, timeout and execution times. What does not depend on the batch size is
+// batch size, timeout and execution times. Results that do not depend on the batch size are
 // kept for the last timeout, so whoever tries many of both goes through the timeouts
 // in the outer loop. It is not safe for concurrent use.
 type Analysis struct {

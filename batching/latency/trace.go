@@ -132,7 +132,7 @@ func (t *Trace) Replay(batch int, timeout float64, service []float64, r Reality)
 }
 
 // Within is the part of the recorded requests that [Trace.Replay] has answered within so
-// many s, for those who ask for nothing else. What is not valid is for Replay to say.
+// many s, for those who ask for nothing else. Replay tells what is not valid.
 func (t *Trace) Within(batch int, timeout float64, service []float64, r Reality, limit float64) float64 {
 	if timeout == 0 {
 		batch = 1

@@ -2,7 +2,7 @@
 // node that the scheduler chose and with the share that it chose. The cluster's own
 // scheduler and kubelets still have to agree.
 //
-// What exists is known from watches; nothing is polled. The pods are the state:
+// The backend watches pods and nodes; it polls nothing. The pods are the state:
 // every replica of the provider that watches them knows the same, and one that starts
 // anew finds what runs. A pod that stands for an instance of which it was told that
 // it has exited is deleted wherever it turns up again, so that a watch that was cut

@@ -89,7 +89,7 @@ func (f *failures) last() error {
 
 // key is an object's, also that of one whose deletion was missed.
 func key(o any) string {
-	k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o) // What comes here has metadata.
+	k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o) // Objects of a watch have metadata.
 	return k
 }
 

@@ -39,7 +39,7 @@ func (e *entry) enclose() (cores []int, err error) {
 }
 
 // wholeCores is the CPU share for which an instance may get cores of its own.
-// What a function requests is no reason to keep others away, nor is a parked one.
+// Neither a function's requests nor a parked instance keep others away.
 func wholeCores(spec cluster.InstanceSpec) int {
 	if spec.Kind == cluster.Process || spec.Parked {
 		return 0

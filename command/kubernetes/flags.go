@@ -104,7 +104,7 @@ type clients struct {
 	metrics metrics.Interface
 }
 
-// connect makes the clients. What is asked at the same time is bounded where it is
+// connect makes the clients. Simultaneous requests are bounded where they are
 // asked; the API server has priorities of its own.
 func connect(kubeconfig string) (clients, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -18,7 +18,7 @@ type ordinary struct {
 }
 
 // Deploy implements [provider.Controller]. An image with a model in it has nothing to
-// run without an objective. What cannot be looked at is the kubelet's to find out,
+// run without an objective. The kubelet finds out about images that cannot be looked at,
 // which may have other credentials.
 func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	if err := o.images.program(ctx, f); errors.Is(err, bundle.ErrModel) {

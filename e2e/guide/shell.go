@@ -71,7 +71,7 @@ func (s *shell) run(ctx context.Context, script string, fails bool) (string, err
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		return "", err
 	}
-	// What is left in the background keeps the file of the output, not the way on
+	// Processes in the background keep the file of the output, not the way on
 	// which ends are told.
 	call := fmt.Sprintf("source %q </dev/null >%q 2>&1 3>&-", file, file+".out")
 	if fails {
@@ -134,7 +134,7 @@ func (s *shell) start(ctx context.Context, b Block, script string) (*staying, er
 		return nil, err
 	}
 	go func() {
-		_ = c.process.Wait() // What it printed tells more.
+		_ = c.process.Wait() // Its output tells more.
 		close(c.exited)
 	}()
 	tick := time.NewTicker(50 * time.Millisecond)

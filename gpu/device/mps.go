@@ -92,7 +92,7 @@ func StartMPS(ctx context.Context, o MPSOptions) (*MPSDaemon, error) {
 func (o MPSOptions) environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
-		// What we were given a share of is no business of the daemon's.
+		// Our own share of a GPU does not concern the daemon.
 		if !strings.HasPrefix(v, "CUDA_") {
 			env = append(env, v)
 		}

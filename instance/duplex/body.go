@@ -151,7 +151,7 @@ func (b *Body) Stop() {
 	}
 }
 
-// Finish returns when nobody reads the body any more, nor will. What is left of
+// Finish returns when nobody reads the body any more, nor will. The rest of
 // it is taken and thrown away for at most linger, if that is not 0, behind what
 // has been written of the answer.
 func (b *Body) Finish(linger time.Duration) {

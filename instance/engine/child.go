@@ -84,7 +84,7 @@ func (c *Child) run(x *exec.Cmd, started chan<- error) {
 	if err != nil {
 		return
 	}
-	_ = x.Wait() // What it tells is in the state.
+	_ = x.Wait() // The state has its error.
 	c.status, _ = x.ProcessState.Sys().(syscall.WaitStatus)
 	close(c.exited)
 }

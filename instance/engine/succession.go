@@ -121,7 +121,7 @@ func (l *Line[P]) Renew() {
 			return
 		}
 		defer l.Give()
-		_, _ = l.Need(l.life) // Whoever needs the process is told.
+		_, _ = l.Need(l.life) // Those who need the process are told.
 	})
 }
 

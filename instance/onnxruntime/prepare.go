@@ -103,7 +103,7 @@ func prepare(modelPath, cacheDir string) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	return p, os.RemoveAll(dir + linked) // What runs has loaded it.
+	return p, os.RemoveAll(dir + linked) // Running instances have loaded it.
 }
 
 // publish moves a finished directory to its place, or leaves that of another
@@ -113,7 +113,7 @@ func publish(work, dir string) (Prepared, error) {
 		if p, readErr := ReadPrepared(dir); readErr == nil {
 			return p, nil
 		}
-		// What stands there is not whole: a manifest is written last.
+		// The directory is not whole: a manifest is written last.
 		if err := os.RemoveAll(dir); err != nil {
 			return Prepared{}, err
 		}

@@ -1,5 +1,5 @@
 // Package pixels makes a model's input of a JPEG or PNG image, as the deployment's
-// [picture.Form] says. What an image needs to be decoded is known from its head
+// [model.ImageForm] says. The memory to decode an image is known from its head
 // and bounded before any of it is decoded: a small file may hold a large image.
 //
 // The tag by which a camera says how it was held (EXIF) is not looked at, as

@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// fit makes an image of the form's size. What is transparent is black.
+// fit makes an image of the form's size. Transparent parts become black.
 func fit(img image.Image, form model.ImageForm) *image.RGBA {
 	out := image.NewRGBA(image.Rect(0, 0, form.Width, form.Height))
 	from, to := img.Bounds(), out.Bounds()

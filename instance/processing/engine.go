@@ -11,8 +11,8 @@
 // written tells [the file wire.go]. When the socket is closed, it is to leave. The
 // template onnx-go-infer has such a program, which calls a handler in Go.
 //
-// What the handler does harms no other batch. What it throws is its batch's error; a
-// process that hangs or ends is replaced. What it prints is in the log.
+// The handler's failures harm no other batch. An exception is its batch's error; a
+// process that hangs or ends is replaced. Its output is in the log.
 //
 // [the file wire.go]: https://github.com/faas-infer/faas-infer/blob/main/instance/processing/wire.go
 package processing

@@ -20,7 +20,7 @@ const (
 	maxData = 1 << 30
 )
 
-// What a program is asked for.
+// The kinds of requests to a program.
 const (
 	pre  = "pre"
 	post = "post"

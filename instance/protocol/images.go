@@ -186,7 +186,7 @@ func (i *images) readBase64(r *tensorjson.Reader) error {
 }
 
 // files reads an input of type BYTES: each element an image, with its length
-// before it in the binary part, or as base64 in JSON. What is left of the binary
+// before it in the binary part, or as base64 in JSON. The rest of the binary
 // part is returned.
 func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []byte, err error) {
 	rows := images{model: m}

@@ -7,7 +7,7 @@
 // outputs. A batch is one message each way and one call of the handler; the tensors
 // are not in it, they are where it says they are in shared memory.
 //
-// What the handler does harms no other batch. What it throws is its batch's error;
+// The handler's failures harm no other batch. An exception is its batch's error;
 // a process that hangs, takes more memory than it may, or ends is replaced. What it
 // prints is in the log.
 package python

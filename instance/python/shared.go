@@ -16,7 +16,7 @@ import (
 // shared is a file in memory that both processes map. It can grow and never
 // shrinks, so that no fault of the other process takes away what is mapped here.
 // Parts of it are lent: inputs that are put together in it, and outputs that are
-// read where the other process has written them. What is lent stays mapped, though
+// read where the other process has written them. Lent memory stays mapped, though
 // the file grows or is closed. It is safe for concurrent use.
 type shared struct {
 	file *os.File

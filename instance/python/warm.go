@@ -137,7 +137,7 @@ func (w *Warmth) Processes() []int {
 }
 
 // Memory is what the warm processes hold, in bytes: for each, the most that it was seen
-// to. What a process has imported stays its own, and a kernel short of memory that takes
+// to. The modules that a process has imported stay its own, and a kernel short of memory that takes
 // pages of it away for a while does not make room for instances. Pages that forked
 // processes share with it are counted here, and not theirs, as by control groups.
 func (w *Warmth) Memory() int64 {

@@ -4,9 +4,9 @@
 // other model, and each is one request of the server's, in its own protocol. The
 // server's batching is set to the instance's size of batch and does not wait.
 //
-// What the server does harms no other batch. What it answers as an error is its
+// The server's failures harm no other batch. An error that it answers is its
 // batch's error; a server that hangs, takes more memory than it may, or ends is
-// replaced. What it prints is in the log.
+// replaced. Its output is in the log.
 package upstream
 
 import (

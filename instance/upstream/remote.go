@@ -64,7 +64,7 @@ func newCaller(base, model string) caller {
 			Proxy: nil, DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: idle,
 			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
 		},
-		// What asks for another address is no model server.
+		// A server that asks for another address is no model server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

@@ -96,12 +96,12 @@ func (e *Engine) guard(s *server) {
 			return
 		}
 		defer e.servers.Give()
-		if !e.servers.Is(s) { // Whoever asked it has seen to it.
+		if !e.servers.Is(s) { // The one that asked it has seen to it.
 			return
 		}
 		e.servers.Leave()
 		failed := e.end(s, 0)
 		e.options.Logger.Error().Err(errors.Join(e.ended(s), failed)).Msg("the model server is replaced")
-		_, _ = e.servers.Need(life) // Whoever needs the server is told.
+		_, _ = e.servers.Need(life) // Those who need the server are told.
 	})
 }

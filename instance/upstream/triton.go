@@ -18,7 +18,7 @@ type triton struct{}
 // tritonConfig is the file of a model's settings in Triton's repository.
 const tritonConfig = "config.pbtxt"
 
-// What is laid out: the repository of models, and the backends of a wheel.
+// The layout has the repository of models and the backends of a wheel.
 const (
 	repositoryDir = "repository"
 	backendsDir   = "backends"

@@ -93,7 +93,7 @@ func (a *answer) describe() {
 		header.Set("Content-Type", contentType)
 	}
 	if !a.run.consumed.Load() {
-		// What follows on the connection is the rest of this body, for which the
+		// The connection continues with the rest of this body, for which the
 		// answer does not wait.
 		header.Set("Connection", "close")
 		_ = http.NewResponseController(a.w).EnableFullDuplex()
@@ -115,7 +115,7 @@ func (a *answer) finish(verdict error, took time.Duration) {
 	header.Set("X-Duration-Seconds", fmt.Sprintf("%f", took.Seconds()))
 	code := statusOf(verdict)
 	if code == http.StatusGatewayTimeout {
-		// What follows would have to be written within lateTime, too.
+		// The rest would have to be written within lateTime, too.
 		header.Set("Connection", "close")
 	}
 	body := a.held

@@ -211,7 +211,7 @@ func (f *Family) bury(pid int) {
 // siginfo is what waitid fills in, as far as it matters here.
 type siginfo struct {
 	_   [3]int32
-	_   [0]uintptr // What follows is aligned like a pointer.
+	_   [0]uintptr // The next field is aligned like a pointer.
 	pid int32
 	_   [112]byte
 }

@@ -86,7 +86,7 @@ func (h *ForkingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer = &answer{w: w, run: f, hold: h.Hold}
 	body, err := f.readSmall()
 	if err != nil {
-		// Whoever sent half a body hardly reads an answer.
+		// A client that sent half a body hardly reads an answer.
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -103,7 +103,7 @@ func (h *ForkingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.finish()
 }
 
-// readSmall reads a small body whole. What it returns is then read instead of
+// readSmall reads a small body whole. Its result is then read instead of
 // the request's.
 func (f *run) readSmall() (io.Reader, error) {
 	r := f.request

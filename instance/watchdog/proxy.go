@@ -93,7 +93,7 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{began: time.Now()}
 	ctx := context.WithValue(r.Context(), exchangeKey{}, e)
-	// What a connection is upgraded to is not a request that could time out.
+	// An upgraded connection is not a request that could time out.
 	if limit := u.TimeLimit(r); limit > 0 && r.Header.Get("Upgrade") == "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
@@ -156,7 +156,7 @@ func describe(response *http.Response) error {
 	case response.StatusCode == http.StatusSwitchingProtocols:
 		return errSwitchedEarly
 	default:
-		// What follows on the connection is the rest of this request.
+		// The connection continues with the rest of this request.
 		response.Header.Set("Connection", "close")
 	}
 	return nil
@@ -171,7 +171,7 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch cause := context.Cause(r.Context()); {
 	case errors.Is(cause, errTimeout):
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
-		// What follows would have to be written within lateTime, too.
+		// The rest would have to be written within lateTime, too.
 		w.Header().Set("Connection", "close")
 		fail(w, errTimeout.Error(), http.StatusGatewayTimeout)
 	case errors.Is(body.Err(), os.ErrDeadlineExceeded):

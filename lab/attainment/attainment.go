@@ -35,7 +35,7 @@ type Bench struct {
 	Progress func(done, total int)
 }
 
-// What is measured beside scenarios.
+// The measurements beside scenarios.
 const (
 	firstAnswer = "first_answer"
 	payloads    = "json"

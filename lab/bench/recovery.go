@@ -77,7 +77,7 @@ func RunRecovery(ctx context.Context, o rig.Options, b Recovery) (*report.Report
 	go func() {
 		err := b.disturb(ctx, o)
 		if ended = time.Since(began); err != nil {
-			stop() // What is measured would not be what it says.
+			stop() // The result would not be what its name says.
 		}
 		disturbed <- err
 	}()
@@ -132,7 +132,7 @@ func (b Recovery) deploy(ctx context.Context, o rig.Options, d *rig.Deployed) (t
 // disturb lets the loops run in their phase, and returns when they are gone.
 func (b Recovery) disturb(ctx context.Context, o rig.Options) error {
 	if recoveryPause(ctx, b.Before) != nil {
-		return nil // Who has ended it says why.
+		return nil // The one that ended it says why.
 	}
 	var loops []*rig.Child
 	defer func() {

@@ -67,7 +67,7 @@ func (q *queued) killAsAnswered(ctx context.Context, c *callbacks, a Async) erro
 				return err
 			}
 			if c.stalled() {
-				return nil // What is missing is lost, or stuck.
+				return nil // A missing answer is lost, or stuck.
 			}
 		}
 		_ = q.Process.Kill()

@@ -133,7 +133,7 @@ func (t Throughput) Policy(ctx context.Context, o rig.Options, s *rig.Subject, p
 		return Found{}, err
 	}
 	target.SLO, target.Arrivals = t.SLO, load.Poisson
-	// What the engine could do if nothing else took time.
+	// The engine's own rate, if nothing else took time.
 	largest := len(table)
 	if policy == batching.OneToOneName {
 		largest = 1

@@ -21,7 +21,7 @@ type promised struct {
 	times      *correction.Correction
 }
 
-// What the provider takes where a deployment does not say: the part of the
+// The provider's defaults where a deployment does not say: the part of the
 // executions that is held to a time, the CPU shares of instances of one core at most
 // in millicores, and the least memory in bytes.
 var shares = []int{250, 500, WholeCore}

@@ -23,7 +23,7 @@ type Options struct {
 	// Drawings has what only drawings need simulated, too.
 	Drawings bool
 	// Workers is how many simulations run at the same time; 0 is one for each
-	// core. What is timed runs alone.
+	// core. Timed parts run alone.
 	Workers int
 	// Progress is told what part is done, by one goroutine at a time; nil if
 	// nobody wants to know.

@@ -43,7 +43,7 @@ func Parse(name string, text []byte) (Cluster, error) {
 	return c, nil
 }
 
-// What a machine may have, and a cluster. They keep sums far from overflowing.
+// The limits of a machine and of a cluster. They keep sums far from overflowing.
 const (
 	maxThreads  = 1 << 16
 	maxGPUs     = 64

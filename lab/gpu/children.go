@@ -48,7 +48,7 @@ func (b *bench) run(ctx context.Context, jobs ...job) (outcomes []Outcome, err e
 			return nil, err
 		}
 		defer c.end() // It has ended, or is of no use.
-		// What it says ends with it.
+		// Its output ends with it.
 		defer context.AfterFunc(ctx, func() { _ = c.Process.Kill() })()
 		children = append(children, c)
 	}

@@ -170,7 +170,7 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 		began := time.Now()
 		met, err := s.met(ctx, t, rate, try)
 		if err != nil {
-			return search.Low, err // What was met before was met.
+			return search.Low, err // The rate that was met before counts.
 		}
 		if !met && beat > 0 && search.Low == 0 {
 			return 0, nil
@@ -212,7 +212,7 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uin
 		if err := s.settle(ctx, t); err != nil {
 			return false, err
 		}
-		// What is far off is no pause's making.
+		// A pause does not explain a rate that is far off.
 		if try == 0 && r.WithinSLO < attainment/2 {
 			return false, nil
 		}

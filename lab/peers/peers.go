@@ -224,7 +224,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 	return rates, nil
 }
 
-// peer measures a peer on all payloads. What it cannot do is in the report.
+// peer measures a peer on all payloads. The report tells what it cannot do.
 func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours map[Payload]float64) error {
 	best := map[Payload]found{}
 	failed := u.missing[p.Name]

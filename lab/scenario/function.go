@@ -22,7 +22,7 @@ type coldStart struct {
 	unpark time.Duration
 }
 
-// readColdStart reads the key "cold_start". What it does not say is as on a machine
+// readColdStart reads the key "cold_start". Missing keys are as on a machine
 // like the testbed's (INFless Table 2): a container of an image that is there in half
 // a second, CUDA's context and the engine's libraries in one and a half, and weights
 // from a SATA SSD. To take up a share again takes what it does on the local backend.

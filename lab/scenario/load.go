@@ -45,8 +45,8 @@ func Builtin() []Info {
 	return all
 }
 
-// Load reads a built-in scenario by its name, or a file. What a file names in turn
-// is looked for from its own folder, what overrides name from here.
+// Load reads a built-in scenario by its name, or a file. Files that a file names in turn
+// are looked for from its own folder, those that overrides name from here.
 func Load(nameOrFile string, o Overrides) (*Scenario, error) {
 	text, err := fleet.ScenarioText(nameOrFile)
 	if err == nil {

@@ -30,7 +30,7 @@ type FlowOptions struct {
 //
 // Requests are whole: of a rate of 0.5/s one comes every second step of a second.
 // Ready instances are a bucket: it holds a batch for each of them and is filled at
-// their capacity, Σ B/t(B). What comes takes from it; below zero, what is missing
+// their capacity, Σ B/t(B). Arrivals take from it; below zero, the missing part
 // is a queue, and its length divided by the capacity is how long one waits.
 type Flow struct {
 	options FlowOptions

@@ -221,7 +221,7 @@ func (f *Flow) leave(p *fluidPeer) {
 	}
 	f.sum()
 	if f.bucket = min(f.bucket, f.depth); f.up == 0 {
-		f.bucket = 0 // What was in the queue has been counted as served.
+		f.bucket = 0 // The queue's requests have been counted as served.
 	}
 	p.group = nil
 }

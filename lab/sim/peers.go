@@ -7,7 +7,7 @@ import (
 )
 
 // Up has a ready instance take batches, also one that was parked, or changes its
-// times, its config or its rate. What it executes goes on as it began.
+// times, its config or its rate. Its execution goes on as it began.
 func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	p, ok := r.peers[in.ID]
 	switch {

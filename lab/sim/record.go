@@ -37,7 +37,7 @@ func (w *Waking) Add(n uint64, measured bool) {
 	}
 }
 
-// Woken: a parked instance serves. What waited is added to all and to what is measured.
+// Woken: a parked instance serves. The time waited is added to all and to the measured part.
 func (w *Waking) Woken(all, measured *Counts) {
 	all.Woken += w.all
 	measured.Woken += w.measured

@@ -39,8 +39,8 @@ type share struct {
 	times []float64
 }
 
-// FromTestbed takes a model's times of a testbed. What was measured is taken as it
-// is, with two exceptions. Where a larger batch was faster than a smaller one on
+// FromTestbed takes a model's times of a testbed. Measured times are taken as they
+// are, with two exceptions. Where a larger batch was faster than a smaller one on
 // the same share, which is noise, both get their mean. And a batch smaller than the
 // smallest that was measured on a share, as an instance executes one that has not
 // filled, takes the same part of that one's time as on the next smaller CPU share

@@ -62,7 +62,7 @@ func writeBuiltin(root, image, from string) error {
 		if err := os.CopyFS(dir, files); err != nil || manifest.ProcessFile() == "" {
 			return err
 		}
-		// What is embedded has no mode.
+		// An embedded file has no mode.
 		return os.Chmod(filepath.Join(dir, manifest.ProcessFile()), 0o755)
 	})
 	return err

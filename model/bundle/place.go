@@ -26,7 +26,7 @@ type Staged struct {
 // what is no longer used there. Whoever calls it calls [Staged.Discard] in the
 // end.
 func NewStaged(root string) (*Staged, error) {
-	// What another user left and this one may not remove is no hindrance.
+	// Files of another user that this one may not remove do not matter.
 	_ = Sweep(root)
 	staging := filepath.Join(root, StagingDir)
 	if err := os.MkdirAll(staging, 0o700); err != nil {

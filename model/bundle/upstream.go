@@ -23,7 +23,7 @@ const (
 	EngineMLServer = "mlserver"
 )
 
-// What tells the directories of models of Triton and of MLServer.
+// The files by which directories of models of Triton and of MLServer are recognised.
 const (
 	tritonConfig     = "config.pbtxt"
 	mlserverSettings = "model-settings.json"

@@ -4,7 +4,7 @@
 // the shapes of Reshape, Expand and Slice by operators (Shape → Gather → Concat
 // → Reshape).
 //
-// What cannot be known stays unknown; what contradicts itself is an error.
+// An unknown value stays unknown; a contradiction is an error.
 package shape
 
 import (

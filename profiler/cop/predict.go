@@ -149,7 +149,7 @@ func (o Options) check(g *operator.Graph) error {
 	return nil
 }
 
-// What was found of an operator, over all configs.
+// The findings about an operator, over all configs.
 const (
 	own     uint8 = 1 << iota // a time of its own
 	missing                   // nothing, somewhere

@@ -10,7 +10,7 @@
 // (1, 2, 3–4, 5–8, …). A class with little of its own borrows from the others of
 // its share, a share from others what these say against the model: one that is
 // slower than predicted on one share is not taken to be as fast as predicted on
-// the next. What is left to say counts as executions that went as predicted.
+// the next. The rest counts as executions that went as predicted.
 //
 // What the instance does beside the engine, reading JSON above all, grows with the requests
 // and not with the engine's time, so that no factor of small batches tells of large ones. It

@@ -27,7 +27,7 @@ func (d Damage) String() string {
 // ErrForeign is wrapped where a file is not one of operator profiles at all.
 var ErrForeign = errors.New("this is no file of operator profiles, as `faas-infer profile export` writes them")
 
-// Decode reads a file. What is damaged is left out and told, in the file's
+// Decode reads a file. Damaged rows are left out and told, in the file's
 // order; all whole rows survive, also where lines have run together. The error
 // is a *NewerError if a line is of a newer format, or [ErrForeign]; then there
 // is no database.

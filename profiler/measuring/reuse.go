@@ -34,7 +34,7 @@ func (m *Measurer) MeasureReuse(ctx context.Context, have func(key string) bool,
 			return err
 		}
 		for size := smallestSweep; size <= largestSweep; size *= 2 {
-			memory.sweep(size) // What another size has pushed out comes back.
+			memory.sweep(size) // The lines that another size has pushed out come back.
 			start := time.Now()
 			memory.sweep(size)
 			times[size] = append(times[size], micros(time.Since(start)))

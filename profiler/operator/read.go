@@ -79,7 +79,7 @@ type reading struct {
 }
 
 // Read takes a model apart, as it stands: give it the graph that the engine
-// really runs, with what its optimiser fused. What depends on constants only
+// really runs, with what its optimiser fused. An operator that depends on constants only
 // runs once, when the model is loaded, and is left out; so is nothing else.
 //
 // The error of a model that cannot be batched is that of [model.Model.Graph];

@@ -3,7 +3,7 @@ package regression
 import "slices"
 
 // Disturbed is a measurement that contradicts another one of the same operator:
-// something else ran meanwhile. What disturbs makes a time longer and never
+// something else ran meanwhile. A disturbance makes a time longer and never
 // shorter, so the other one is taken at its word.
 type Disturbed struct {
 	Operator, Family  string

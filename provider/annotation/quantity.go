@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What the parsers below allow, as the end of "it must be …".
+// These say what the parsers below allow, as the end of "it must be …".
 var (
 	errCPU    = errors.New(`a number of cores above 0 or of millicores with "m"`)
 	errMemory = errors.New("a size above 0 with Ki, Mi, Gi, Ti, k, M, G, T or no unit (bytes)")

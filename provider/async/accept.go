@@ -57,7 +57,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	body, charge, err := q.body(w, r)
 	defer func() { q.held.give(charge) }()
 	if err != nil {
-		// What is left of the body would be taken for the next request.
+		// The rest of the body would be taken for the next request.
 		w.Header().Set("Connection", "close")
 		return err
 	}

@@ -42,7 +42,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
-// What holds where Options say nothing.
+// Defaults of Options.
 const (
 	DefaultMaxBody          = 32 << 20
 	DefaultBodyTimeout      = 30 * time.Second
@@ -142,7 +142,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	q.executor = &Executor{
 		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters,
 		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
-		// What can happen to every request makes a few lines a second.
+		// Events that every request can cause make a few lines a second.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 	}
 	q.acks.Go(q.acknowledge)
@@ -164,7 +164,7 @@ func (q *Queue) Start() (err error) {
 		Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log,
 	})
 	if err == nil {
-		// What it has subscribed to must be known to the server first.
+		// The server must know its subscriptions first.
 		err = q.broker.Publishing().FlushTimeout(flushTimeout)
 	}
 	if err != nil && !q.broker.Embedded() && !q.broker.Publishing().IsConnected() {

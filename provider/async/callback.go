@@ -137,7 +137,7 @@ func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult)
 		return 0, nil, explain(err)
 	}
 	defer response.Body.Close()
-	// What is beyond it is not waited for: the connection is closed instead.
+	// The provider does not wait for the rest: it closes the connection instead.
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:

@@ -98,7 +98,7 @@ func oneLine(s string) string {
 func letter(seq uint64, at time.Time, h nats.Header, size int) DeadLetter {
 	l := DeadLetter{Sequence: seq, Time: at, Function: h.Get(functionHeader), Reason: h.Get(reasonHeader), Detail: h.Get(detailHeader),
 		CallID: h.Get(callHeader), Callback: h.Get(callbackHeader), Size: size}
-	// What somebody else has put there lacks them.
+	// Messages that somebody else has put there lack them.
 	l.Attempts, _ = strconv.Atoi(h.Get(attemptsHeader))
 	l.Status, _ = strconv.Atoi(h.Get(statusHeader))
 	l.Queued, _ = time.Parse(time.RFC3339Nano, h.Get(queuedHeader))

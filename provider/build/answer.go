@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What a result's status may be.
+// The values of a result's status.
 const (
 	inProgress = "in_progress"
 	success    = "success"

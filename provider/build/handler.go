@@ -61,7 +61,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, e
 	if r.ContentLength > h.options.MaxBytes {
 		return nil, h.tooLarge()
 	}
-	// Whoever has not signed anything must not keep the others out for long.
+	// A client that has signed nothing must not keep the others out for long.
 	deadline := time.Now().Add(h.options.BodyTimeout)
 	if err := h.take(r.Context(), deadline); err != nil {
 		return nil, err

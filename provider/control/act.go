@@ -54,7 +54,7 @@ func (c driver) Start(s scaling.Start) {
 func (c *Controller) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
 	if a == nil {
-		return // What was planned for is not served any more.
+		return // The artefact that was planned for is not served any more.
 	}
 	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	spec := cluster.InstanceSpec{
@@ -94,7 +94,7 @@ func (c *Controller) claim(fn *function) {
 		}
 		switch a := fn.artefact(in.Artefact.Name); {
 		case in.Model != a.Model || !sameContent(in.Bundle, a.Bundle):
-			// What the image names has changed while no provider ran.
+			// The image's content has changed while no provider ran.
 			in.Revision, in.times = 0, nil
 		case fn.knows(&in.Instance):
 			in.Revision = fn.Revision

@@ -50,7 +50,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
-		// What was wrong with the earlier deployment need not be with this one.
+		// A problem of the earlier deployment need not be one of this.
 		fn.failed = ""
 		fn.tell(time.Now())
 	}

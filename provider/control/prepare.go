@@ -40,7 +40,7 @@ const (
 
 // prepare finds out the times of the revision's model and puts it in
 // the place of the one that is served: first with a provisional profile, if it is new,
-// then with a full one. What fails is tried again until ctx ends.
+// then with a full one. A failed attempt is repeated until ctx ends.
 func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	provisional := false
 	for n := 1; ; n++ {

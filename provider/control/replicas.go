@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// What a controller does because its provider has other replicas. Who leads and what the
+// This file is what a controller does because its provider has other replicas. Who leads and what the
 // others tell is [peer.Replica]'s.
 
 var _ peer.Controlled = (*Controller)(nil)
@@ -82,7 +82,7 @@ func (c *Controller) stats(fn *function) dispatch.Stats {
 }
 
 // Seen implements [keeper.Instance]: it takes in what another replica, the leader, has
-// made of an instance. What this one leads, it knows better.
+// made of an instance. The leader itself knows better.
 func (in *instance) Seen(before cluster.State, seen cluster.Instance) {
 	replica := in.function.replica
 	if before != seen.State || replica.Led() && replica.Leads() || in.before != nil {

@@ -1,8 +1,8 @@
 // Package deployments runs ordinary functions on Kubernetes: each is a Deployment
 // and a Service, and every replica of the provider forwards requests to its pods by
 // itself. How many pods there are to be is decided by [replica.Scaler] at the
-// replica that leads, from what all replicas have seen. What is alike on the local
-// backend is in provider/processes.
+// replica that leads, from what all replicas have seen. Package provider/processes does
+// the same on the local backend.
 //
 // A request asks nothing of the API server: pods are watched. One that starts is
 // also asked itself whether it is ready, as the kubelet's probe comes once in

@@ -66,7 +66,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 		OnCold: c.cold,
 		OnLost: func(id cluster.InstanceID, cause error) { c.lost(name, id, cause) },
 	})
-	// What runs already goes on, unless it is that of an earlier function of this
+	// A running Deployment goes on, unless it is that of an earlier function of this
 	// name.
 	n := int(f.Replicas)
 	if d, ok := c.deployed[name]; ok && !d.leaving {
@@ -91,7 +91,7 @@ func (fn *function) change(now time.Time, f *provider.Function, load replica.Loa
 	fn.Function = f
 	fn.replicas.Configure(keeper.ScaleSettings(f.Inference))
 	fn.want(now, f.Replicas, load)
-	// What was wrong before need not be any more.
+	// An earlier problem need not be one any more.
 	fn.failures = keeper.Failures{}
 }
 

@@ -70,7 +70,7 @@ func (fn *function) raise(in *instance) {
 	fn.controller.Wake()
 }
 
-// lower gives an instance nothing new. What it has goes on. The lock is held.
+// lower gives an instance nothing new. Its requests go on. The lock is held.
 func (fn *function) lower(in *instance) {
 	done, cancel := context.WithCancel(fn.controller.tasks.Context())
 	cancel()

@@ -48,7 +48,7 @@ func ReadPod(p *corev1.Pod) Pod {
 		Leaving:   p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
 		CreatedAt: p.CreationTimestamp.Time,
 	}
-	// What is not a number is nobody's revision.
+	// A text that is no number is nobody's revision.
 	out.Revision, _ = strconv.ParseUint(p.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
 	if p.Status.PodIP != "" {
 		out.Address = net.JoinHostPort(p.Status.PodIP, strconv.Itoa(podspec.Port))

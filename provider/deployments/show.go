@@ -82,7 +82,7 @@ func (fn *function) describe() description {
 		d.Unplaced = "the function's Deployment could not be changed: " + fn.failures.Why
 	}
 	d.Problem = cmp.Or(d.Crash, d.Unplaced)
-	if d.Problem != "" && d.Ready > 0 && !latest { // What is ready is of an earlier deployment.
+	if d.Problem != "" && d.Ready > 0 && !latest { // Ready instances are of an earlier deployment.
 		d.Problem = provider.Before(d.Problem)
 	}
 	return d

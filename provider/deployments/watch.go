@@ -95,7 +95,7 @@ func readDeployment(d *appsv1.Deployment) deployed {
 	if d.Spec.Replicas != nil {
 		out.replicas = int(*d.Spec.Replicas)
 	}
-	// What is not a number is nobody's revision.
+	// A text that is no number is nobody's revision.
 	out.revision, _ = strconv.ParseUint(d.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
 	for _, o := range d.OwnerReferences {
 		if o.Controller != nil && *o.Controller {
@@ -120,7 +120,7 @@ func (c *Controller) seeDeployment(d *appsv1.Deployment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name, now := fullName(d), readDeployment(d)
-	// What an apply answered may be ahead of the watch.
+	// The answer of an apply may be ahead of the watch.
 	if before, ok := c.deployed[name]; ok && before.uid == now.uid && before.generation > now.generation {
 		return
 	}

@@ -238,8 +238,8 @@ func (l *link) setTimeout(timeout time.Duration) {
 	l.timeout = timeout
 }
 
-// keepNone drops the kept connections and keeps no more. What is in flight, or
-// about to be, is not disturbed.
+// keepNone drops the kept connections and keeps no more. Exchanges in flight, or
+// about to be, are not disturbed.
 func (l *link) keepNone() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

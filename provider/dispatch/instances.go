@@ -81,7 +81,7 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 }
 
 // Reconfigure changes the policy and the objective of a running dispatcher.
-// What waits keeps its deadline and goes over to the new policy.
+// Waiting requests keep their deadlines and go over to the new policy.
 func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration) {
 	now := time.Now()
 	d.mu.Lock()

@@ -25,7 +25,7 @@ const (
 )
 
 // Up makes an instance available that listens at network and address (net.Dial's
-// terms). What waits goes there at once. A second Up with the same ID does
+// terms). Waiting requests go there at once. A second Up with the same ID does
 // nothing.
 func (f *Forwarder) Up(id cluster.InstanceID, network, address string) {
 	f.mu.Lock()
@@ -47,7 +47,7 @@ func (f *Forwarder) transport(network, address string) *http.Transport {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return f.dial(ctx, network, address)
 		},
-		// What the function answers is passed on as it is.
+		// The function's answer is passed on as it is.
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: keepConnections,
 		IdleConnTimeout:     keepIdle,
@@ -149,7 +149,7 @@ func (f *Forwarder) Stats() Stats {
 }
 
 // Close answers everything that waits with ErrClosed and takes nothing more.
-// What is in flight ends as it would.
+// Requests in flight end as they would.
 func (f *Forwarder) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

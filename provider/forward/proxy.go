@@ -49,7 +49,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			code = resp.StatusCode
-			// What the function says of itself counts, not what the provider
+			// The function's own headers count, not those that the provider
 			// has put there already.
 			for name := range resp.Header {
 				delete(w.Header(), name)

@@ -166,7 +166,7 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	case f.DeletionTimestamp != nil:
 		return w.forget(ctx, namespace, name)
 	case w.old(f):
-		return false // What it has become is heard, too.
+		return false // Its later state is heard, too.
 	}
 	if allowed, err := w.AllowedNow(namespace); err != nil {
 		return true
@@ -207,7 +207,7 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	if w.came(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function that others have changed cannot be deployed")
 	}
-	// What is refused may be taken later: a secret may be made, an image pushed.
+	// A refused spec may be accepted later: a secret may be made, an image pushed.
 	return true
 }
 

@@ -62,7 +62,7 @@ func (fn *function) change(now time.Time, r *revision) {
 	fn.revision = r
 	fn.replicas.Configure(keeper.ScaleSettings(r.Inference))
 	fn.want(now, r.Replicas)
-	// What was wrong before need not be any more.
+	// An earlier problem need not be one any more.
 	fn.Unplaced, fn.Failures = "", keeper.Failures{}
 	fn.Tell(now)
 }
@@ -76,7 +76,7 @@ func (fn *function) want(now time.Time, n uint64) {
 }
 
 // staying lists the instances that are not being retired, those that run what is
-// deployed apart from others. What is not ready yet comes first, then the
+// deployed apart from others. Instances that are not ready come first, then the
 // latest: the order in which they can be spared.
 func (fn *function) staying() (current, old []*instance) {
 	for _, in := range fn.Instances {

@@ -30,7 +30,7 @@ type shared struct {
 	closed int
 }
 
-// sort deals events out until there are no more. Who does not read theirs does
+// sort deals events out until there are no more. A controller that does not read its own does
 // not hold up the other: an instance causes at most three events in its life, so
 // what waits is bounded.
 func (s *shared) sort(models, processes chan<- cluster.Instance) {
@@ -97,7 +97,7 @@ func (v *view) instances(ctx context.Context) (mine, others []cluster.Instance, 
 	return mine, others, nil
 }
 
-// Nodes implements [cluster.Backend]. What the other kind's instances hold is in
+// Nodes implements [cluster.Backend]. The other kind's holdings are in
 // the nodes' Others.
 func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
 	nodes, err := v.Backend.Nodes(ctx)

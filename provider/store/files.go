@@ -62,7 +62,7 @@ func (s *Secrets) write(namespace, name string, value []byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = s.root.Remove(temporary) // What failed first matters more, and Open removes it too.
+			_ = s.root.Remove(temporary) // The first error matters more, and Open removes it too.
 		}
 	}()
 	_, err = file.Write(value)

@@ -23,7 +23,7 @@ func NewCORS(origins []string) CORS {
 	return c
 }
 
-// What a preflight is told: the methods of all system routes, the headers that
+// A preflight is told the methods of all system routes, the headers that
 // go with credentials and JSON, and for how many seconds it holds.
 const (
 	methods = "GET, POST, PUT, DELETE, OPTIONS"

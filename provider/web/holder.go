@@ -27,7 +27,7 @@ func holder(port int) string {
 	}
 	open, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, file := range open {
-		// What cannot be read is another user's, or gone.
+		// A file that cannot be read is another user's, or gone.
 		if target, _ := os.Readlink(file); sockets[target] {
 			return process(strings.Split(file, "/")[2])
 		}

@@ -27,8 +27,8 @@ type Demand struct {
 	Nodes []string
 	// Load is all of the function's, of which RPS is a part.
 	Load float64
-	// Crowded: there is no room for all load. What counts then is what is
-	// served, and no room is kept for chance.
+	// Crowded: there is no room for all load. Only the served load counts
+	// then, and no room is kept for chance.
 	Crowded bool
 }
 

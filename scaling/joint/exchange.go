@@ -79,7 +79,7 @@ type swap struct {
 
 // TryExchange brings nodes to what an ideal plan for everything has on them, or, if that
 // plan's whole instances are no better than what there is, exchanges the worst
-// nodes' instances, or else the worst node's. What it changes is taken from and given
+// nodes' instances, or else the worst node's. Its changes are taken from and given
 // to the room. It reports whether there is anything to change.
 func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool) (ExchangeStep, bool) {
 	x := &swap{room: room, functions: functions, early: early}

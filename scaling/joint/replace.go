@@ -17,7 +17,7 @@ func (x *swap) part(has []float64) float64 {
 }
 
 // emptied is the room if the instances on these places were gone; on all places
-// for nil. What they leave does not count as used.
+// for nil. The room that they leave does not count as used.
 func (x *swap) emptied(places []int) *placing.Room {
 	trial := x.room.Clone()
 	if places == nil {
@@ -50,7 +50,7 @@ func (x *swap) worst(plan ideal) []int {
 	part := func(i int) float64 {
 		sum := 0.0
 		for _, in := range x.inside[i] {
-			// What those have who are well off is worth less.
+			// More of a demand that is well served is worth less.
 			sum += x.worth(in) * poorest / max(x.has[in.Function]/x.needs[in.Function], 1e-12)
 		}
 		return sum / max(best[i], 1e-12)

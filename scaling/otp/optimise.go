@@ -111,7 +111,7 @@ func (p *Plan) Predict(c Choice) (*latency.Distribution, error) {
 	return p.search.among(c, w)
 }
 
-// What can be out of reach.
+// The goals that can be out of reach.
 var (
 	ErrSLO    = errors.New("no choice meets the SLO")
 	ErrBudget = errors.New("no choice stays within the budget")

@@ -118,7 +118,7 @@ func (o Objective) gaps() []float64 {
 }
 
 // agrees reports whether a choice has nearly the same percentile, and batches, which its
-// cost hangs on, by a process as with what was recorded. What cannot be told agrees.
+// cost hangs on, by a process as with what was recorded. Parts that cannot be told apart agree.
 func (o Objective) agrees(m arrival.MAP, record *latency.Trace, c Choice, shares []Share) bool {
 	exec := seconds(shares[c.Share].Exec)
 	percentile := func(w *latency.Waits) float64 {

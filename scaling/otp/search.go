@@ -96,7 +96,7 @@ func (s *search) all() error {
 		timeouts = append(timeouts, s.longest*time.Duration(step)/time.Duration(s.Steps))
 	}
 	if s.below() {
-		slices.Reverse(timeouts) // What costs least comes first.
+		slices.Reverse(timeouts) // The cheapest comes first.
 	}
 	for _, timeout := range timeouts {
 		for _, b := range s.batches {

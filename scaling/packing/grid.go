@@ -56,7 +56,7 @@ func newGrid(items []Item, classes []Class, loose bool) *grid {
 	if loose {
 		limit = cellsOfBound
 	}
-	// What is measured in bytes has few common divisors: it is made coarse
+	// Amounts in bytes have few common divisors: they are made coarse
 	// first.
 	for d := 2; d < dimensions; d++ {
 		if g.step[d] > 0 {

@@ -4,8 +4,8 @@
 // cutting stock: Gilmore and Gomory, 1961) and whose solution is then rounded.
 //
 // The package knows numbers only: demands, items that serve them, nodes with
-// room. What may be an item (which objectives are met, how fast a batch is) is
-// decided by the caller.
+// room. The caller decides what may be an item: which objectives are met, how fast a batch
+// is.
 package packing
 
 import (
@@ -18,10 +18,10 @@ import (
 
 // Item is one way to serve demands: an instance of a config.
 type Item struct {
-	// Demands are the indices of the demands that it serves: most often one. What it
-	// serves counts for each of them. So variants of a model whose answers are good
-	// enough for two demands, of all requests and of those that ask for accuracy,
-	// serve both, and lesser variants the first alone.
+	// Demands are the indices of the demands that it serves: most often one. Its rate
+	// counts for each of them. For example an accurate variant of a model serves two
+	// demands, that of all requests and that of those which ask for accuracy; a lesser
+	// variant serves the first alone.
 	Demands []int
 	// Rate is how many requests per second it serves.
 	Rate float64

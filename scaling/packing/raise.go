@@ -10,7 +10,7 @@ import (
 const worthwhile = 0.01
 
 // raise makes what is missing dearer if more is served then, and leaves all as it is
-// if nothing is. What is missing costs a multiple of what the cheapest items do (see
+// if nothing is. A missing request costs a multiple of the cheapest items' cost (see
 // dear); where only dearer ones find room, as on the last node with a GPU, that is too
 // little. It is for problems in which the items are what costs: a node's own cost is
 // the same whatever is on it.

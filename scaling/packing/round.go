@@ -108,7 +108,7 @@ func newRounding(g *program, s *Solution) *rounding {
 			r.items[k] = append(r.items[k], i)
 		}
 	}
-	// What has no price is worth little, but not nothing.
+	// A demand without a price is worth little, but not nothing.
 	least := g.missing / 10 / float64(len(g.demands))
 	for _, k := range g.demands {
 		r.price[k] = max(s.Prices[k], 1e-6*least/g.Demands[k])

@@ -186,7 +186,7 @@ func (r *Scaler) follow(now time.Time, mean, spread float64) {
 func (r *Scaler) measure(now time.Time, load Load) (mean, spread float64) {
 	var amount float64
 	if r.settings.Type == ByCapacity {
-		// What is in flight now has been for the time since the last look.
+		// The requests in flight have been so since the last look.
 		passed := min(max(now.Sub(r.seen), 0), loadWindow)
 		amount = float64(load.InFlight+load.Waiting) * passed.Seconds()
 	} else if load.Arrivals > r.arrivals {

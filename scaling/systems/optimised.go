@@ -57,7 +57,7 @@ func (s System) optimise(f Function, o seen, t Times) *Search {
 	}
 	factor := s.factor(f, t)
 	if t.Spread() > 0 {
-		factor = 1 // What a margin is for is known.
+		factor = 1 // A margin is for the unknown, and this is known.
 	}
 	x := &Search{slo: f.SLO, seen: o, objective: otp.Objective{
 		Arrivals: f.Arrivals, Rate: o.rate, Recorded: o.recorded,

@@ -10,7 +10,7 @@ import (
 
 // paced is an engine that looks at the load once in a period, as a monitor that
 // counts requests does, and in between only where a request waits for a function
-// without any instance. What else waits it does not see.
+// without any instance. It does not see other waiting requests.
 type paced struct {
 	Scaler
 	period time.Duration

@@ -24,7 +24,7 @@ const (
 // baselineKeepAlive is how long the baselines keep idle instances (INFless §5.1).
 const baselineKeepAlive = coldstart.DefaultKeepAlive
 
-// What the paper does not say is as in INFless' release: it counts requests by the
+// Where the paper says nothing, this is as in INFless' release: it counts requests by the
 // second, and stops instances that were not needed at three looks, 10 s apart.
 const (
 	inflessPeriod  = time.Second

@@ -68,7 +68,7 @@ func serve(socket io.ReadWriter) error {
 	}
 }
 
-// do has the function do what is asked for. What it throws is an error of this call.
+// do has the function do what is asked for. A panic of the function is an error of this call.
 func do(call head, tensors map[string]any) (answer head, data [][]byte) {
 	name, handle := "Pre", function.Pre
 	if call.Call == "post" {

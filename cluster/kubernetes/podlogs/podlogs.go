@@ -1,6 +1,6 @@
 // Package podlogs finds what a function's instances printed by asking their
 // kubelets, through the API server. Pods of models and of ordinary functions are
-// found by the same label. What a pod printed is kept as long as the pod is.
+// found by the same label. A pod's output is kept as long as the pod.
 package podlogs
 
 import (

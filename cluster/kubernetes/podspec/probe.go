@@ -27,7 +27,7 @@ const (
 // longestProbe bounds the times of the annotations.
 const longestProbe = time.Hour
 
-// What annotations say nothing of. An instance that does not answer gets no requests after
+// Defaults where annotations say nothing. An instance that does not answer gets no requests after
 // some seconds, as it costs nothing to be wrong about that. It is killed only once it was
 // silent for half a minute: on a node that is overloaded all are slow to answer, and
 // to kill them all loses what they have begun and adds to the load.

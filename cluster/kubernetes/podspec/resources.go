@@ -18,7 +18,7 @@ const (
 )
 
 // Resources are what each instance of an ordinary function requests and may use.
-// What the deployment says comes before what its profiles say, a later profile
+// The deployment comes before its profiles, a later profile
 // before an earlier one.
 func Resources(d types.FunctionDeployment, profiles []Profile) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}}

@@ -7,7 +7,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// SpecOf is a deployment as a spec. What is empty is absent, so that deployments
+// SpecOf is a deployment as a spec. Empty fields are absent, so that deployments
 // that mean the same give the same spec; replicas are not a deployment's.
 func SpecOf(d types.FunctionDeployment) FunctionSpec {
 	return FunctionSpec{

@@ -1,5 +1,5 @@
 // Package v1alpha1 is the custom resource that holds a function on Kubernetes:
-// kind Function in group faas-infer.dev. What faas-cli deploys is kept in one, and
+// kind Function in group faas-infer.dev. A function deployed with faas-cli is kept in one, and
 // one that kubectl applies is deployed. Begin with types.go, from which "make generate"
 // makes the deep copies and yaml/crd.yaml.
 //

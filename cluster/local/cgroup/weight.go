@@ -86,7 +86,7 @@ func (t *treeV1) Join() error {
 	return t.settle()
 }
 
-// Leave implements [Tree]. What the process has started and not ended goes along.
+// Leave implements [Tree]. Its child processes go along.
 func (t *treeV1) Leave() error {
 	dir := t.cpu(ownName(t.path))
 	if dir == "" {

@@ -33,7 +33,7 @@ func (s *Store) oldest(path string, since time.Time) position {
 }
 
 // read reads at a position into p and returns where to go on. It returns 0 and
-// no error at the end of what there is. What has been deleted is passed over.
+// no error at the end of what there is. Deleted files are passed over.
 func (s *Store) read(path string, at position, p []byte) (int, position, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

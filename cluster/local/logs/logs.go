@@ -107,7 +107,7 @@ func (s *Store) rotate(path string) error {
 			if err := s.shift(path); err != nil {
 				return err
 			}
-			_, err := io.Copy(target, source) // What came meanwhile.
+			_, err := io.Copy(target, source) // Lines that came meanwhile.
 			return err
 		})
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // mountBundle shows the bundle at HomeDir as if its owner's files were the
-// function's. What the function writes there goes to the private file system.
+// function's. The function's writes go to the private file system.
 // Where the kernel cannot do the one or the other, the notes say so.
 func (p functionPlan) mountBundle(private scratch, bundle *os.File) (notes []string, err error) {
 	source := pathOf(bundle)

@@ -35,7 +35,7 @@ type Function struct {
 	Isolated bool
 	// Secrets maps names to the files that hold the values.
 	Secrets map[string]string
-	// Bundle is the directory with the program. What is written there stays in
+	// Bundle is the directory with the program. Files written there stay in
 	// the instance; with ReadOnly nothing can be.
 	Bundle   string
 	ReadOnly bool

@@ -165,7 +165,7 @@ func (p functionPlan) makeHome(private scratch, sources held) (notes []string, e
 // its usual place.
 func openPrivate(private scratch) error {
 	for target, name := range map[string]string{"/var/tmp": "vartmp", "/dev/shm": "shm", "/tmp": "tmp"} {
-		// What is a link leads to another of them.
+		// A link leads to another of them.
 		if info, err := os.Lstat(target); err == nil && !info.IsDir() {
 			continue
 		}

@@ -38,7 +38,7 @@ func remountReadOnly() error {
 		target := unescapeMount(fields[4])
 		flags := mountFlags(fields[5]) | unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID
 		err := unix.Mount("", target, "", flags, "")
-		// What another mount covers has no name; it cannot be written to
+		// A file that another mount covers has no name; it cannot be written to
 		// either.
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EACCES) {
 			return fmt.Errorf("%s: %w", target, err)

@@ -15,7 +15,7 @@
 //     which the API server itself makes out of its history
 //   - writes are refused, or are done and the answer to them is lost
 //
-// What is done to which event is drawn from a seeded source for each watch, so
+// The disturbance of each event is drawn from a seeded source for each watch, so
 // that a failure can be looked at again with the same seed.
 package disturb
 

@@ -123,7 +123,7 @@ func (o Options) listen(out io.Reader) (result *told, err error) {
 	for lines.Scan() {
 		var e event
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue // What the libraries print besides is no event.
+			continue // Other output of the libraries is no event.
 		}
 		switch {
 		case e.Step != "":

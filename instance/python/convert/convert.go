@@ -1,6 +1,6 @@
 // Package convert makes ONNX models of what Keras, TensorFlow and PyTorch wrote, and
 // SavedModels of Keras', by those projects' own converters in a private virtual
-// environment. What it makes is run beside the old model on random inputs before it
+// environment. The new model is run beside the old one on random inputs before it
 // is put in its place (INFless §4 has such a tool beside its templates).
 package convert
 

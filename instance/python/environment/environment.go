@@ -83,7 +83,7 @@ func (e Environment) Packages() (dir, version string, err error) {
 	return found[0], strings.TrimPrefix(filepath.Base(filepath.Dir(found[0])), "python"), nil
 }
 
-// Ensure makes an engine's environment unless it is there. What pip cannot install
+// Ensure makes an engine's environment unless it is there. A package that pip cannot install
 // is an error that wraps [ErrRequirements] and has its log's last lines. Of several
 // who ask at the same time one makes it.
 func Ensure(ctx context.Context, engine, requirements string) (Environment, error) {

@@ -156,7 +156,7 @@ func PaperColdStart(trace string, gamma float64) (rate, idle float64, ok bool) {
 	return 0, 0, false
 }
 
-// What the text of §5 says.
+// The figures in the text of §5.
 const (
 	// OverOpenFaaS and OverBATCH are INFless' throughput, both applications
 	// averaged (§5.2; the plotted values of OSVT).

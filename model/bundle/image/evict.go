@@ -24,7 +24,7 @@ type kept struct {
 
 // Evict removes bundles from a directory that [Pull] fills, the one that was asked for
 // longest ago first, until those that are left have at most so many bytes together.
-// What was asked for after used stays, however much that is: somebody may be at it. It
+// A bundle used after that time stays, however large all of these are: somebody may be reading it. It
 // returns how many bytes were removed.
 func Evict(cacheDir string, most int64, used time.Time) (freed int64, err error) {
 	all, err := list(cacheDir)

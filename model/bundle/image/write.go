@@ -44,7 +44,7 @@ type docker struct {
 }
 
 // WriteFile writes images to a tar, in the place of the file that is there, at
-// once. What they have in common is there once. The same images are the same file.
+// once. Parts that several images share are there once. The same images are the same file.
 func WriteFile(path string, images ...Image) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

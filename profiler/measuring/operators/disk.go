@@ -137,7 +137,7 @@ func (f *File) extend(text []byte) error {
 		return nil
 	}
 	if _, err := f.f.Write(text); err != nil {
-		// What came to the disk of it would be damage to the next reader.
+		// A part of it on the disk would look damaged to the next reader.
 		return fmt.Errorf("operator profiles: %w; the rows so far are kept", errors.Join(err, f.f.Truncate(f.size)))
 	}
 	f.size += int64(len(text))

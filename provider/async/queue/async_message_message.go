@@ -100,7 +100,7 @@ func CheckRequest(r *Request) (err error) {
 		return err
 	}
 	if r.CallbackURL != nil && r.CallbackURL.User != nil && r.CallbackURL.User.String() == "" {
-		// What is left of a user and password that went through JSON.
+		// A user and password look like this after a way through JSON.
 		r.CallbackURL.User = nil
 	}
 	return CheckCallback(r.CallbackURL)

@@ -93,7 +93,7 @@ type Broker struct {
 
 // OpenBroker starts the embedded server or connects to the external one. That one may
 // be away: Open returns after a few seconds at most, and connecting goes on for
-// ever. What no waiting can mend is an error: a port that is taken, a directory
+// ever. A problem that waiting cannot mend is an error: a port that is taken, a directory
 // that cannot be written, a URL that is none, credentials that are refused, a
 // server without JetStream.
 func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {

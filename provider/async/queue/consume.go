@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// What holds where Options say nothing.
+// Defaults of Options.
 const (
 	DefaultConcurrency = 256
 	DefaultAckWait     = 10 * time.Second

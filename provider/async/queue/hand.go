@@ -89,7 +89,7 @@ func (w *worker) take(m *nats.Msg) error {
 		w.pull.left--
 		w.pull.any = true
 	}
-	// What comes after its pull was given up has no grant.
+	// A message that comes after its pull was given up has no grant.
 	fromGrant := min(size, w.pull.grant)
 	w.pull.grant -= fromGrant
 	if fromGrant < size {

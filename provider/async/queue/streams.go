@@ -150,7 +150,7 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// Whoever answers clients must be connected before they come.
+	// The answering connection must exist before clients come.
 	if err := b.publishing.FlushWithContext(ctx); err != nil {
 		return errAway
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What a worker asks for in one pull, in bytes.
+// The bytes that a worker asks for in one pull.
 const (
 	leastGrant = 256 << 10
 	maxGrant   = 32 << 20

@@ -120,7 +120,7 @@ func eachCgroup(name string, visit func(dir string) error) error {
 			if err == nil && d.IsDir() {
 				all = append(all, dir)
 			}
-			return nil // What cannot be read has gone.
+			return nil // A process that cannot be read has gone.
 		})
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ func Run(work func() int) int {
 	}
 	code, err := enter()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "\n*** NO REAL NODE: this machine gives no namespaces of our own (%v). What needs a kubelet is SKIPPED. ***\n\n", err)
+		fmt.Fprintf(os.Stderr, "\n*** NO REAL NODE: this machine gives no namespaces of our own (%v). Tests that need a kubelet are SKIPPED. ***\n\n", err)
 		return work()
 	}
 	return code
