@@ -22,8 +22,7 @@ func NewBundleCommand() *cobra.Command {
 ROOT/greet/v1. A bundle that is there already is replaced; instances that run from
 it go on with the old one.
 
-What runs is what the directory's bundle.yaml says; the flags make one, or change
-it. The process is a command whose first word is a file of the directory, as
+The directory's bundle.yaml says what runs; the flags write it or change it. The process is a command whose first word is a file of the directory, as
 ./handler, or a program of the machine. In mode http it is a web server at $PORT;
 in modes streaming and classic it is started for each request and has the body as
 its input.

@@ -94,13 +94,13 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
 	flags.IntVar(&f.threads, "threads", 1, "threads that compute, at most the CPUs that the instance may use")
-	flags.IntVar(&f.maxBatch, "max-batch", 32, "most rows that run at once")
-	flags.IntVar(&f.maxRows, "max-rows", 0, "most rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
+	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
+	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
 	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "largest body of one request in bytes")
 	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, not the process")
 	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready unless it is known to take longer than this: a request that waits for the instance would wait for that run too")
 	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where `make onnxruntime` puts it)")
-	flags.StringVar(&f.device, "device", automatic, "what computes an ONNX model: cpu, cuda, or auto, which is cuda where the instance has a share of a GPU")
+	flags.StringVar(&f.device, "device", automatic, "device for an ONNX model: cpu, cuda, or auto, which is cuda where the instance has a share of a GPU")
 	c.AddCommand(newPrepareCommand())
 	return c
 }

@@ -40,7 +40,7 @@ func newModelCheckCommand() *cobra.Command {
 reads the model and infers its shapes, predicts how long a batch takes at every batch
 size and CPU share from the times of its operators, and says by which configs
 ⟨batch, CPU⟩ the objective can be met here, and which is the cheapest when it is
-busy. What Python or a model server runs is measured as a whole. It is given an ONNX file, a bundle or the folder of a function with one ONNX
+busy. A model that Python or a model server runs is measured as a whole. It is given an ONNX file, a bundle or the folder of a function with one ONNX
 file, or the name of a model of the zoo. Exit status 1: the objective cannot be met.
 
 rate is how many requests per second an instance of the config takes (r_up, INFless

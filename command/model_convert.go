@@ -32,7 +32,7 @@ func newModelConvertCommand() *cobra.Command {
 		Use:   "convert IN OUT",
 		Short: "Make an ONNX model of a Keras, TensorFlow or PyTorch model, and compare both",
 		Long: `convert makes an ONNX model, which this program serves best, of what the usual
-frameworks write. The endings say what is to be done:
+frameworks write. The file endings decide the conversion:
 
   IN   .keras .h5        Keras, the whole model (model.save)
        DIR               TensorFlow, a SavedModel (model.export, tf.saved_model.save)
@@ -74,7 +74,7 @@ Keras, torch.export.Dim('batch') in PyTorch. Other open dimensions stay open unl
 	f.IntVar(&o.Below, "integers-below", 2, "inputs of whole numbers are drawn from 0 to below this, for example the number of known words; others from -1 to 1")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random inputs")
 	f.Float64Var(&o.Tolerance, "tolerance", 1e-4, "largest difference with which OUT is written")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "show all that the converters print")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "show the converters' whole output")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }

@@ -41,7 +41,7 @@ watchdog. mode=http starts the program once and forwards requests to it;
 mode=classic (or serializing) and mode=streaming start it for each request, with
 the body on standard input and the answer from standard output.
 
-Variables that count: fprocess, mode, upstream_url, ready_path, exec_timeout,
+It reads these variables: fprocess, mode, upstream_url, ready_path, exec_timeout,
 read_timeout, write_timeout, max_inflight, content_type, combine_output,
 cgi_headers, prefix_logs, http_buffer_req_body and write_debug.
 

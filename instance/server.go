@@ -34,7 +34,7 @@ const frameBodies = 64 << 20
 type Options struct {
 	// Name is the model's name in the protocols' paths and responses.
 	Name string
-	// MaxBatch is the most rows that run at once, at least 1.
+	// MaxBatch is the maximum rows in one execution, at least 1.
 	MaxBatch int
 	// MaxRows is the most rows that one request may have; more than MaxBatch
 	// run in parts. 0 is the larger of MaxBatch and 32.

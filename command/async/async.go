@@ -21,7 +21,7 @@ func NewCommand() *cobra.Command {
 	a := &asyncClient{}
 	c := &cobra.Command{
 		Use:   "async",
-		Short: "See what waits in the queue of asynchronous invocations, and replay what was given up",
+		Short: "Show the queue of asynchronous invocations, and replay failed ones",
 		Long: `async looks into the queue of a provider that runs. Requests that came by
 /async-function/NAME wait there until their function has answered and the answer
 has been posted to their X-Callback-Url. One that fails is tried again

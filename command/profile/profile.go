@@ -31,7 +31,7 @@ func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile",
 		Short: "Measure how long a model's batches take on this machine",
-		Long: `profile measures. The provider does the same by itself when a function is
+		Long: `profile measures models and their operators. The provider does the same by itself when a function is
 deployed, and keeps the result for as long as model, engine and machine stay the
 same.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx

@@ -27,7 +27,7 @@ import (
 // Options say how a model is run.
 type Options struct {
 	Prepared Prepared
-	// MaxBatch is the most rows that run at once, Threads how many threads the
+	// MaxBatch is the maximum rows in one execution, Threads how many threads the
 	// server's libraries compute on; both at least 1.
 	MaxBatch, Threads int
 	// MemoryLimit in bytes is what the server may hold, 0 for no limit.

@@ -143,7 +143,7 @@ type Inference struct {
 	// Model is a slash-separated path inside the bundle, "" if the bundle's
 	// manifest is to decide.
 	Model string
-	// Image is what the model wants of an image, for picture.Parse, "" if the
+	// Image is what the model wants of an image, for model.ParseImageForm, "" if the
 	// function takes no images.
 	Image string
 	// MaxBatch is the most requests in one batch.
