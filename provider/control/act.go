@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// driver does what is planned, with the controller's lock held.
+// driver carries out the engine's plan. The controller's lock is held.
 type driver struct{ *Controller }
 
 var _ systems.Driver = driver{}
@@ -50,24 +50,24 @@ func (c driver) Start(s scaling.Start) {
 	}
 }
 
-// start begins one instance. The lock is held.
+// start starts one instance. The lock is held.
 func (c *Controller) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
 	if a == nil {
-		return // The artefact that was planned for is not served any more.
+		return // The function no longer serves the artefact of the plan.
 	}
 	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	spec := cluster.InstanceSpec{
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
 		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
 	}
-	// Candidates come from the profile, so they are all in it.
+	// The plan's configs come from the profile, so adopt finds their times.
 	if in := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}); in != nil {
 		c.keeper.Start(in, s.After)
 	}
 }
 
-// adopt keeps an instance under its function; nil if the profile says nothing of its
+// adopt adds an instance to its function, or returns nil if the profile does not cover its
 // config. The lock is held.
 func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 	a := fn.artefact(seen.Artefact.Name)
@@ -84,17 +84,17 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 	return in
 }
 
-// claim takes over the instances of an earlier provider, or of another replica, that are
-// this function's. It needs the profile, for their times. The lock is held.
+// claim takes over the function's instances that an earlier provider or another replica has
+// started. It needs the profile for their times. The lock is held.
 func (c *Controller) claim(fn *function) {
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		in := c.adopt(fn, known)
 		if in == nil {
-			return nil, "its config is not among those that were measured"
+			return nil, "the profile does not cover its config"
 		}
 		switch a := fn.artefact(in.Artefact.Name); {
 		case in.Model != a.Model || !sameContent(in.Bundle, a.Bundle):
-			// The image's content has changed while no provider ran.
+			// The image's content changed while no provider ran.
 			in.Revision, in.times = 0, nil
 		case fn.knows(&in.Instance):
 			in.Revision = fn.Revision
@@ -106,20 +106,19 @@ func (c *Controller) claim(fn *function) {
 	})
 }
 
-// resize gives an instance another CPU quota in the background, and then the times
-// that it has with it. Until then it holds of its node what it has and what it is
-// to have, whichever is more. The engine, which sees the new config from now on,
-// plans with what the instance has if it could not be had, and asks again after a
-// pause that gets longer each time. Only the quota changes: the engine plans with the
-// largest batch that the objective allows, which may be smaller than the instance's own.
-// An instance that starts gets the quota as soon as it is ready. The lock is held.
+// resize changes an instance's CPU quota in the background, and then its times. Until it
+// is done the instance holds the larger of the two quotas on its node. The engine sees the
+// new config from now on. If the change fails, the engine sees the old config again, and
+// the next change is not tried before a pause that grows with each failure. The instance
+// keeps its own batch size, which may be larger than that of the engine's config. An
+// instance that is starting gets the quota when it is ready. The lock is held.
 func (c *Controller) resize(in *instance, r scaling.Resize) {
 	fn, before, next := in.function, in.Config, in.Config
 	next.CPU = r.Config.CPU
-	if starts := in.State == cluster.Starting && !in.Retiring; !starts && !in.serves() || in.before != nil || time.Now().Before(in.fixed) || next == before || !in.can(next) {
+	if starts := in.State == cluster.Starting && !in.Retiring; !starts && !in.serves() || in.previousConfig != nil || time.Now().Before(in.resizeAfter) || next == before || !in.can(next) {
 		return
 	}
-	in.Config, in.before, in.still = next, &before, in.table
+	in.Config, in.previousConfig, in.previousTable = next, &before, in.table
 	in.fit()
 	c.keeper.Begin(func() {
 		var err error
@@ -128,21 +127,21 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		in.before, in.still = nil, nil
+		in.previousConfig, in.previousTable = nil, nil
 		if in.State == cluster.Exited {
 			return
 		}
 		if err != nil {
 			in.Config = before
 			in.refit()
-			in.refused++
-			in.fixed = time.Now().Add(pause(in.refused))
-			fn.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("change an instance's CPU quota")
+			in.resizeFailures++
+			in.resizeAfter = time.Now().Add(pause(in.resizeFailures))
+			fn.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("could not change an instance's CPU quota")
 			return
 		}
 		fn.log.Debug().Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", next).Msg("changed an instance's CPU quota")
-		in.refused, in.fixed = 0, time.Time{}
-		in.config, in.mixed = in.Config.String(), time.Now().Add(2*in.exec)
+		in.resizeFailures, in.resizeAfter = 0, time.Time{}
+		in.config, in.mixedUntil = in.Config.String(), time.Now().Add(2*in.exec)
 		in.refit()
 		c.announce(in)
 		fn.recordRatios()
@@ -150,12 +149,12 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 	})
 }
 
-// park has an instance give back its CPU and GPU share in the background, if it still
-// has nothing to do. From now on it gets no batches; until it has given its share
-// back, it holds it. The lock is held.
+// park takes the CPU and GPU share from an instance in the background, if the instance is
+// still idle. The instance gets no batches from now on. It holds its share until parking is
+// done. The lock is held.
 func (c *Controller) park(in *instance) {
 	since := c.stats(in.function).Instances[in.ID]
-	if !in.serves() || in.stays || in.before != nil || !in.function.dispatcher.Park(in.ID) {
+	if !in.serves() || in.neverPark || in.previousConfig != nil || !in.function.dispatcher.Park(in.ID) {
 		return
 	}
 	in.away, in.idleSince = true, since
@@ -168,24 +167,24 @@ func (c *Controller) park(in *instance) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch log := in.function.log.With().Str("instance", string(in.ID)).Logger(); {
-		case !released: // Another replica needs it: it serves on.
+		case !released: // Another replica needs it, so it keeps serving.
 			in.back()
 		case err != nil:
-			log.Warn().Err(err).Msg("park an instance; it keeps its share")
-			in.stays = true
+			log.Warn().Err(err).Msg("could not park an instance; it keeps its share")
+			in.neverPark = true
 			c.announce(in)
 			in.back()
 		default:
 			log.Debug().Msg("parked an instance")
 			in.Parked = true
 		}
-		c.Wake() // Requests may have come meanwhile.
+		c.Wake() // Requests may have arrived meanwhile.
 	})
 }
 
-// unpark has a parked instance take up a share in the background, once those whose
-// room it needs are gone, and then serve. Its room is taken from now on. If it cannot
-// have the share, it is of no use. The lock is held.
+// unpark gives a parked instance a share in the background, as soon as the instances whose
+// room it needs are gone, and then makes it serve. It holds its share from now on. If it
+// cannot get the share, it is retired. The lock is held.
 func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 	if !in.Parked || in.Retiring {
 		return
@@ -204,12 +203,12 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 		switch {
 		case in.Retiring || in.State == cluster.Exited:
 		case err != nil:
-			in.function.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("unpark an instance")
-			c.keeper.Retire(in, "it cannot take up its share again")
+			in.function.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("could not unpark an instance")
+			c.keeper.Retire(in, "it could not get its share back")
 		default:
 			in.config = config.String()
 			if config != was {
-				in.mixed = time.Now().Add(2 * in.exec)
+				in.mixedUntil = time.Now().Add(2 * in.exec)
 			}
 			in.fit()
 			in.back()
@@ -219,7 +218,8 @@ func (c *Controller) unpark(in *instance, x scaling.Unpark) {
 	})
 }
 
-// announce tells the other replicas what an instance is now good for. The lock is held.
+// announce tells the other replicas that an instance serves, and with which config. The
+// lock is held.
 func (c *Controller) announce(in *instance) {
 	if in.There() {
 		c.options.Replica.Announce(in.ID, in.Config)

@@ -13,41 +13,43 @@ import (
 )
 
 const (
-	// correctPeriod is the time between two corrections of a busy artefact's times,
-	// forgetPeriod of one of which nothing new was seen.
+	// correctPeriod is the time between two corrections of a busy artefact's times.
+	// forgetPeriod is that of an artefact without new executions.
 	correctPeriod = time.Second
 	forgetPeriod  = time.Minute
-	// troubledPeriod is that of a function whose requests miss their objective.
+	// troubledPeriod replaces correctPeriod while the function's requests miss their
+	// objective.
 	troubledPeriod = 250 * time.Millisecond
 )
 
-// artefact is one thing that a function's instances may load, with what is known of its
-// times. Today a function has one, its whole prepared model.
+// artefact is one thing that a function's instances may load, with its times. Today a
+// function has one artefact, its whole prepared model.
 type artefact struct {
 	cluster.Artefact
 	profile *profiler.Profile
-	// times are the profile's, corrected by what instances take; plan is what follows
-	// from them. Its candidates with means are candidates; promised have the profile's
-	// own times.
+	// times are the profile's times, corrected by executions; plan is made from them.
+	// candidates are the plan's candidates with mean times, promised are candidates with
+	// the profile's own times.
 	times                *correction.Correction
 	plan                 latency.Plan
 	candidates, promised []capacity.Candidate
-	// means are how long executions take on average, by CPU share.
+	// means are the mean times of executions, by CPU share.
 	means latency.Means
-	// observed are the executions since the last look. corrected is when times were;
-	// fresh: something was seen since then; unsaved: since it was written.
+	// observed are the executions since the last look. corrected is when times were last
+	// corrected. fresh: there were executions since then; unsaved: since times were last
+	// stored.
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
 }
 
-// table lists the corrected times of batches up to batch on a CPU share, as they are
-// planned with.
+// table lists the corrected times of batches of 1 to batch requests on a CPU share, as the
+// engine plans with them.
 func (a *artefact) table(batch, millicores int) []time.Duration {
 	return a.plan.Scaled(a.times.Table(batch, millicores))
 }
 
-// named says of candidates that they are the artefact's.
+// named sets the artefact's name in candidates and returns them.
 func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	for i := range candidates {
 		candidates[i].Artefact = a.Name
@@ -55,14 +57,15 @@ func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	return candidates
 }
 
-// observe notes an execution of an instance.
+// observe records an execution of an instance. beside is the CPU time that the instance used
+// outside the engine.
 func (a *artefact) observe(in *instance, size int, exec, beside time.Duration) {
 	a.observed = append(a.observed, correction.Observation{Millicores: in.Config.CPU, Batch: size, Exec: exec, Beside: beside})
 	a.means.Observe(in.Config.CPU, size, exec, in.promised)
 }
 
-// correct now and then corrects the times by what was observed; true if they have
-// changed.
+// correct corrects the times by the observed executions if a correction is due. changed
+// reports whether that changed them.
 func (a *artefact) correct(now time.Time, troubled bool) (due, changed bool) {
 	if len(a.observed) > 0 {
 		a.times.Observe(now, a.observed)
@@ -84,14 +87,14 @@ func (a *artefact) correct(now time.Time, troubled bool) (due, changed bool) {
 	if !a.times.Update(now) {
 		return true, false
 	}
-	if a.times.Profile() != before { // The means are parts of its times.
+	if a.times.Profile() != before { // The means are ratios to the profile's times.
 		a.means = latency.Means{}
 	}
 	return true, true
 }
 
-// replan makes a plan of the corrected times, and tells whether it tells anything else
-// than the one before.
+// replan makes a plan from the corrected times. It returns the plan before and whether the
+// new one differs from it.
 func (a *artefact) replan(f *provider.Function, rules *latency.Rules) (before latency.Plan, changed bool) {
 	before = a.plan
 	next := rules.Plan(f, a.profile, a.times)
@@ -104,7 +107,7 @@ func (a *artefact) replan(f *provider.Function, rules *latency.Rules) (before la
 	return before, true
 }
 
-// differ reports whether the times of two lists of candidates do.
+// differ reports whether two lists of candidates differ in their configs or times.
 func differ(before, after []capacity.Candidate) bool {
 	times := func(from []capacity.Candidate) (out []time.Duration) {
 		for _, x := range from {
@@ -116,8 +119,8 @@ func differ(before, after []capacity.Candidate) bool {
 	return !same || correction.Differ(times(before), times(after))
 }
 
-// slower is by how much the times of the configs that serve have grown from one list of
-// candidates to the next, at the least.
+// slower returns the smallest factor, at least 1, by which the times of serving configs grew
+// from one list of candidates to the next.
 func slower(before, after []capacity.Candidate, instances []*instance) float64 {
 	least := 0.0
 	exec := func(from []capacity.Candidate, c cluster.Config) time.Duration {

@@ -23,13 +23,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// behaviour is what becomes of one instance of the fake backend.
+// behaviour says what one instance of the fake backend does.
 type behaviour struct {
 	// refuse is Start's error.
 	refuse error
-	// readyAfter its start it is ready; 0 means coldStart, below 0 never.
+	// readyAfter is the time from its start until it is ready; 0 means coldStart,
+	// a negative time never.
 	readyAfter time.Duration
-	// exitAfter its start it exits for reason, if not 0.
+	// exitAfter is the time from its start until it exits for reason, 0 for never.
 	exitAfter time.Duration
 	reason    string
 	// broken hangs up on batches, hung never answers them.
@@ -47,8 +48,8 @@ const (
 type fakeBackend struct {
 	t      testing.TB
 	behave func(n int, spec cluster.InstanceSpec) behaviour
-	// takes says how many times what the model takes an instance's batches do,
-	// and that they report it; nil for 1 and no report.
+	// takes returns the factor by which an instance's batches are slower than the
+	// model. Instances report their times only if it is not nil.
 	takes  func(cluster.Config) float64
 	events chan cluster.Instance
 	work   sync.WaitGroup
@@ -59,7 +60,7 @@ type fakeBackend struct {
 	// started lists every instance that was asked for.
 	started   []cluster.InstanceSpec
 	stopFails int
-	// resized lists the configs that were asked for; resizeFails makes that fail.
+	// resized lists the configs that Resize got; resizeFails makes it fail.
 	resized     []cluster.Config
 	resizeFails bool
 	// parked counts the calls of Park; parkFails makes them fail.
@@ -226,7 +227,7 @@ func (b *fakeBackend) becomes(behave func(n int, spec cluster.InstanceSpec) beha
 	b.behave = behave
 }
 
-// Resize changes an instance's quota, unless it is to fail.
+// Resize changes an instance's quota, unless resizeFails is set.
 func (b *fakeBackend) Resize(_ context.Context, id cluster.InstanceID, config cluster.Config) error {
 	time.Sleep(b.slowly)
 	b.mu.Lock()
@@ -249,7 +250,7 @@ func (b *fakeBackend) Resize(_ context.Context, id cluster.InstanceID, config cl
 	return nil
 }
 
-// Park takes an instance's share, unless it is to fail.
+// Park takes an instance's share, unless parkFails is set.
 func (b *fakeBackend) Park(_ context.Context, id cluster.InstanceID) error {
 	time.Sleep(b.slowly)
 	b.mu.Lock()
@@ -307,9 +308,8 @@ func (b *fakeBackend) Dial(_ context.Context, _, address string) (net.Conn, erro
 	return theirs, nil
 }
 
-// exec is how long an instance takes for a batch, and whether it says so. It then
-// has as many threads as it should, and stands still for as long as a loaded one
-// may.
+// exec returns how long an instance takes for a batch, and whether it reports it. If it
+// does, it has the right number of threads, and pauses as long as a loaded instance may.
 func (b *fakeBackend) exec(in *fakeInstance, batch int) (took time.Duration, reported bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,9 +1,10 @@
-// Package control drives the scaling engine: it keeps every function's artefacts with
-// their profiles, its dispatcher and its instances, asks the engine several times a
-// second what to start and what to retire, and does it through a keeper. Begin with
-// Controller.scale; act.go does what the engine has planned, learn.go corrects the times,
-// replicas.go is for a provider with several replicas. The engine decides; nothing here
-// does. Nothing here is on a request's way but the wake-up that a cold request gives.
+// Package control runs the functions that serve models: several times a second it asks the
+// scaling engine what to start and what to retire, and carries that out through a keeper.
+// It keeps each function's artefacts with their profiles, its dispatcher and its instances.
+// The engine decides, not this package. No request passes through it: a request without a
+// ready instance only wakes it. Begin with Controller.scale; act.go carries out the
+// engine's plan, learn.go corrects the models' times, replicas.go serves a provider with
+// several replicas.
 package control
 
 import (
@@ -26,64 +27,65 @@ import (
 
 // Bundles finds the model that a function's image names.
 type Bundles interface {
-	// Model returns the bundle and a model file on this machine: the one in it
-	// that the deployment names, or the manifest's. The bundle is a directory, or
-	// the reference of an image that names its content; then a function whose
-	// image has another content runs another model.
+	// Model returns the bundle and the path of a model file on this machine: the
+	// file that the deployment names, otherwise the manifest's. The bundle is a
+	// directory, or an image reference with the digest of the content. With a digest,
+	// a function whose image has other content runs another model.
 	Model(ctx context.Context, f *provider.Function) (bundle, file string, err error)
 }
 
-// Secrets finds functions' secrets.
+// Secrets finds the secrets of functions.
 type Secrets interface {
-	// File returns the file with a secret's value, "" where instances have it
-	// from elsewhere, or an error that names the secret.
+	// File returns the path of the file with a secret's value, or an error that
+	// names the secret. It returns "" if instances get the value from elsewhere.
 	File(namespace, secret string) (string, error)
-	// Version changes when the secret is replaced; "" if there is none.
+	// Version returns a text that changes when the secret is replaced, "" if there is
+	// no such secret.
 	Version(namespace, secret string) string
 }
 
 // Options configure a controller.
 type Options struct {
 	Backend cluster.Backend
-	// System says what is started and stopped: the simulator runs the same.
+	// System decides what to start and stop. The simulator runs the same systems.
 	System systems.System
 	Cold   coldstart.Policy
 	Models latency.Models
-	// Predict has models' times predicted when they are deployed, where that
-	// can be done; else they are measured.
+	// Predict makes the controller predict the times of a model when it is deployed.
+	// It measures a model that it cannot predict, or any model if Predict is false.
 	Predict  bool
 	Profiles latency.Profiles
-	// Corrections may be nil; a restart then begins with the profiles alone.
+	// Corrections may be nil: after a restart only the profiles are known then.
 	Corrections latency.Corrections
-	// Histories may be nil; a restart then begins without what Cold has learned.
+	// Histories may be nil: a restart then loses what Cold has learned.
 	Histories latency.Histories
 	Bundles   Bundles
 	Secrets   Secrets
 	Metrics   *metrics.Metrics
 	Logger    zerolog.Logger
-	// Policy is the batching policy of functions that name none.
+	// Policy is the default batching policy.
 	Policy string
-	// ColdWait is how long beyond its SLO a request that finds no ready
-	// instance may wait; QueueLimit how many may wait per function.
+	// ColdWait is how long beyond its SLO a request without a ready instance may
+	// wait. QueueLimit is the maximum number of waiting requests per function.
 	ColdWait   time.Duration
 	QueueLimit int
-	// Tick is the time between two looks at the load. While no function has
-	// an instance or a request, it is ten times as long.
+	// Tick is the time between two looks at the load. It is ten times as long while
+	// no function has an instance or a request.
 	Tick time.Duration
-	// StopGrace is how long a retired instance may take to finish what it
-	// has, and then to leave.
+	// StopGrace is how long a retired instance may take to finish its requests, and
+	// then again to exit.
 	StopGrace time.Duration
-	// Engine and Machine are what profiles must be of, as they name them; a
-	// profile of another is measured anew.
+	// Engine and Machine are the names that a profile must carry. The controller
+	// measures a model again if its profile carries others.
 	Engine, Machine string
-	// Dial connects to an instance; nil means net.Dialer's.
+	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Eligible lists the nodes on which a function's instances may start, nil for
-	// all, and says why if there are none. It is asked at every look, so it should
-	// not take long; nil means that all are.
+	// Eligible lists the nodes on which a function's instances may start: nil for
+	// all, or none and the reason why. It is called at every look, so it must be
+	// fast. If Eligible itself is nil, every node is eligible.
 	Eligible func(f *provider.Function) (nodes []string, why string)
-	// Replica is this replica of the provider among others; nil: it is alone, now and
-	// later.
+	// Replica is this replica of the provider among others. It is nil if the provider
+	// never has other replicas.
 	Replica *peer.Replica
 }
 
@@ -99,23 +101,23 @@ type Controller struct {
 	mu        sync.Mutex
 	functions map[string]*function
 	keeper    *keeper.Keeper[*instance]
-	// nodes are those of the latest look, with what was free.
+	// nodes are the nodes at the latest look, with their free resources.
 	nodes []cluster.Node
-	// shown is what the metrics hold of the nodes; recorded is when they last were
-	// brought up to date.
+	// shown holds the nodes as the metrics show them, recorded is when the metrics
+	// were last updated.
 	shown    map[string]cluster.Node
 	recorded time.Time
 	saver    saver
 }
 
-// New returns a controller that has found the instances of an earlier provider
-// on the backend; Deploy claims them. Run serves.
+// New returns a controller that knows the instances which an earlier provider has left
+// on the backend; Deploy claims them. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
 		functions: map[string]*function{}, shown: map[string]cluster.Node{},
 	}
-	c.saver = saver{of: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
+	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
 	c.finder = latency.NewFinder(latency.Finder{
 		Models: o.Models, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
 		Leading: o.Replica.Leads, Logger: o.Logger,
@@ -131,8 +133,8 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Run follows the backend's events and asks the engine every tick, and at once
-// when something happened, until ctx ends.
+// Run follows the backend's events and asks the engine every tick, and at once after an
+// event, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	keeper.Loop{
 		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.scale, Rest: c.rest,
@@ -143,8 +145,8 @@ func (c *Controller) Run(ctx context.Context) {
 	}.Run(ctx)
 }
 
-// rest is the pause after a look that took so long. Nobody waits for that of a replica
-// which does not lead.
+// rest returns the pause after a look that took this long. A replica that does not lead
+// pauses for a whole tick: nobody waits for its looks.
 func (c *Controller) rest(took time.Duration) time.Duration {
 	if !c.options.Replica.Led() {
 		return c.options.Tick
@@ -152,12 +154,12 @@ func (c *Controller) rest(took time.Duration) time.Duration {
 	return keeper.Rest(took, c.options.Tick)
 }
 
-// Wake makes Run look at the load now.
+// Wake makes Run look at the load at once.
 func (c *Controller) Wake() { c.kick.Now() }
 
-// Close stops every instance and waits until nothing of them is left; those
-// that are still there when ctx ends are killed. One replica of several leaves the
-// instances to the others. Run must have returned.
+// Close stops every instance and waits until all are gone; it kills those that remain when
+// ctx ends. A replica among several leaves the instances to the others. Run must have
+// returned.
 func (c *Controller) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.keeper.End()
@@ -167,7 +169,7 @@ func (c *Controller) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	err := c.keeper.Close(ctx)
 	if c.options.Replica.Leads() {
-		c.saver.rest()
+		c.saver.flush()
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// always is a number of times the model's time, on every config.
+// always returns the same factor for every config.
 func always(times float64) func(cluster.Config) float64 {
 	return func(cluster.Config) float64 { return times }
 }
@@ -26,8 +26,8 @@ func within(slo time.Duration) func(*provider.Function) {
 	return func(f *provider.Function) { f.Inference.SLO = slo }
 }
 
-// known is what the controller knows of a function: its candidates, and the times
-// and largest batches of its instances.
+// known holds a function's candidates, and the times and largest batches of its
+// instances, as the controller knows them.
 type known struct {
 	candidates []capacity.Candidate
 	tables     map[cluster.InstanceID][]time.Duration
@@ -45,7 +45,7 @@ func (r *rig) known(name string) known {
 	return k
 }
 
-// exec is the time of a candidate, 0 if it is none.
+// exec returns the time of a candidate, 0 if there is no such candidate.
 func (k known) exec(batch, millicores int) time.Duration {
 	for _, x := range k.candidates {
 		if x.Config.Batch == batch && x.Config.CPU == millicores {
@@ -55,7 +55,7 @@ func (k known) exec(batch, millicores int) time.Duration {
 	return 0
 }
 
-// ratio is what the metrics say of a function's config, 0 if nothing.
+// ratio returns a config's ratio in the metrics, 0 if there is none.
 func (r *rig) ratio(t *testing.T, name string, c cluster.Config) (ratio float64) {
 	t.Helper()
 	r.eachRatio(t, name, func(config string, value float64) {
@@ -66,7 +66,7 @@ func (r *rig) ratio(t *testing.T, name string, c cluster.Config) (ratio float64)
 	return ratio
 }
 
-// ratios counts what the metrics say of a function's configs.
+// ratios counts a function's ratios in the metrics.
 func (r *rig) ratios(t *testing.T, name string) (n int) {
 	t.Helper()
 	r.eachRatio(t, name, func(string, float64) { n++ })
@@ -95,10 +95,10 @@ func (r *rig) eachRatio(t *testing.T, name string, each func(config string, valu
 	}
 }
 
-// A model that turns out 3.5 times as slow as its profile says: candidates, the
-// instances' times and the plan follow, and nothing is restarted for it. The
-// times are those of the profile's own formula, of a loaded instance. Shares stay
-// as they are: an instance that is given a larger one has other times.
+// A model is 3.5 times as slow as its profile says. The candidates, the instances' times
+// and the plan follow, and no instance is restarted. The times follow the profile's own
+// formula for a loaded instance. Shares stay as they are, since an instance with a
+// larger one has other times.
 func TestSlowerModelIsReplanned(t *testing.T) {
 	tryWith(t, func(o *Options) { o.System = o.System.With(func(s *scaling.Settings) { s.Vertical = false }) }, func(r *rig) {
 		r.backend.take(always(1))
@@ -126,7 +126,7 @@ func TestSlowerModelIsReplanned(t *testing.T) {
 		if len(living) <= len(instances) {
 			t.Errorf("%d instances for 3.5 times the work, where there were %d", len(living), len(instances))
 		}
-		// A part of a core says nothing of a whole one.
+		// Executions on a part of a core do not correct the times on a whole one.
 		wholes := slices.ContainsFunc(living, func(in cluster.Instance) bool { return in.Config.CPU == 1000 })
 		for config, want := range map[[2]int]time.Duration{{1, 250}: 59, {1, 1000}: 14, {8, 1000}: 63} {
 			if config[1] == 1000 && !wholes {
@@ -150,7 +150,7 @@ func TestSlowerModelIsReplanned(t *testing.T) {
 	})
 }
 
-// With queues of their own, instances fill every batch: none is larger than the
+// Instances with their own queues fill every batch, so no batch is larger than the
 // corrected times allow.
 func TestSlowerModelGetsSmallerBatches(t *testing.T) {
 	for policy, want := range map[string]int{batching.InFlessName: 2, batching.SharedName: 4} {
@@ -178,8 +178,8 @@ func TestSlowerModelGetsSmallerBatches(t *testing.T) {
 	})
 }
 
-// An instance on which not even one request can be in time any more is replaced
-// by one that has more, without a gap.
+// An instance on which not even one request can be in time is replaced by one with a
+// larger share, without a gap.
 func TestShareThatIsTooSmallIsReplaced(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.take(always(1))
@@ -205,8 +205,8 @@ func TestShareThatIsTooSmallIsReplaced(t *testing.T) {
 	})
 }
 
-// Where nothing can meet the objective any more, requests go on: the trouble may
-// pass, and nobody would see it.
+// If no config can meet the objective any more, requests are still executed. Otherwise
+// nobody would see when the slowness has passed.
 func TestHopelesslySlowModelGoesOn(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.take(always(1))
@@ -214,7 +214,7 @@ func TestHopelesslySlowModelGoesOn(t *testing.T) {
 		r.load("f", 50*time.Millisecond, 5*time.Second)
 		r.backend.take(always(28))
 		r.load("f", 500*time.Millisecond, 30*time.Second)
-		if d := r.describe("f"); !strings.Contains(d.Problem, "slower than was predicted") || d.Ready == 0 {
+		if d := r.describe("f"); !strings.Contains(d.Problem, "slower than predicted") || d.Ready == 0 {
 			t.Errorf("described as %+v", d)
 		}
 		if failed := r.load("f", 500*time.Millisecond, 5*time.Second); failed > 0 {
@@ -228,7 +228,7 @@ func TestHopelesslySlowModelGoesOn(t *testing.T) {
 	})
 }
 
-// What was seen outlives a provider, also one that is killed, and goes with the
+// Corrections outlive the provider, even one that is killed. They are deleted with the
 // function.
 func TestCorrectionsOutliveTheProvider(t *testing.T) {
 	for _, killed := range []bool{false, true} {
@@ -239,7 +239,7 @@ func TestCorrectionsOutliveTheProvider(t *testing.T) {
 			if functions, writes := r.corrections.written(); functions != 1 || writes != 1 {
 				t.Errorf("after a minute and a half, %d functions are written in %d writes", functions, writes)
 			}
-			// Of a provider that is killed, what was seen since the latest writing is lost.
+			// A provider that is killed loses the corrections since its last write.
 			for writes := 1; writes == 1; _, writes = r.corrections.written() {
 				r.load("f", 10*time.Millisecond, time.Second)
 			}
@@ -275,8 +275,8 @@ func TestCorrectionsOutliveTheProvider(t *testing.T) {
 	}
 }
 
-// A deployment that changes nothing goes on with what was seen; another model
-// begins anew.
+// A deployment that changes nothing keeps the corrections. Another model begins without
+// any.
 func TestDeploymentKeepsWhatWasSeen(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.take(always(2))

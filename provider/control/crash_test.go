@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// An instance that dies before it is ready is tried again, later each time;
-// what is told is why.
+// An instance that exits before it is ready is started again, later each time. Requests
+// get the reason.
 func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
@@ -53,7 +53,7 @@ func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 	})
 }
 
-// The first failure is not the client's to see.
+// The client does not see the first failure.
 func TestOneFailedStartIsHidden(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
@@ -98,8 +98,8 @@ func TestInstanceThatDiesLaterIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// An instance that answered works, whatever ends it: also the one that is killed
-// soon after it was ready, again and again, is replaced at once.
+// An instance that has answered works. It is replaced at once, even if it is killed soon
+// after it was ready, again and again.
 func TestInstanceThatAnsweredIsReplacedAtOnce(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("f", "m")
@@ -118,7 +118,7 @@ func TestInstanceThatAnsweredIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// A new deployment is not told what was wrong with the one before it.
+// A new deployment does not show the problem of the one before it.
 func TestDeploymentAfterAHopelessOne(t *testing.T) {
 	try(t, func(r *rig) {
 		slo := func(d time.Duration) func(*provider.Function) {
@@ -131,7 +131,7 @@ func TestDeploymentAfterAHopelessOne(t *testing.T) {
 	})
 }
 
-// Instances that die of the first batch are not started without pause.
+// Instances that exit at their first batch are started with pauses.
 func TestInstancesThatDieOfRequestsAreDelayed(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{broken: true} })
@@ -170,7 +170,7 @@ func TestHungInstanceIsReplaced(t *testing.T) {
 		}()
 		r.until("ready", func() bool { return r.describe("f").Ready == 1 })
 		hung := r.only().ID
-		// Its deadline is in a minute: it is run again elsewhere.
+		// Its deadline is in a minute, so it is run again elsewhere.
 		if err := <-first; err != nil {
 			t.Error(err)
 		}
@@ -210,8 +210,8 @@ func TestEventsOfUnknownInstancesAreIgnored(t *testing.T) {
 	})
 }
 
-// Close leaves nothing: neither what serves, nor what starts, nor what waits for
-// room or is being measured.
+// Close leaves nothing: no instance that serves, starts or waits for room, and no
+// measurement.
 func TestCloseLeavesNothing(t *testing.T) {
 	for at := time.Duration(0); at < 200*time.Millisecond; at += 9 * time.Millisecond {
 		try(t, func(r *rig) {

@@ -9,9 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// A hundred functions on two cores take turns: one is evicted for another, none
-// waits for ever, and the backend is never asked for more than there is (the
-// fake fails the test).
+// A hundred functions take turns on two cores. One is evicted for another, and none waits
+// for ever. The fake backend fails the test if the controller asks for more than there is.
 func TestManyFunctionsOnASmallNode(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.widen(2000)
@@ -27,7 +26,7 @@ func TestManyFunctionsOnASmallNode(t *testing.T) {
 				t.Errorf("f%d: %v", i, err)
 			}
 		}
-		// All at once: more than fit. Each gets its turn, or is told why not.
+		// All at once are more than fit. Each request gets its turn, or a reason.
 		errs := make(chan error, functions)
 		for i := range functions {
 			go func() {

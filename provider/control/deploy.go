@@ -16,11 +16,10 @@ import (
 
 var _ provider.Controller = (*Controller)(nil)
 
-// Deploy implements [provider.Controller]. What can be seen of the model is
-// checked before anything changes, also whether it can meet its objective, if
-// it has been measured before; measuring it goes on in the background. Until the
-// new revision's times are known the old one is served as before, and its
-// instances serve until the new one's are ready.
+// Deploy implements [provider.Controller]. It checks the model before it changes anything. If
+// the model was measured before, it also checks that the model can meet its objective.
+// A new model is measured in the background. The old revision is served until the new
+// revision's times are known, and its instances serve until the new ones are ready.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	bundle, file, err := c.options.Bundles.Model(ctx, f)
 	if err != nil {
@@ -50,7 +49,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
-		// A problem of the earlier deployment need not be one of this.
+		// The new deployment may not have the problem of the earlier one.
 		fn.failed = ""
 		fn.tell(time.Now())
 	}
@@ -65,8 +64,8 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	return fn.dispatcher, nil
 }
 
-// refused is what is told of a model that was checked: an objective that cannot be met
-// says so itself.
+// refused turns the error of a model's check into the answer to a deployment. It adds the
+// image's name, unless the error names an annotation.
 func refused(f *provider.Function, err error) error {
 	var why *annotation.Error
 	if errors.As(err, &why) {
@@ -75,7 +74,7 @@ func refused(f *provider.Function, err error) error {
 	return web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
 }
 
-// secretFiles finds the files of the secrets that a deployment names.
+// secretFiles returns the files of the secrets that a deployment names, by secret name.
 func secretFiles(s Secrets, f *provider.Function) (map[string]string, error) {
 	files := make(map[string]string, len(f.Deployment.Secrets))
 	for _, name := range f.Deployment.Secrets {
@@ -88,8 +87,9 @@ func secretFiles(s Secrets, f *provider.Function) (map[string]string, error) {
 	return files, nil
 }
 
-// secretVersions changes when one of the function's secrets is replaced: an instance has
-// the values that it was started with, so a deployment after that restarts it.
+// secretVersions returns a text that changes when one of the function's secrets is replaced.
+// An instance keeps the values that it was started with, so a deployment after such a
+// change must restart it.
 func secretVersions(s Secrets, f *provider.Function) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(slices.Values(f.Deployment.Secrets)) {
@@ -108,8 +108,8 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Release is Remove for a function that another controller has taken over: what
-// was counted of it stays.
+// Release is Remove for a function that another controller has taken over: it keeps the
+// function's metrics and history.
 func (c *Controller) Release(_ context.Context, name string) error {
 	c.mu.Lock()
 	fn, ok := c.functions[name]
@@ -135,8 +135,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	return nil
 }
 
-// Scale implements [provider.Controller]. To 0 retires all instances; the next
-// request undoes it.
+// Scale implements [provider.Controller]. 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -57,7 +57,7 @@ func TestDeployRefusesAnObjectiveThatCannotBeMet(t *testing.T) {
 	})
 }
 
-// One that was not is found out by measuring, and its requests are told.
+// One that was not is measured first, and its requests get the reason.
 func TestAnObjectiveThatCannotBeMetIsTold(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "slow", fast(100*time.Millisecond))
@@ -133,8 +133,8 @@ func TestMeasuringIsSerial(t *testing.T) {
 	})
 }
 
-// Functions with different objectives share what was measured, as far as it
-// goes; what goes further is measured once more and holds for both.
+// Functions with different objectives share a profile as far as it reaches. A function
+// that needs larger batches has the model measured again, and both use that profile.
 func TestProfilesAreShared(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("loose", "slow", fast(9*time.Second))

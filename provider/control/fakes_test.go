@@ -14,10 +14,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// fakeModels are models whose file name says all: "slow" ones take a second.
+// fakeModels are models whose file name says how they behave: "slow" ones take a second.
 type fakeModels struct {
 	mu sync.Mutex
-	// checks, prepares and measures count the calls; most is the most
+	// checks, prepares and measures count the calls; most is the maximum number of
 	// measurements at the same time.
 	checks, prepares, measures, atOnce, most int
 	predicts                                 int
@@ -64,11 +64,11 @@ func (m *fakeModels) Measure(ctx context.Context, file string, maxBatch int, unt
 	return file, fakeProfile(file, maxBatch, until), nil
 }
 
-// plain is the end of what a large model is called before it is prepared.
+// plain is the suffix of a large model's name before it is prepared.
 const plain = " as it stands"
 
-// Sketch says for provisional models what the first two batches take, and has large ones
-// served as they stand; others' operators are unknown or known well enough.
+// Sketch returns the first two batches of provisional models, and serves large ones
+// unprepared. The operators of others are unknown, or known well enough for a prediction.
 func (m *fakeModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if !strings.Contains(file, "provisional") {
 		return "", nil, errors.New("not to be sketched")
@@ -91,8 +91,8 @@ func (m *fakeModels) Predict(_ context.Context, file string, maxBatch int, until
 	return file, predictedProfile(file, maxBatch, until), nil
 }
 
-// predictedProfile is fakeProfile by a prediction that is right, but for models
-// whose name says that they are predicted to be slow.
+// predictedProfile is fakeProfile as a prediction. The prediction is right, except for
+// models whose name says that they are predicted to be slow.
 func predictedProfile(file string, maxBatch int, until time.Duration) *profiler.Profile {
 	p := fakeProfile(file, maxBatch, until)
 	for i := range p.Measurements {
@@ -111,7 +111,7 @@ func (m *fakeModels) fail(err error) {
 	m.measureFails = err
 }
 
-// execTime is the time of a batch: half of it is fixed.
+// execTime is the time of a batch: the fixed part is half the time of a batch of one.
 func execTime(file string, batch, threads int) time.Duration {
 	base := 4 * time.Millisecond
 	if strings.Contains(file, "slow") {

@@ -12,35 +12,36 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// fingerprintOf is equal for deployments whose instances would be started in the same way: all
-// that was deployed, the content of the image (bundle, and the prepared model) and the
-// versions of secrets included, but for what says when to start how many, and how to
-// batch. Instances carry it, so that another replica, or a later one, knows them.
+// fingerprintOf returns a hash that is equal for deployments that start the same instances. It
+// covers the deployment, the content of the image (the bundle and the prepared model), the
+// versions of secrets and the engine. It leaves out how many instances to start, when, and
+// how to batch. Instances carry it, by which another or a later replica recognises them.
 func fingerprintOf(d types.FunctionDeployment, bundle, model, secrets, engine string) string {
-	d.Image, d.Labels, d.Annotations = "", lasting(d.Labels), lasting(d.Annotations)
+	d.Image, d.Labels, d.Annotations = "", withoutIgnored(d.Labels), withoutIgnored(d.Annotations)
 	text, err := json.Marshal(struct {
 		Deployment      types.FunctionDeployment
 		Bundle, Model   string
 		Secrets, Engine string
 	}{d, bundle, model, secrets, engine})
 	if err != nil {
-		return "" // It cannot fail for strings; the revision then says it.
+		return "" // Strings always marshal. With "" only the revision identifies instances.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// passing begin the keys of what running instances need not be replaced for.
-var passing = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive}
+// ignoredPrefixes begin the keys of labels and annotations that may change without replacing
+// running instances.
+var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive}
 
-// lasting are labels or annotations without the passing ones.
-func lasting(all *map[string]string) *map[string]string {
+// withoutIgnored returns labels or annotations without the keys of ignoredPrefixes.
+func withoutIgnored(all *map[string]string) *map[string]string {
 	if all == nil {
 		return &map[string]string{}
 	}
 	kept := maps.Clone(*all)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
-		for _, p := range passing {
+		for _, p := range ignoredPrefixes {
 			if strings.HasPrefix(key, p) {
 				return true
 			}

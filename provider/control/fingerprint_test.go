@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// deployed is a function with all that it may have.
+// deployed is a function with every field set.
 func deployed() types.FunctionDeployment {
 	return types.FunctionDeployment{
 		Service: "f", Namespace: "n", Image: "mnist:latest", EnvProcess: "cat",
@@ -25,7 +25,7 @@ func of(d types.FunctionDeployment) string {
 	return fingerprintOf(d, "bundle", "model", "secrets", "engine")
 }
 
-// with is a map with one more entry.
+// with returns a copy of a map with one more entry.
 func with(m *map[string]string, key, value string) *map[string]string {
 	other := maps.Clone(*m)
 	other[key] = value
@@ -74,8 +74,8 @@ func TestWhatInstancesAreStartedBy(t *testing.T) {
 	}
 }
 
-// What says when to start how many, and how to batch, starts no other instances; nor
-// does another name for the same image.
+// Changes of scaling and batching do not replace instances, nor does another name for the
+// same image.
 func TestWhatRunningInstancesStayFor(t *testing.T) {
 	first := of(deployed())
 	for name, change := range map[string]func(d *types.FunctionDeployment){
@@ -104,8 +104,8 @@ func TestWhatRunningInstancesStayFor(t *testing.T) {
 	}
 }
 
-// Labels that are not there, none, and none that last are the same; the deployment's
-// own are left as they are.
+// No labels, an empty map and only ignored labels give the same fingerprint. The
+// deployment's own labels do not change.
 func TestNoLabels(t *testing.T) {
 	var nothing map[string]string
 	want := ""

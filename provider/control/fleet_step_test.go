@@ -13,10 +13,10 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// BenchmarkFleetStep is a load step of 400 requests/s for one of 40 functions that have
-// 10,000 instances on 2,000 nodes: what the looks take that are made meanwhile, by the
-// clock and of a processor, which others on the machine do not change much. It lasts 8
-// seconds by the clock.
+// BenchmarkFleetStep measures the looks during a load step of 400 requests/s for one of 40
+// functions, which have 10,000 instances on 2,000 nodes. It reports wall-clock time and
+// processor time; other programs on the machine hardly change the latter. It lasts 8
+// seconds.
 func BenchmarkFleetStep(b *testing.B) {
 	const rate, lasts = 400, 8 * time.Second
 	runtime.LockOSThread() // Its time is measured.
@@ -55,7 +55,7 @@ func BenchmarkFleetStep(b *testing.B) {
 	}
 }
 
-// flood sends requests at a rate until ctx ends, whatever becomes of them.
+// flood sends requests at a rate until ctx ends, and ignores the answers.
 func (r *rig) flood(ctx context.Context, name string, rate int, requests *sync.WaitGroup) {
 	next := time.NewTicker(time.Second / time.Duration(rate))
 	defer next.Stop()
@@ -69,7 +69,7 @@ func (r *rig) flood(ctx context.Context, name string, rate int, requests *sync.W
 	}
 }
 
-// processorTime is what this thread has used.
+// processorTime returns the processor time that this thread has used.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {

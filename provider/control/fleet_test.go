@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// fleetBackend has room for anything: its instances are there at once.
+// fleetBackend has room for anything, and its instances are ready at once.
 type fleetBackend struct {
 	*fakeBackend
 	started atomic.Int64
@@ -28,8 +28,8 @@ func (b *fleetBackend) Start(_ context.Context, spec cluster.InstanceSpec) (clus
 
 func (b *fleetBackend) Stop(context.Context, cluster.InstanceID) error { return nil }
 
-// newFleet is a controller of 40 functions that keep so many instances on 2,000 nodes;
-// the first one, "step", has one.
+// newFleet returns a controller of 40 functions that keep this many instances on 2,000
+// nodes; the first function, "step", has one.
 func newFleet(b testing.TB, instances int) (*rig, *fleetBackend) {
 	const functions, nodes = 40, 2000
 	r := newRig(b)
@@ -76,7 +76,7 @@ func newFleet(b testing.TB, instances int) (*rig, *fleetBackend) {
 	return r, backend
 }
 
-// starting counts the instances that are not there yet.
+// starting counts the instances that are not ready yet.
 func (r *rig) starting() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +88,7 @@ func (r *rig) starting() (n int) {
 	return n
 }
 
-// One look at 10,000 instances under no load, as the provider takes it ten times a
-// second.
+// One look at 10,000 instances without load; the provider makes ten a second.
 func BenchmarkFleetLook(b *testing.B) {
 	r, _ := newFleet(b, 10000)
 	b.ReportAllocs()

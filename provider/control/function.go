@@ -24,12 +24,12 @@ import (
 
 // function is a deployed function with everything that runs for it.
 type function struct {
-	// Function is the revision that is served: the latest whose model has
-	// been measured, or the first.
+	// Function is the revision that is served: the latest with a known profile,
+	// otherwise the first.
 	*provider.Function
 	keeper.Fleet[*instance]
-	// wanted is the latest deployment, nil once the function was removed;
-	// abandon ends its preparation.
+	// wanted is the latest deployment, nil once the function is removed. abandon
+	// ends its preparation.
 	wanted  *provider.Function
 	abandon context.CancelFunc
 	rules   *latency.Rules
@@ -37,46 +37,48 @@ type function struct {
 	log     zerolog.Logger
 
 	dispatcher *dispatch.Dispatcher
-	// tuned is the batching policy of a function of BATCH's, else nil.
+	// tuned is the function's batching policy if that is BATCH's, otherwise nil.
 	tuned *tuned
-	// stats, running and executed are what the latest look has seen, kept for their
-	// memory: of 10,000 instances it is 3 MB, ten times a second.
+	// stats, running and executed are the results of the latest look. The next look
+	// reuses their memory: 10,000 instances take 3 MB, ten times a second.
 	stats    dispatch.Stats
 	running  []scaling.Running
 	executed []dispatch.Executed
 
-	// artefacts are what its instances load, by name: none until the model's times are
-	// known. They, secrets and values are of Function.
+	// artefacts are what its instances load; none until the model's times are known.
+	// artefacts, secrets and values belong to the revision in Function.
 	artefacts []*artefact
-	// secrets are the files of the function's secrets, by name; values tells
-	// when one of them was replaced.
+	// secrets are the paths of the function's secret files, by secret name; values
+	// changes when a secret is replaced.
 	secrets map[string]string
 	values  string
-	// fingerprint is that of its instances.
+	// fingerprint is the fingerprint of instances that the function starts now, "" if
+	// the provider has no other replicas.
 	fingerprint string
 
-	// fallsBack: no instance is fast enough by what was seen, so that others go on.
+	// fallsBack: no instance is fast enough by its corrected times, so those that are
+	// too slow serve.
 	fallsBack bool
-	// steering closes the loop from what requests experience to capacity.
+	// steering adapts the capacity to the share of requests that miss the objective.
 	steering steering.Loop
-	// carried is what its instances can take over its load, by the latest plan.
+	// carried is R_max (§3.2) divided by the measured load, in the latest plan.
 	carried float64
 
-	// failed is why wanted cannot be served, ineligible why no node is fit for its
-	// instances; "" where there is nothing to say.
+	// failed is why wanted cannot be served, ineligible why no node is eligible for its
+	// instances; both are "" if there is no problem.
 	failed, ineligible string
-	// warned is when it was logged last that there are too few instances.
+	// warned is when the controller last logged that there are too few instances.
 	warned time.Time
-	// ratios and parked are what the metrics hold.
+	// ratios and parked are the values that the metrics show.
 	ratios map[string]float64
 	parked int
 
-	// replicas is how many instances are kept even without load.
+	// replicas is the number of instances to keep without load.
 	replicas uint64
-	// scaledToZero: the scale route asked for none; a request undoes it.
+	// scaledToZero: the scale route has set 0; the next request undoes it.
 	scaledToZero bool
-	// activity is what the looks at its requests have seen; unwritten: what the
-	// cold-start policy has learned by it since it was written.
+	// activity is the history of its requests; unwritten: the cold-start policy has
+	// learned from it since it was last stored.
 	activity  *systems.Activity
 	unwritten bool
 }
@@ -93,7 +95,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 	return fn
 }
 
-// policy is the batching policy of a function.
+// policy makes the batching policy of a function.
 func policy(rules *latency.Rules, f *provider.Function) (batching.Policy, error) {
 	p, err := batching.New(rules.PolicyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
 	if err == nil && batching.Of(rules.PolicyName(f)).Tuned {
@@ -102,10 +104,10 @@ func policy(rules *latency.Rules, f *provider.Function) (batching.Policy, error)
 	return p, err
 }
 
-// measured reports whether the times of what is served are known.
+// measured reports whether the times of the served revision's model are known.
 func (fn *function) measured() bool { return len(fn.artefacts) > 0 }
 
-// artefact finds one by name, nil if there is none.
+// artefact finds an artefact by name, nil if there is none.
 func (fn *function) artefact(name string) *artefact {
 	for _, a := range fn.artefacts {
 		if a.Name == name {
@@ -115,7 +117,7 @@ func (fn *function) artefact(name string) *artefact {
 	return nil
 }
 
-// candidates are those of all artefacts.
+// candidates lists the candidates of all artefacts.
 func (fn *function) candidates() []capacity.Candidate {
 	if len(fn.artefacts) == 1 {
 		return fn.artefacts[0].candidates
@@ -127,8 +129,8 @@ func (fn *function) candidates() []capacity.Candidate {
 	return all
 }
 
-// slow is why the objective is not met by what was seen, "" if one artefact at least
-// meets it.
+// slow returns why no artefact meets the objective by its corrected times, "" if at least
+// one does.
 func (fn *function) slow() (why string) {
 	for _, a := range fn.artefacts {
 		if why = a.plan.Slow; why == "" {
@@ -138,10 +140,10 @@ func (fn *function) slow() (why string) {
 	return why
 }
 
-// queue is where the function's requests wait.
+// queue says where the function's requests wait.
 func (fn *function) queue() capacity.Queue { return fn.rules.Queue(fn.Function) }
 
-// knows reports whether the function's instances would be started as one was.
+// knows reports whether the function would start an instance in the same way as in.
 func (fn *function) knows(in *cluster.Instance) bool {
 	return fn.fingerprint != "" && in.Fingerprint == fn.fingerprint
 }
@@ -150,39 +152,41 @@ func (fn *function) knows(in *cluster.Instance) bool {
 type instance struct {
 	keeper.Kept
 	function *function
-	// table lists the predicted times of batches of 1, 2, …, and is never
-	// empty; times corrects them, nil if nothing does. batch is the largest
-	// that the objective allows, exec its time; useless: not even one request
-	// can be in time, and it goes on by fallback, if at all.
+	// table lists the times of batches of 1, 2, … requests and is never empty;
+	// times corrects them, nil if nothing does. batch is the largest batch that the
+	// objective allows and exec its time. useless: not even a batch of one meets the
+	// objective; the instance serves only as a fallback.
 	table   []time.Duration
 	times   *correction.Correction
 	batch   int
 	exec    time.Duration
 	useless bool
-	// fallback is [latency.Rules.Fallback] of a useless one.
+	// fallback is the result of [latency.Rules.Fallback] for a useless instance.
 	fallback []time.Duration
-	// promised are the profile's own times; nil of another profile.
+	// promised are the profile's own times, nil if the instance was started with
+	// another profile.
 	promised []time.Duration
-	// rate is what the batching policy was told of r_i.
+	// rate is r_i as the batching policy knows it.
 	rate float64
-	// config is the string of the Config that the instance really has; before is
-	// that Config while it gets another, else nil, and still its table; until mixed,
-	// what it executes may have begun with an earlier one.
-	config string
-	before *cluster.Config
-	still  []time.Duration
-	mixed  time.Time
-	// refused is how often in a row its Config could not be changed, fixed until when
-	// that is not tried again.
-	refused int
-	fixed   time.Time
-	// away: the dispatcher does not use it, because it is parked or on its way to
-	// or from there; idleSince is then since when it does nothing, zero on its way
-	// back. stays: it could not be parked once, and is not tried again.
-	away, stays bool
-	idleSince   time.Time
-	// origin is the revision that the backend says it is of; Revision is 0 where
-	// that does not count.
+	// config is the string of the Config that the instance really has. While its quota
+	// is changed, previousConfig is that Config and previousTable its table; otherwise
+	// both are nil. Executions that end before mixedUntil may have begun with an
+	// earlier Config.
+	config         string
+	previousConfig *cluster.Config
+	previousTable  []time.Duration
+	mixedUntil     time.Time
+	// resizeFailures counts failed changes of its quota in a row; the next change is
+	// not tried before resizeAfter.
+	resizeFailures int
+	resizeAfter    time.Time
+	// away: the dispatcher does not use it, because it is parked, being parked or being
+	// unparked. idleSince is then the time since which it is idle, zero while it is being
+	// unparked. neverPark: parking it failed once and is not tried again.
+	away, neverPark bool
+	idleSince       time.Time
+	// origin is its revision according to the backend. Revision is 0 if the instance
+	// does not run what that revision runs.
 	origin uint64
 }
 
@@ -192,12 +196,12 @@ func (in *instance) serves() bool { return in.There() && !in.away }
 // Current implements [keeper.Instance].
 func (in *instance) Current() bool { return in.Revision == in.function.Revision }
 
-// Holds is what the instance takes of its node: while it gets another share, the larger
-// one.
+// Holds returns the resources that the instance takes from its node. While its CPU share is
+// changed, it holds the larger share.
 func (in *instance) Holds() cluster.Resources {
 	held := in.Instance.Holds()
-	if in.before != nil {
-		held.CPU = max(held.CPU, in.before.CPU)
+	if in.previousConfig != nil {
+		held.CPU = max(held.CPU, in.previousConfig.CPU)
 	}
 	return held
 }
@@ -209,10 +213,10 @@ func (in *instance) Up() {
 	}
 }
 
-// tell lets a ready instance take batches, or tells of its new rate or times.
+// tell makes the dispatcher use a ready instance, or updates its rate and times there.
 func (in *instance) tell() {
 	d, slo := in.describe(), in.function.Inference.SLO
-	// Where the policy waits for a given time, a full batch is in time even then.
+	// A policy that waits up to Timeout still gets a full batch back in time.
 	d.Timeout = max(0, slo-batching.Travel(slo)-d.Exec[len(d.Exec)-1])
 	if t := in.function.tuned; t != nil {
 		t.set(&d)
@@ -220,13 +224,13 @@ func (in *instance) tell() {
 	in.function.dispatcher.Up(d, in.Network, in.Address)
 }
 
-// describe is what the batching policy needs to know of an instance. One with a
-// queue of its own fills every batch, so none may be larger than the objective
-// allows; a late-bound one takes what the deadlines of its requests allow.
+// describe returns the instance as the batching policy sees it. An instance with its own
+// queue fills every batch, so its largest batch is the one that the objective allows. A
+// late-bound instance may be offered more: the policy checks the deadlines of the requests.
 func (in *instance) describe() batching.Instance {
 	config, table := in.Config, in.table
-	if in.before != nil {
-		table = in.still
+	if in.previousConfig != nil {
+		table = in.previousTable
 	}
 	if in.useless && in.function.fallsBack && in.fallback != nil {
 		table = in.fallback
@@ -238,12 +242,13 @@ func (in *instance) describe() batching.Instance {
 	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate}
 }
 
-// alike reports whether what an instance has executed up to now ran on the share
-// that it has: not while that changes, and shortly after.
-func (in *instance) alike(now time.Time) bool { return in.before == nil && now.After(in.mixed) }
+// sameShare reports whether the executions that end now ran on the instance's present share.
+// They may not have while the share changes and for two executions after.
+func (in *instance) sameShare(now time.Time) bool {
+	return in.previousConfig == nil && now.After(in.mixedUntil)
+}
 
-// own is the artefact that the instance has loaded, if its times are the instance's, else
-// nil.
+// own returns the artefact that the instance has loaded, nil if the instance has other times.
 func (in *instance) own() *artefact {
 	if a := in.function.artefact(in.Artefact.Name); a != nil && a.times == in.times {
 		return a
@@ -251,23 +256,22 @@ func (in *instance) own() *artefact {
 	return nil
 }
 
-// can reports whether the instance's times with a config are known.
+// can reports whether the times of the instance with a config are known.
 func (in *instance) can(config cluster.Config) bool {
 	a := in.own()
 	return a != nil && len(a.table(config.Batch, config.CPU)) > 0
 }
 
-// refit gives an instance its function's corrected times and tells the dispatcher
-// what is new.
+// refit gives an instance its artefact's corrected times and passes changes on to the
+// dispatcher.
 func (in *instance) refit() {
 	if in.fit() {
 		in.Up()
 	}
 }
 
-// fit takes over the artefact's corrected times, if they are the instance's own,
-// and finds out what the instance is good for under the objective; it tells
-// whether anything has changed.
+// fit updates the instance's table from its artefact's corrected times, and from the table
+// the largest batch that meets the objective. It reports whether anything has changed.
 func (in *instance) fit() (changed bool) {
 	fn := in.function
 	if a := in.own(); a != nil {
@@ -282,23 +286,23 @@ func (in *instance) fit() (changed bool) {
 	}
 	batch := max(1, usable)
 	if batch < len(in.table) {
-		batch = 1 << (bits.Len(uint(batch)) - 1) // As candidates are.
+		batch = 1 << (bits.Len(uint(batch)) - 1) // Candidates have powers of 2, too.
 	}
 	changed = changed || batch != in.batch
 	in.batch, in.exec = batch, in.table[batch-1]
 	return changed
 }
 
-// back has an instance that was away serve again.
+// back makes an instance that was away serve again.
 func (in *instance) back() {
 	in.away = false
 	in.Up()
 }
 
-// fallBack lets instances go on that are too slow by what was seen, as long as none of the
-// function's is not. There may be no room for one that is faster, or never be: two
-// functions on one node may each wait for what the other has. Without executions nobody
-// would see that the trouble has passed, and no request would be answered.
+// fallBack makes the function's too slow instances serve while it has no fast enough one.
+// There may never be room for a faster instance: two functions on one node may each wait
+// for the other's share. Without executions no request would be answered, and nobody would
+// see that the slowness has passed.
 func (fn *function) fallBack() {
 	falls := !slices.ContainsFunc(fn.Sorted(), func(in *instance) bool { return in.serves() && !in.useless })
 	if falls == fn.fallsBack {

@@ -23,7 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// street is where the replicas of a test find each other.
+// street holds the addresses of a test's replicas.
 type street struct {
 	mu  sync.Mutex
 	all []peer.Member
@@ -87,11 +87,11 @@ func (n *networked) kill() {
 	<-n.ended
 }
 
-// stall is beyond any time for which the machine may stand still: no request is late
-// by it, so what fails was lost.
+// stall is longer than the machine may ever stand still. No request is late by it, so a
+// request that fails was lost.
 const stall = 5 * time.Minute
 
-// network runs so many replicas of a provider on one cluster, of which the first leads.
+// network runs n replicas of a provider on one cluster. The first leads.
 func network(t *testing.T, n int) (*fakeBackend, []*networked) {
 	backend, where := newFakeBackend(t), &street{}
 	profiles, corrections := &fakeProfiles{kept: map[string]*profiler.Profile{}}, &fakeCorrections{kept: map[string]correction.State{}}
@@ -153,7 +153,7 @@ func network(t *testing.T, n int) (*fakeBackend, []*networked) {
 	return backend, all
 }
 
-// soon waits for a condition, by the real clock.
+// soon waits for a condition, in real time.
 func soon(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(stall); !condition(); time.Sleep(5 * time.Millisecond) {
@@ -163,9 +163,9 @@ func soon(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// Three replicas over HTTP: whichever gets a request, its function's owner batches it,
-// and the leader starts the instances. The leader, and then another one, is killed
-// under load.
+// Three replicas talk over HTTP. Whichever gets a request, the function's owner batches it,
+// and the leader starts the instances. The test kills the leader under load, and then
+// another replica.
 func TestReplicasOverTheNetwork(t *testing.T) {
 	backend, all := network(t, 3)
 	for i := range 6 {
@@ -222,7 +222,7 @@ func TestReplicasOverTheNetwork(t *testing.T) {
 	soon(t, "it goes on with one", func() bool { return answered.Load() > n+500 })
 	close(stop)
 	load.Wait()
-	// What was on its way at a killed owner, the next one executes.
+	// The next owner executes the requests that were at a killed owner.
 	if f, a := failed.Load(), answered.Load(); f > 0 {
 		t.Errorf("%d requests failed, %d were answered", f, a)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 )
 
-// timed is a rig whose cold-start policy is LSTH, and calls a function every two
-// minutes, a dozen times.
+// timed calls a function a dozen times, every two minutes, in a rig with the cold-start
+// policy LSTH.
 func timed(r *rig, store *fakeHistories) {
 	r.options.Cold, r.options.Histories = coldstart.NewLSTH(coldstart.DefaultGamma), store
 	r.open()
@@ -21,15 +21,14 @@ func timed(r *rig, store *fakeHistories) {
 	}
 }
 
-// windows are those of the controller's cold-start policy.
+// windows returns the windows of the controller's cold-start policy.
 func (r *rig) windows(name string) coldstart.Windows {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.options.Cold.Windows(time.Now(), full(name))
 }
 
-// What was learned of idle times outlives the provider, whether it was told to stop
-// or killed.
+// Histories of idle times outlive the provider, whether it is stopped or killed.
 func TestIdleTimesSurviveARestart(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -59,8 +58,7 @@ func TestIdleTimesSurviveARestart(t *testing.T) {
 	}
 }
 
-// What was learned of a function that is removed goes with it, and what another
-// policy has kept is left aside.
+// A removed function's history is deleted. A history of another policy is ignored.
 func TestIdleTimesOfARemovedFunctionAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, store := newRig(t), &fakeHistories{kept: map[string][]byte{full("f"): []byte("of another policy")}}

@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// What a deployment declares of images is what its instances are started with, so
-// another declaration makes others.
+// Instances are started with the deployment's declaration of images, so another
+// declaration replaces them.
 func TestImagesAreWhatInstancesAreStartedWith(t *testing.T) {
 	try(t, func(r *rig) {
 		images := func(form string) func(*provider.Function) {

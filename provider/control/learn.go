@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// learn takes in what the function's instances have executed since the last
-// look, and now and then draws its conclusions. The lock is held.
+// learn reads what the function's instances have executed since the last look and, when a
+// correction is due, corrects the artefacts' times by it. The lock is held.
 func (c *Controller) learn(now time.Time, fn *function) {
 	fn.fallBack()
 	fn.executed = c.options.Replica.Executed(fn.Name, fn.dispatcher.Executed(fn.executed[:0]))
@@ -13,7 +13,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 		return
 	}
 	for _, e := range fn.executed {
-		if in, ok := fn.Instances[e.Instance]; ok && in.alike(now) {
+		if in, ok := fn.Instances[e.Instance]; ok && in.sameShare(now) {
 			if a := in.own(); a != nil {
 				a.observe(in, e.Size, e.Exec, e.Beside)
 			}
@@ -32,9 +32,8 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	}
 }
 
-// replan gives the engine and the instances an artefact's corrected times, where these
-// tell anything else than before. Nothing is restarted for it; what the engine makes of
-// it, it says in the same pass.
+// replan gives the engine and the instances an artefact's corrected times if they differ
+// from the earlier ones. It restarts nothing: the engine decides about that in the same look.
 func (fn *function) replan(a *artefact) {
 	if before, changed := a.replan(fn.Function, fn.rules); changed {
 		event := fn.log.Info()
@@ -49,12 +48,11 @@ func (fn *function) replan(a *artefact) {
 	}
 }
 
-// recordRatios shows in the metrics what measured times are of predicted ones,
-// for each config that serves.
+// recordRatios sets the metric of measured by predicted time, for each config that serves.
 func (fn *function) recordRatios() {
 	ratios, asked := map[string]float64{}, map[string]bool{}
 	for _, in := range fn.Instances {
-		// Those of one config have the same times.
+		// Instances with the same config have the same times.
 		a := in.own()
 		if a == nil || asked[in.config] || !in.There() {
 			continue

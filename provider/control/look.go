@@ -12,12 +12,12 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// recordPause is, for each instance, the least time between two looks at what the metrics
-// show of them: of 10,000 once a second, of a few each time.
+// recordPause is the minimum time between two updates of the metrics, per instance. The
+// metrics of 10,000 instances are updated once a second, those of a few at each look.
 const recordPause = 100 * time.Microsecond
 
-// scale asks the engine what to do and does it. It returns after how long to do
-// so again if nothing happens before.
+// scale looks at all functions, asks the engine for a plan and carries it out. It returns the
+// time until the next look if nothing happens before.
 func (c *Controller) scale(now time.Time) time.Duration {
 	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
 	if c.keeper.Ended() || c.keeper.Blind(err) {
@@ -27,7 +27,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	news := c.options.Replica.Listen(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hear(news)
+	c.takeNews(news)
 	if leading {
 		c.keeper.StopUnclaimed(now, func(name string) bool { return c.functions[name] != nil })
 	}
@@ -56,7 +56,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	return next
 }
 
-// look is a function as the engine sees it.
+// look returns a function as the engine sees it.
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
 	stats := c.stats(fn)
@@ -82,7 +82,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
-	fn.age(now, &f, stats, busy, c.options.Cold, c.options.Tick)
+	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
 		fn.tune(now, &f, c.nodes)
@@ -93,10 +93,10 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	return f
 }
 
-// running is an instance as the engine sees it.
+// running returns an instance as the engine sees it.
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
-	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.fixed)}
+	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
 	r.Config.Batch, r.Largest = in.batch, in.Config.Batch
 	if a := in.own(); a != nil {
 		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
@@ -105,7 +105,7 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 		r.State = cluster.Stopping
 	}
 	if in.Revision != fn.Revision || in.useless {
-		r.Revision = 0 // Also a higher one, of a deployment that was undone.
+		r.Revision = 0 // Also if its revision is higher: that deployment was undone.
 	}
 	if r.IdleSince = stats.Instances[in.ID]; in.away {
 		r.IdleSince = in.idleSince
@@ -113,12 +113,12 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	return r
 }
 
-// age takes in the function's requests: its load, and when the cold-start policy
-// takes an idle function's instances or has one started ahead of time.
-func (fn *function) age(now time.Time, f *scaling.Function, stats dispatch.Stats, busy bool, cold coldstart.Policy, tick time.Duration) {
-	// A keep-alive of its own stands above what is learned, which goes on.
+// setLoad sets the function's rate from its arrivals. It also sets when the cold-start policy
+// parks or retires the instances of an idle function, and when it starts one ahead of time.
+func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.Stats, busy bool, cold coldstart.Policy, tick time.Duration) {
+	// The function's own keep-alive overrides the policy's windows. The policy keeps learning.
 	if own := fn.Inference.KeepAlive; own > 0 {
-		cold = kept{cold, own}
+		cold = fixedKeepAlive{cold, own}
 	}
 	var decision coldstart.Decision
 	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, cold, tick)
@@ -136,27 +136,25 @@ func (fn *function) age(now time.Time, f *scaling.Function, stats dispatch.Stats
 	}
 }
 
-// kept is a policy whose windows a deployment has set.
-type kept struct {
+// fixedKeepAlive is a cold-start policy with the keep-alive of a deployment.
+type fixedKeepAlive struct {
 	coldstart.Policy
 	keepAlive time.Duration
 }
 
-// Windows are the deployment's.
-func (k kept) Windows(time.Time, string) coldstart.Windows {
+// Windows returns the deployment's keep-alive, whatever the policy has learned.
+func (k fixedKeepAlive) Windows(time.Time, string) coldstart.Windows {
 	return coldstart.Windows{KeepAlive: k.keepAlive}
 }
 
-// wake undoes a scaling to zero: what is kept without load is again what the
-// deployment says.
+// wake undoes a scaling to zero: the deployment's minimum counts again.
 func (fn *function) wake() {
 	if fn.scaledToZero {
 		fn.scaledToZero, fn.replicas = false, max(fn.replicas, uint64(fn.Inference.MinReplicas))
 	}
 }
 
-// deal tells INFless' policy how much of the load each instance is to get
-// (r_i, §3.2).
+// deal gives INFless' batching policy the part of the load for each instance (r_i, §3.2).
 func deal(instances []*instance, f scaling.Function) {
 	var serving []*instance
 	var ranges []capacity.Range

@@ -7,9 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Where by what was seen only a config meets the objective for which there is no room,
-// since other functions have theirs too, instances go on: each waits for what the other
-// has, and the trouble may have passed long ago.
+// Too slow instances keep serving if there is no room for a faster config, because other
+// functions hold it. Otherwise each function would wait for the other's share, long after
+// the slowness has passed.
 func TestInstancesThatAreTooSlowGoOnWhereThereIsNoRoom(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.widen(2000)

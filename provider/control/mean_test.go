@@ -9,9 +9,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// used are the candidates of those shares that instances have and on which enough was
-// executed to know its mean. What was seen of a share that was given up fades from one
-// look to the next, whether or not the provider lives.
+// used returns the candidates of shares that instances have and that have a known mean.
+// The mean of a share that was given up fades from one look to the next, also over a
+// restart.
 func (r *rig) used(candidates []capacity.Candidate) []capacity.Candidate {
 	living := r.backend.living()
 	return slices.DeleteFunc(slices.Clone(candidates), func(x capacity.Candidate) bool {
@@ -19,15 +19,15 @@ func (r *rig) used(candidates []capacity.Candidate) []capacity.Candidate {
 	})
 }
 
-// same are those of the candidates whose configs others have, too.
+// same returns the candidates whose configs are also in others.
 func same(candidates, others []capacity.Candidate) []capacity.Candidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(x capacity.Candidate) bool {
 		return !slices.ContainsFunc(others, func(o capacity.Candidate) bool { return o.Config == x.Config })
 	})
 }
 
-// An instance serves by what its executions take on average, not by what they may
-// take: the engine is told both.
+// The engine gets both the time that an execution may take and the mean, and plans an
+// instance's rate by the mean.
 func TestMeansAreLearnt(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.take(always(0.8))

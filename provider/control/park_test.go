@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// parking is a cold-start policy that has idle instances parked.
+// parking is a cold-start policy that parks idle instances.
 type parking struct{ coldstart.Policy }
 
 const parkAfter = 2 * time.Second
@@ -25,7 +25,7 @@ func parks(o *Options) {
 	o.System = greedy(o.System) // One instance for one request.
 }
 
-// parkedNow is how many instances live, and how many of them are parked.
+// parkedNow counts the instances and those of them that are parked.
 func (r *rig) parkedNow() (living, parked int) {
 	for _, in := range r.backend.living() {
 		living++
@@ -44,8 +44,8 @@ func (r *rig) allParked(name string) {
 	})
 }
 
-// An idle instance gives back its share and stays; the next request finds it there,
-// and neither starts one nor counts as cold.
+// An idle instance gives back its share and stays. The next request uses it: it starts no
+// instance and does not count as cold.
 func TestPark(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.measured("f", "m")
@@ -92,7 +92,7 @@ func TestPark(t *testing.T) {
 	})
 }
 
-// gauge is the sum of a gauge over its labels.
+// gauge returns the sum of a gauge over its labels.
 func (r *rig) gauge(name string) (sum float64) {
 	r.t.Helper()
 	families, err := r.registry.Gather()
@@ -109,8 +109,8 @@ func (r *rig) gauge(name string) (sum float64) {
 	return sum
 }
 
-// What is given back is others'; who then has no room to come back to is treated as
-// one without an instance. The fake fails the test if a node has not what is asked.
+// Other functions can use a share that was given back. A parked instance without room to
+// return counts as none. The fake fails the test if a node has too few resources.
 func TestParkedInstancesMakeRoom(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.backend.widen(250)
@@ -128,8 +128,8 @@ func TestParkedInstancesMakeRoom(t *testing.T) {
 	})
 }
 
-// Many at once: the first waits for the share, the rest for what the engine then
-// thinks right; all are answered.
+// Of many requests at once, the first waits for the share, the others for the engine's
+// next plan. All are answered.
 func TestManyRequestsToAParkedInstance(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.measured("f", "m")
@@ -144,8 +144,7 @@ func TestManyRequestsToAParkedInstance(t *testing.T) {
 	})
 }
 
-// Requests that come while an instance gives back its share, or takes it up, are
-// answered.
+// Requests that come while an instance is parked or unparked are answered.
 func TestRequestsAtAnyTime(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.backend.slowly = 3 * time.Millisecond
@@ -165,7 +164,8 @@ func TestRequestsAtAnyTime(t *testing.T) {
 	})
 }
 
-// One that cannot be parked keeps its share and serves; it is not asked again.
+// An instance that cannot be parked keeps its share and serves. Parking it is not tried
+// again.
 func TestParkThatFails(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.backend.parkFails = true
@@ -180,7 +180,7 @@ func TestParkThatFails(t *testing.T) {
 	})
 }
 
-// One that does not get its share back is replaced.
+// An instance that does not get its share back is replaced.
 func TestUnparkThatFails(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.measured("f", "m")
@@ -198,8 +198,8 @@ func TestUnparkThatFails(t *testing.T) {
 	})
 }
 
-// A parked instance that dies is found out at once, and the next request has another
-// started.
+// The controller sees at once that a parked instance has died. The next request starts
+// another.
 func TestAParkedInstanceThatDies(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.measured("f", "m")
@@ -213,7 +213,7 @@ func TestAParkedInstanceThatDies(t *testing.T) {
 	})
 }
 
-// A new revision replaces parked instances; until it is there, they serve.
+// A new revision replaces parked instances. They serve until its instances are ready.
 func TestUpdateOfAParkedFunction(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.measured("f", "old")
@@ -231,7 +231,7 @@ func TestUpdateOfAParkedFunction(t *testing.T) {
 	})
 }
 
-// Instances that must be are not parked.
+// The minimum number of instances is not parked.
 func TestWhatIsKeptIsNotParked(t *testing.T) {
 	tryWith(t, parks, func(r *rig) {
 		r.measured("f", "m", func(f *provider.Function) { f.Replicas = 1 })
@@ -243,7 +243,7 @@ func TestWhatIsKeptIsNotParked(t *testing.T) {
 	})
 }
 
-// A next provider takes a parked instance over as such.
+// The next provider takes over a parked instance as parked.
 func TestTakeOverOfAParkedInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parked := spec("mine", "f", "m", 1, 4, 1000)

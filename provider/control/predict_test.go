@@ -10,14 +10,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// asked counts what the controller wanted of the models.
+// asked counts the controller's calls of the models.
 func (m *fakeModels) asked() (predicts, measures int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.predicts, m.measures
 }
 
-// predicting is try with a controller that predicts.
+// predicting is try with a controller that predicts times.
 func predicting(t *testing.T, f func(r *rig)) {
 	t.Helper()
 	try(t, func(r *rig) {
@@ -45,8 +45,8 @@ func TestModelIsPredicted(t *testing.T) {
 	})
 }
 
-// A new model serves by what a moment has told of it, and keeps its instance when more is
-// known.
+// A new model serves with a sketch of its times, and keeps its instance when the full
+// profile comes.
 func TestNewModelServesAtOnce(t *testing.T) {
 	predicting(t, func(r *rig) {
 		r.models.predictFails = errors.New("it is to be measured")
@@ -71,8 +71,8 @@ func TestNewModelServesAtOnce(t *testing.T) {
 	})
 }
 
-// A large model is served as it stands until it is prepared; then an instance that has it
-// prepared takes over, and nothing is lost.
+// A large model is served unprepared at first. Later an instance with the prepared model
+// takes over, and no request is lost.
 func TestLargeModelIsServedAsItStands(t *testing.T) {
 	predicting(t, func(r *rig) {
 		r.models.predictFails = errors.New("it is to be measured")
@@ -97,8 +97,8 @@ func (r *rig) provisional(name string) bool {
 	return r.functions[full(name)].artefacts[0].profile.Provisional
 }
 
-// What cannot be predicted, and what a prediction says that it cannot meet its
-// objective, is measured.
+// The controller measures a model that cannot be predicted, or that cannot meet its
+// objective by the prediction.
 func TestModelIsMeasuredInstead(t *testing.T) {
 	for name, fails := range map[string]error{
 		"unpredictable": fmt.Errorf("%w: it has a loop", latency.ErrUnpredictable), "broken": errors.New("killed by signal 11"), "doubtful": nil,
@@ -117,8 +117,8 @@ func TestModelIsMeasuredInstead(t *testing.T) {
 	}
 }
 
-// An objective that a stored prediction cannot meet is not refused before the
-// model was measured.
+// If a stored prediction cannot meet the objective, the model is measured before it is
+// refused.
 func TestDoubtfulStoredPredictionIsMeasured(t *testing.T) {
 	predicting(t, func(r *rig) {
 		slow := func(f *provider.Function) { f.Inference.SLO = 10 * time.Second; f.Inference.MaxBatch = 1 }
@@ -135,8 +135,8 @@ func TestDoubtfulStoredPredictionIsMeasured(t *testing.T) {
 	})
 }
 
-// Where models are to be measured, a prediction in the store does not count; where
-// they are to be predicted, a measurement does.
+// A controller that measures ignores a stored prediction. A controller that predicts uses
+// a stored measurement.
 func TestStoredPredictions(t *testing.T) {
 	try(t, func(r *rig) {
 		put := func(file string, measured bool) {
@@ -165,7 +165,7 @@ func TestStoredPredictions(t *testing.T) {
 	})
 }
 
-// Giving up a deployment ends its prediction, and does not measure.
+// Giving up a deployment ends its prediction and starts no measurement.
 func TestPredictionEndsWithItsDeployment(t *testing.T) {
 	predicting(t, func(r *rig) {
 		r.models.predictFails = errors.New("as if it had been ended")

@@ -16,31 +16,31 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// revision is a deployment on its way to being served.
+// revision is a deployment that is being prepared.
 type revision struct {
 	*provider.Function
 	bundle, file string
 	secrets      map[string]string
 	values       string
-	// alone: the leader has not found out its times, so this replica does.
+	// alone: the leader has not found its times, so this replica does.
 	alone  bool
 	policy batching.Policy
 }
 
-// pause is that after the n-th failure in a row to measure a model or to change a quota:
-// 1 s, 2 s, …, at most five minutes.
+// pause returns how long to wait after the n-th failure in a row to measure a model or to
+// change a quota: 1 s, 2 s, 4 s, …, at most five minutes.
 func pause(n int) time.Duration { return keeper.Backoff(n, time.Second, 5*time.Minute) }
 
 const (
-	// followPause is how often a replica looks whether the leader has found out a
-	// model's times, followPatience for how long before it does so itself.
-	followPause    = time.Second
-	followPatience = 2 * time.Minute
+	// A replica that follows looks every followPause whether the leader has found a
+	// model's times. After followTimeout it finds them itself.
+	followPause   = time.Second
+	followTimeout = 2 * time.Minute
 )
 
-// prepare finds out the times of the revision's model and puts it in
-// the place of the one that is served: first with a provisional profile, if it is new,
-// then with a full one. A failed attempt is repeated until ctx ends.
+// prepare finds the times of the revision's model and makes the revision the served one. A
+// new model is served with a provisional profile first, then with a full one. prepare
+// repeats a failed attempt until ctx ends.
 func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	provisional := false
 	for n := 1; ; n++ {
@@ -49,7 +49,7 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 			if !wait(ctx, followPause) {
 				return
 			}
-			r.alone = time.Duration(n)*followPause >= followPatience
+			r.alone = time.Duration(n)*followPause >= followTimeout
 			continue
 		}
 		if err == nil {
@@ -64,7 +64,7 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 		}
 		retry := pause(n)
 		fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("measure model")
-		if !provisional { // Else it serves as it is.
+		if !provisional { // The provisional profile keeps serving.
 			c.fail(fn, r, fmt.Sprintf("the model could not be measured: %v", err))
 		}
 		if !wait(ctx, retry) {
@@ -73,7 +73,7 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 	}
 }
 
-// wait returns after d; false if ctx ends first.
+// wait waits for d; it returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -83,7 +83,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// find finds the revision's profile, or the one that takes a provisional one's place.
+// find finds the revision's profile, or the full one if the present one is provisional.
 func (c *Controller) find(ctx context.Context, r revision, provisional bool) (prepared string, p *profiler.Profile, err error) {
 	if provisional {
 		return c.finder.Refine(ctx, r.Function, r.file)
@@ -91,7 +91,7 @@ func (c *Controller) find(ctx context.Context, r revision, provisional bool) (pr
 	return c.finder.Profile(ctx, r.Function, r.file, r.alone)
 }
 
-// fail keeps why a revision cannot be served.
+// fail records why a revision cannot be served, unless a later one is wanted.
 func (c *Controller) fail(fn *function, r revision, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *Controller) fail(fn *function, r revision, why string) {
 	}
 }
 
-// refuse keeps why what is wanted cannot be served. The lock is held.
+// refuse records why the wanted revision cannot be served. The lock is held.
 func (c *Controller) refuse(fn *function, why string) {
 	fn.failed = why
 	fn.tell(time.Now())
@@ -110,7 +110,7 @@ func (c *Controller) refuse(fn *function, why string) {
 	c.Wake()
 }
 
-// serve makes the revision the one that is served, or says why it cannot be.
+// serve makes the revision the served one, or records why it cannot be.
 func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
 	profile = c.refined(fn, r, profile)
 	a := &artefact{
@@ -125,7 +125,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		return
 	}
 	before := fn.artefact(a.Name)
-	if before != nil && before.times.Of() == a.times.Of() { // It has seen more.
+	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
 		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
 	}
 	a.plan = c.rules.Plan(r.Function, profile, a.times)
@@ -139,7 +139,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
 		fn.tuned, _ = r.policy.(*tuned)
 	}
-	fingerprint := "" // A provider alone was there when its instances were started.
+	fingerprint := "" // A provider alone recognises its instances by their revision.
 	if !fn.replica.Alone() {
 		fingerprint = fingerprintOf(r.Deployment, r.bundle, prepared, r.values, c.options.Engine)
 	}
@@ -147,10 +147,10 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	case before == nil:
 	case before.Model == prepared && before.Images == a.Images && fn.fingerprint == fingerprint && slices.Equal(before.promised, a.promised) &&
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values:
-		// A deployment that changes nothing, or only the objective, restarts nothing.
+		// A deployment that changes nothing, or only the objective, restarts no instance.
 		fn.relabel(r.Revision)
 	case fn.Revision == r.Revision && before.Model != prepared:
-		// They have loaded the model as it stands, and others will have it prepared.
+		// The instances have loaded the unprepared model; new ones load the prepared one.
 		fn.relabel(0)
 	}
 	fn.Function, fn.secrets, fn.values, fn.fingerprint = r.Function, r.secrets, r.values, fingerprint
@@ -170,8 +170,9 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	c.Wake()
 }
 
-// refined is a profile that takes a provisional one's place, with as much memory as the
-// running instances have, if that is enough: they keep theirs, and are of the same configs.
+// refined returns the full profile that replaces a provisional one. If the running instances
+// have more memory than it needs, it keeps the provisional profile's memory: then they have
+// the same configs as new ones.
 func (c *Controller) refined(fn *function, r revision, next *profiler.Profile) *profiler.Profile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,7 @@ func (c *Controller) refined(fn *function, r revision, next *profiler.Profile) *
 	return &same
 }
 
-// relabel makes the current revision's instances those of another one.
+// relabel gives the instances of the current revision another revision number.
 func (fn *function) relabel(revision uint64) {
 	for _, in := range fn.Instances {
 		if in.Revision == fn.Revision {

@@ -11,14 +11,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// This file is what a controller does because its provider has other replicas. Who leads and what the
-// others tell is [peer.Replica]'s.
+// This file holds what a controller does if its provider has several replicas.
+// [peer.Replica] knows which of them leads and what the others have reported.
 
 var _ peer.Controlled = (*Controller)(nil)
 
-// turn takes its turn: this replica leads, or does not, during one look. Whoever begins to
-// lead has followed up to now: it knows the instances and the load, and takes in once more
-// what the backend has, as a parting leader may have been in the middle of something.
+// turn decides whether this replica leads during one look. A replica that begins to lead
+// already knows the instances and the load. It still reads the backend's instances again,
+// since the former leader may have stopped halfway through a change.
 func (c *Controller) turn() (leads bool) {
 	leads, changed, err := c.options.Replica.Turn(func() error {
 		found, err := c.options.Backend.Instances(c.keeper.Context())
@@ -29,11 +29,11 @@ func (c *Controller) turn() (leads bool) {
 	})
 	switch {
 	case err != nil:
-		c.options.Logger.Error().Err(err).Msg("list instances; nothing is started or stopped until it works")
+		c.options.Logger.Error().Err(err).Msg("could not list the instances; none is started or stopped until this works")
 	case changed && leads:
-		c.options.Logger.Info().Msg("this replica of the provider starts and stops instances now")
+		c.options.Logger.Info().Msg("this replica of the provider now starts and stops instances")
 	case changed:
-		c.options.Logger.Info().Msg("another replica of the provider starts and stops instances now")
+		c.options.Logger.Info().Msg("another replica of the provider now starts and stops instances")
 	}
 	if changed {
 		c.mu.Lock()
@@ -45,11 +45,11 @@ func (c *Controller) turn() (leads bool) {
 	return leads
 }
 
-// hear takes in what the other replicas have told. Of the instances that were to be left
-// alone for something that has not come, one that was to be parked serves again, and one
-// that was to be stopped is reported as of no use, since its connections are gone. The lock
-// is held.
-func (c *Controller) hear(news peer.News) {
+// takeNews applies what the other replicas have reported. An overdue instance is one that
+// this replica left alone, but that the leader did not park or stop. If it was to be parked,
+// it serves again. If it was to be stopped, it is reported as lost, since its connections
+// are closed. The lock is held.
+func (c *Controller) takeNews(news peer.News) {
 	if !c.options.Replica.Led() {
 		for _, id := range news.Overdue {
 			in, ok := c.keeper.Instance(id)
@@ -70,22 +70,23 @@ func (c *Controller) hear(news peer.News) {
 	}
 }
 
-// errLeftOver is the fault of an instance that was to be stopped, and was not.
-var errLeftOver = errors.New("it was to be stopped, and is still there")
+// errLeftOver is the fault of an instance that the leader was to stop and did not.
+var errLeftOver = errors.New("the leader was to stop it, and it still runs")
 
-// stats is what all replicas have seen of the function's requests, until it is asked
-// again. The lock is held.
+// stats returns what all replicas have seen of the function's requests. The next call
+// overwrites the result. The lock is held.
 func (c *Controller) stats(fn *function) dispatch.Stats {
 	fn.dispatcher.Read(&fn.stats)
 	c.options.Replica.Add(fn.Name, &fn.stats)
 	return fn.stats
 }
 
-// Seen implements [keeper.Instance]: it takes in what another replica, the leader, has
-// made of an instance. The leader itself knows better.
+// Seen implements [keeper.Instance]. A replica that follows takes over the config and the
+// parking that the leader has given the instance. The leader ignores it: it knows more than
+// the backend.
 func (in *instance) Seen(before cluster.State, seen cluster.Instance) {
 	replica := in.function.replica
-	if before != seen.State || replica.Led() && replica.Leads() || in.before != nil {
+	if before != seen.State || replica.Led() && replica.Leads() || in.previousConfig != nil {
 		return
 	}
 	if seen.Parked != in.Parked {
@@ -99,7 +100,7 @@ func (in *instance) Seen(before cluster.State, seen cluster.Instance) {
 	}
 }
 
-// reconfigure has an instance serve with a config that the leader has given it.
+// reconfigure makes an instance serve with the config that the leader has given it.
 func (in *instance) reconfigure(config cluster.Config) {
 	changed := config != in.Config
 	if changed && !in.can(config) {
@@ -107,7 +108,7 @@ func (in *instance) reconfigure(config cluster.Config) {
 	}
 	in.Parked = false
 	if changed {
-		in.Config, in.config, in.mixed = config, config.String(), time.Now().Add(2*in.exec)
+		in.Config, in.config, in.mixedUntil = config, config.String(), time.Now().Add(2*in.exec)
 		in.refit()
 	}
 	if in.away {
@@ -116,9 +117,9 @@ func (in *instance) reconfigure(config cluster.Config) {
 	}
 }
 
-// recognise makes an instance one of the revision that is served, and gives it its
-// times, if the backend says that it was started for that: another replica was
-// quicker to know of it.
+// recognise gives an instance the served revision and its times, if the backend says that
+// it was started for that revision. This happens when another replica learned of the
+// revision first.
 func (in *instance) recognise() {
 	fn, a := in.function, in.function.artefact(in.Artefact.Name)
 	if fn.replica.Alone() || a == nil || in.origin != fn.Revision && !fn.knows(&in.Instance) || in.Model != a.Model || !sameContent(in.Bundle, a.Bundle) {
@@ -129,7 +130,8 @@ func (in *instance) recognise() {
 	}
 }
 
-// discovered takes over instances that another replica has started. The lock is held.
+// discovered takes over a function's instances that another replica has started. The lock
+// is held.
 func (c *Controller) discovered(function string) {
 	if fn, ok := c.functions[function]; ok && fn.measured() {
 		c.claim(fn)
@@ -164,7 +166,7 @@ func (c *Controller) Rest(id cluster.InstanceID) (rests, left bool) {
 	defer c.mu.Unlock()
 	in, ok := c.keeper.Instance(id)
 	if !ok || !in.serves() {
-		return true, false // It gives it nothing.
+		return true, false // The dispatcher does not use it anyway.
 	}
 	since := in.function.dispatcher.Stats().Instances[id]
 	if !in.function.dispatcher.Park(id) {
@@ -179,7 +181,7 @@ func (c *Controller) Resume(id cluster.InstanceID, config cluster.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in, ok := c.keeper.Instance(id)
-	if !ok || !in.There() || in.before != nil {
+	if !ok || !in.There() || in.previousConfig != nil {
 		return
 	}
 	if config == (cluster.Config{}) {
@@ -188,8 +190,8 @@ func (c *Controller) Resume(id cluster.InstanceID, config cluster.Config) {
 	in.reconfigure(config)
 }
 
-// sameContent reports whether two bundles hold the same model as far as their names
-// tell: that of an image names its content, that of a directory does not.
+// sameContent reports whether two bundles may hold the same model, judged by their names.
+// The name of an image holds the digest of its content, that of a directory does not.
 func sameContent(a, b string) bool {
 	const digest = "@sha256:"
 	return a == b || !strings.Contains(a, digest) && !strings.Contains(b, digest)

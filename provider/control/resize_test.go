@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// resizer is an engine that wants every instance to have a quota.
+// resizer is an engine that gives every instance the same quota.
 type resizer struct {
 	systems.Scaler
 	millicores int
@@ -31,8 +31,8 @@ func (s *resizer) Scale(now time.Time, functions []scaling.Function, nodes []clu
 	return plan
 }
 
-// An instance that is resized runs on, on its new share, with the times of that,
-// and with its own batch size.
+// A resized instance keeps running. It has its new share with that share's times, and its
+// own batch size.
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -64,8 +64,8 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// An instance whose quota is raised while it starts gets it as soon as it is ready, and
-// holds its room from the beginning.
+// An instance whose quota is raised while it starts gets it as soon as it is ready. It
+// holds the room for it from the beginning.
 func TestResizeOfOneThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -112,8 +112,8 @@ func (r *rig) resized() []cluster.Config {
 	return append([]cluster.Config(nil), r.backend.resized...)
 }
 
-// One that cannot be resized stays as it is, serves, and is tried again; what it
-// was to have is not lost to others.
+// An instance that cannot be resized stays as it is and serves, and the controller tries
+// again. Others can use the resources that it did not get.
 func TestResizeThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -141,7 +141,7 @@ func TestResizeThatFails(t *testing.T) {
 		}
 		r.mu.Lock()
 		for _, in := range r.keeper.Instances() {
-			if in.Config.CPU != was.CPU && in.before == nil {
+			if in.Config.CPU != was.CPU && in.previousConfig == nil {
 				t.Errorf("the controller takes it to have %v", in.Config)
 			}
 		}

@@ -9,29 +9,28 @@ import (
 )
 
 const (
-	// correctionPeriod is the time between two writings of what was seen of models'
-	// times: a crash costs no more than that. historyPeriod is that of what was learned
-	// of idle times, where it costs a few of days.
+	// correctionPeriod is the time between two writes of the corrections of models'
+	// times: a crash loses no more than that. historyPeriod is the time between two writes
+	// of the histories of idle times, which cover days.
 	correctionPeriod = time.Minute
 	historyPeriod    = 5 * time.Minute
 )
 
-// saver writes what a controller has seen and learned, so that a restart begins with it.
+// saver stores corrections of times and histories of idle times for the next start.
 type saver struct {
-	of      *Controller
-	records latency.Records
-	// saving: something is being written; corrections and histories are when they last
-	// were.
+	controller *Controller
+	records    latency.Records
+	// saving: a write is in progress. corrections and histories are the times of the last
+	// writes.
 	saving                 bool
 	corrections, histories time.Time
 }
 
-// due writes in the background what is new since it was last written, if that is long
-// enough ago.
+// due writes in the background what has changed since the last write, if a write is due.
 func (s *saver) due(now time.Time) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	if s.saving || !s.of.options.Replica.Leads() {
+	s.controller.mu.Lock()
+	defer s.controller.mu.Unlock()
+	if s.saving || !s.controller.options.Replica.Leads() {
 		return
 	}
 	var states map[string]correction.State
@@ -52,41 +51,41 @@ func (s *saver) due(now time.Time) {
 		return
 	}
 	s.saving = true
-	s.of.keeper.Begin(func() {
+	s.controller.keeper.Begin(func() {
 		s.write(states, histories)
-		s.of.mu.Lock()
-		defer s.of.mu.Unlock()
+		s.controller.mu.Lock()
+		defer s.controller.mu.Unlock()
 		s.saving = false
 	})
 }
 
-// rest writes all that is new. The lock is not held.
-func (s *saver) rest() {
-	s.of.mu.Lock()
+// flush writes all that has changed since the last write. The lock is not held.
+func (s *saver) flush() {
+	s.controller.mu.Lock()
 	states, histories := s.newCorrections(), s.newHistories()
-	s.of.mu.Unlock()
+	s.controller.mu.Unlock()
 	s.write(states, histories)
 }
 
 func (s *saver) write(states map[string]correction.State, histories map[string][]byte) {
 	has := func(name string) bool {
-		s.of.mu.Lock()
-		defer s.of.mu.Unlock()
-		_, ok := s.of.functions[name]
+		s.controller.mu.Lock()
+		defer s.controller.mu.Unlock()
+		_, ok := s.controller.functions[name]
 		return ok
 	}
 	s.records.Write(states, has)
 	s.records.WriteHistories(histories, has)
 }
 
-// newCorrections takes what is to be written of models' times: those of whole models. The
-// lock is held.
+// newCorrections returns the unsaved corrections of whole models' times and marks them as
+// saved. The lock is held.
 func (s *saver) newCorrections() map[string]correction.State {
 	states := map[string]correction.State{}
 	if s.records.Corrections == nil {
 		return states
 	}
-	for name, fn := range s.of.functions {
+	for name, fn := range s.controller.functions {
 		if a := fn.artefact(cluster.Whole); a != nil && a.unsaved {
 			states[name], a.unsaved = a.times.State(), false
 		}
@@ -94,30 +93,31 @@ func (s *saver) newCorrections() map[string]correction.State {
 	return states
 }
 
-// newHistories takes what is to be written of idle times. The lock is held.
+// newHistories returns the unsaved histories of idle times and marks them as saved. The lock
+// is held.
 func (s *saver) newHistories() map[string][]byte {
 	histories := map[string][]byte{}
 	if s.records.Histories == nil {
 		return histories
 	}
-	for name, fn := range s.of.functions {
+	for name, fn := range s.controller.functions {
 		if !fn.unwritten {
 			continue
 		}
 		fn.unwritten = false
-		if history := s.of.options.Cold.Marshal(name); history != nil {
+		if history := s.controller.options.Cold.Marshal(name); history != nil {
 			histories[name] = history
 		}
 	}
 	return histories
 }
 
-// remember gives the cold-start policy what was kept. The lock is held.
+// remember gives the cold-start policy a stored history. The lock is held.
 func (s *saver) remember(function string, history []byte) {
 	if history == nil {
 		return
 	}
-	if err := s.of.options.Cold.Restore(function, history); err != nil {
-		s.of.options.Logger.Info().Str("function", function).Err(err).Msg("what was learned of the function's idle times before does not count")
+	if err := s.controller.options.Cold.Restore(function, history); err != nil {
+		s.controller.options.Logger.Info().Str("function", function).Err(err).Msg("ignored the stored history of the function's idle times")
 	}
 }

@@ -21,7 +21,7 @@ import (
 type replica struct {
 	*rig
 	leads atomic.Bool
-	// dead: it answers the others no more.
+	// dead: it no longer answers the others.
 	dead   atomic.Bool
 	events chan cluster.Instance
 	others []*replica
@@ -38,7 +38,7 @@ type view struct {
 
 func (v view) Events() <-chan cluster.Instance { return v.events }
 
-// Loads and the following implement [peer.Others], without a network between.
+// Loads and the following implement [peer.Others] without a network.
 func (r *replica) Loads() (out []peer.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *replica) name() string { return string(rune('a' + slices.Index(r.all(),
 
 func (r *replica) all() []*replica { return append([]*replica{r}, r.others...) }
 
-// Wake, too, comes later than the call.
+// Wake takes effect after the call returns, as over a network.
 func (r *replica) Wake() {
 	go func() {
 		for _, o := range r.others {
@@ -97,8 +97,7 @@ func (r *replica) Serve(id cluster.InstanceID, config cluster.Config) {
 	}()
 }
 
-// together runs f with two replicas of a provider in a bubble, of which the first
-// leads.
+// together runs f with two replicas of a provider in a bubble. The first leads.
 func together(t *testing.T, edit func(*Options), f func(leader, follower *replica)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +145,7 @@ func together(t *testing.T, edit func(*Options), f func(leader, follower *replic
 	})
 }
 
-// leave closes the replicas, and checks that their instances are left.
+// leave closes the replicas and checks that their instances stay.
 func leave(t *testing.T, replicas []*replica) {
 	before := len(replicas[0].backend.living())
 	for _, r := range replicas {
@@ -206,7 +205,7 @@ func TestLeaderScalesByTheFollowersLoad(t *testing.T) {
 				t.Errorf("the leader knows of %d requests, want about 10000", n)
 			}
 		})
-		// Idle for longer than the keep-alive, by what both have seen.
+		// Both have seen no request for longer than the keep-alive.
 		leader.until("to zero", func() bool { return len(leader.backend.living()) == 0 })
 	})
 }
@@ -332,8 +331,8 @@ func (r *replica) locked(f func()) {
 	f()
 }
 
-// Another replica, or one that starts later, knows instances by what they were started
-// with, though an update that restarts nothing has come in between.
+// Another replica, or one that starts later, recognises instances by their fingerprint,
+// even after an update that restarts nothing.
 func TestInstancesAreKnownByTheirFingerprint(t *testing.T) {
 	together(t, func(*Options) {}, func(leader, follower *replica) {
 		both(leader, follower, "f", "m")
@@ -358,7 +357,7 @@ func TestInstancesAreKnownByTheirFingerprint(t *testing.T) {
 		if !follower.lives(in.ID) {
 			t.Error("the instance was replaced")
 		}
-		// A constraint says where instances may be: they are replaced.
+		// A changed constraint replaces the instances.
 		constrained := func(f *provider.Function) { slo(f); f.Deployment.Constraints = []string{"zone=a"} }
 		follower.deploy("f", "m", constrained)
 		follower.until("replaced", func() bool { follower.answered("f", "m"); return !follower.lives(in.ID) })

@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// Describe tells what runs of a function; false if it is not deployed.
+// Describe returns the state of a function; false if it is not deployed.
 func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,8 +23,8 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	return d, true
 }
 
-// problem is why the function, or the latest deployment of it, cannot be served as
-// it should, "" if it can.
+// problem returns why the function or its latest deployment is not served as it should be,
+// "" if there is no problem.
 func (fn *function) problem() string {
 	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
 	if why != "" && fn.earlier() {
@@ -33,8 +33,8 @@ func (fn *function) problem() string {
 	return why
 }
 
-// earlier reports whether what was deployed before is served: the latest cannot be, or
-// none of its instances is ready, and others are.
+// earlier reports whether an earlier deployment serves. It does if the latest one failed, or
+// if only instances of earlier revisions are ready.
 func (fn *function) earlier() bool {
 	if fn.failed != "" {
 		return fn.measured()
@@ -49,9 +49,9 @@ func (fn *function) earlier() bool {
 	return others
 }
 
-// Status implements [provider.Controller]. The replicas are those that exist or
-// are to be kept, whichever are more: a function at zero shows 0, and the stock
-// gateway, told not to scale from zero itself, passes its requests on.
+// Status implements [provider.Controller]. Replicas is the larger of two numbers: the
+// instances that exist, and those to keep without load. A function at zero shows 0; the
+// stock gateway, configured not to scale from zero itself, still passes requests on.
 func (c *Controller) Status(name string) (provider.Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 		if !in.Retiring {
 			s.Replicas++
 		}
-		if in.There() { // A parked one, too: it answers as soon.
+		if in.There() { // Also a parked instance: it answers as quickly.
 			s.AvailableReplicas++
 		}
 	}
@@ -72,20 +72,21 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	return s, true
 }
 
-// warnPause is the least time between two warnings of a function that it cannot have
-// what it needs: the explanation changes with every pass, as the load in it does.
+// warnPause is the minimum time between two warnings that a function has too few instances.
+// The explanation changes at every look, because it contains the load.
 const warnPause = 30 * time.Second
 
-// explain keeps, per function, why it cannot have what it needs, logs it when
-// it changes, now and then, and tells it to the requests that wait.
+// explain stores for each function why it cannot have the instances that it needs. It logs a
+// new reason, at most once every warnPause, and passes it to the dispatcher for requests
+// that wait.
 func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 	unplaced := map[string]string{}
 	for _, u := range plan.Unplaced {
 		unplaced[u.Function] = u.Explanation
 	}
 	for name, fn := range c.functions {
-		// Without a profile, and in the pause after a crash, the engine is
-		// given no configs, and its explanation tells nothing.
+		// Without a profile, and in the pause after a crash, the engine gets no
+		// configs, so its explanation means nothing.
 		why := unplaced[name]
 		if why != "" {
 			why = cmp.Or(fn.ineligible, why)
@@ -101,7 +102,7 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 	}
 }
 
-// tell lets the dispatcher know what to answer where there is no instance.
+// tell gives the dispatcher the answer for requests that find no ready instance.
 func (fn *function) tell(now time.Time) {
 	if !fn.measured() {
 		fn.Announce(fn.failed, fn.failed != "")
@@ -110,8 +111,8 @@ func (fn *function) tell(now time.Time) {
 	fn.Tell(now)
 }
 
-// record shows what runs in the metrics, where it has changed; of several replicas only
-// the leader shows functions.
+// record updates the metrics of nodes and functions. Of several replicas only the leader
+// shows functions.
 func (c *Controller) record(nodes []cluster.Node) {
 	for _, n := range nodes {
 		if c.shown[n.Name] != n {
@@ -124,7 +125,7 @@ func (c *Controller) record(nodes []cluster.Node) {
 	}
 }
 
-// record shows what runs of the function.
+// record updates the function's metrics.
 func (fn *function) record(leading bool) {
 	parked := 0
 	if fn.Record(leading, func(in *instance) (string, bool) { return in.config, in.serves() }) {

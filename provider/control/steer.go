@@ -9,15 +9,15 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/steering"
 )
 
-// steer multiplies the load that the engine plans for by what the function's requests
-// have shown to be missing. The lock is held.
+// steer sets the level by which the engine multiplies the function's load. It rises while
+// too many requests miss the objective. The lock is held.
 func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Stats) {
 	seen := steering.Seen{InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Percentile: fn.Inference.Percentile, Full: fn.Unplaced != "" || fn.fallsBack, Planned: fn.carried}
 	for _, in := range fn.Sorted() {
 		switch {
 		case in.serves():
 			seen.Capacity += in.Config.CPU + in.Config.GPU
-			seen.Changing = seen.Changing || in.before != nil
+			seen.Changing = seen.Changing || in.previousConfig != nil
 		case in.State == cluster.Starting && !in.Retiring:
 			seen.Changing = true
 		}
@@ -27,9 +27,9 @@ func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Sta
 		f.Level = before
 		return
 	}
-	if level := fn.steering.Level(); level > before || level == 1 { // It settles in many small steps.
+	if level := fn.steering.Level(); level > before || level == 1 { // It falls in many small steps; only the last is logged.
 		fn.log.Info().Float64("level", fn.steering.Level()).
-			Bool("missed", fn.steering.Troubled()).Msg("capacity follows what requests experience")
+			Bool("missed", fn.steering.Troubled()).Msg("changed the level of capacity by the share of missed objectives")
 	}
 	fn.Metrics.SetLevel(fn.steering.Level())
 	f.Level = fn.steering.Level()

@@ -16,8 +16,8 @@ func spec(id, function, model string, revision uint64, batch, cpu int) cluster.I
 	}
 }
 
-// left is a controller on whose cluster an earlier provider has left ready
-// instances. It does not run yet.
+// left returns a controller, not running yet, on a cluster with ready instances of an
+// earlier provider.
 func left(t *testing.T, specs ...cluster.InstanceSpec) *rig {
 	r := newRig(t)
 	for _, s := range specs {
@@ -69,8 +69,8 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// What is claimed was started with another model if the image's content has
-// changed meanwhile: it serves until it is replaced.
+// If the image's content has changed meanwhile, a claimed instance runs another model. It
+// serves until it is replaced.
 func TestTakeOverOfAnotherModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := left(t, spec("other", "f", "before", 1, 4, 1000))
@@ -83,8 +83,8 @@ func TestTakeOverOfAnotherModel(t *testing.T) {
 	})
 }
 
-// The room of instances that nobody wants is not given away before they are
-// gone; the fake backend fails the test if it is.
+// Unwanted instances hold their room until they are gone. The fake backend fails the test
+// if the controller gives it away earlier.
 func TestRoomOfUnwantedInstancesIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := left(t, spec("orphan", "gone", "m", 1, 4, 4000))

@@ -13,63 +13,61 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// tuned is BATCH's buffer of one function: a batching policy that notes when each
-// request comes, and is set again as the arrivals change (BATCH §III). Its instances
-// are all alike.
+// tuned is BATCH's buffer of one function (BATCH §III): a batching policy that records
+// arrivals, and whose batch size and timeout follow them. All its instances have one config.
 type tuned struct {
 	batching.Policy
 	mu sync.Mutex
-	// came is when requests came since the controller looked; choice is what the
-	// optimiser chose last, and timeout with it.
-	came    []time.Time
-	choice  cluster.Config
-	timeout time.Duration
-	// tuner was made for of, and list is what it considered last. They are the
-	// controller's alone.
-	tuner *systems.Tuner
-	of    systems.Function
-	list  []capacity.Candidate
-	// search is under way until found is closed; nil if none is.
+	// arrivals are the times of requests since the controller's last look. choice and
+	// timeout are the optimiser's latest choice.
+	arrivals []time.Time
+	choice   cluster.Config
+	timeout  time.Duration
+	// tuner was made for the function in tunedFor; list are the candidates that it
+	// considered last. Only the controller uses them.
+	tuner    *systems.Tuner
+	tunedFor systems.Function
+	list     []capacity.Candidate
+	// search runs until found is closed; it is nil if none runs.
 	search *systems.Search
 	found  chan struct{}
 }
 
-// maxNoted bounds came, for a controller that does not get to look.
-const maxNoted = 1 << 16
+// maxArrivals bounds arrivals, in case the controller does not look for long.
+const maxArrivals = 1 << 16
 
 // Add implements [batching.Policy].
 func (t *tuned) Add(now time.Time, r batching.Request) {
 	t.mu.Lock()
-	if len(t.came) < maxNoted {
-		t.came = append(t.came, now)
+	if len(t.arrivals) < maxArrivals {
+		t.arrivals = append(t.arrivals, now)
 	}
 	t.mu.Unlock()
 	t.Policy.Add(now, r)
 }
 
-// noted takes what was noted.
-func (t *tuned) noted() []time.Time {
+// takeArrivals returns the recorded arrivals and clears them.
+func (t *tuned) takeArrivals() []time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	came := t.came
-	t.came = nil
-	return came
+	arrivals := t.arrivals
+	t.arrivals = nil
+	return arrivals
 }
 
-// choose is what the buffer and its instances are to be set to under a load, and
-// whether that is something else than before. Without a load it stays as it is: no
-// instance is exchanged for nobody. Requests come in meanwhile. But for the first
-// choice, which is of little, nobody waits for the optimiser: what it has found is taken
-// at the next look.
+// choose returns the candidates that the optimiser has chosen for a load, the best first, and
+// whether the choice has changed. Without load the choice stays: replacing instances would
+// help nobody. The first choice is small and is made at once. Later ones run in the
+// background, and a later look takes their result; requests arrive meanwhile.
 func (t *tuned) choose(now time.Time, rate float64, of systems.Function, times systems.Times, room systems.Room) (list []capacity.Candidate, changed bool) {
-	if t.tuner == nil || t.of != of {
+	if t.tuner == nil || t.tunedFor != of {
 		system, err := systems.ByName(systems.Batch)
 		if err != nil {
 			return nil, false
 		}
-		t.tuner, t.of, t.list, t.search = system.Tuner(of, times), of, nil, nil
+		t.tuner, t.tunedFor, t.list, t.search = system.Tuner(of, times), of, nil, nil
 	}
-	for _, at := range t.noted() {
+	for _, at := range t.takeArrivals() {
 		t.tuner.Arrived(at)
 	}
 	if t.search != nil {
@@ -100,7 +98,7 @@ func (t *tuned) choose(now time.Time, rate float64, of systems.Function, times s
 	return t.list, false
 }
 
-// take takes in what the search has found.
+// take applies the result of the finished search.
 func (t *tuned) take() (list []capacity.Candidate, changed bool) {
 	list, _ = t.tuner.Take(t.search)
 	t.search = nil
@@ -116,20 +114,20 @@ func (t *tuned) take() (list []capacity.Candidate, changed bool) {
 	return list, changed
 }
 
-// promisedOf is what the policy must know of a function.
+// promisedOf returns the function as the optimiser sees it.
 func promisedOf(f *provider.Function) systems.Function {
 	in := f.Inference
 	return systems.Function{Name: f.Name, SLO: in.SLO, Percentile: in.Percentile, MaxBatch: in.MaxBatch, Budget: in.Budget}
 }
 
-// tune leaves the engine only what the optimiser chose for the load that f has, and
-// has instances replaced that have other resources, or take smaller batches; and has it
-// keep as many as these are to be while there is a load. The lock is held.
+// tune restricts the engine to the optimiser's choice for f's load. It makes the engine
+// replace instances with other resources or smaller batches. While there is load, the
+// engine must keep as many instances as the optimiser says. The lock is held.
 func (fn *function) tune(now time.Time, f *scaling.Function, nodes []cluster.Node) {
 	if !fn.measured() || len(f.Configs) == 0 {
 		return
 	}
-	// BATCH's buffer is for one model.
+	// BATCH's buffer serves one model.
 	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{fn, fn.artefacts[0]}, fn.room(f, nodes))
 	if len(list) == 0 {
 		return
@@ -152,8 +150,7 @@ func (fn *function) tune(now time.Time, f *scaling.Function, nodes []cluster.Nod
 	}
 }
 
-// set is what the buffer is told of an instance: no larger batches than were chosen,
-// and the timeout with them.
+// set limits an instance's batches to the chosen size and sets the chosen timeout.
 func (t *tuned) set(d *batching.Instance) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// set is what a function's buffer is set to.
+// set returns a function's chosen config and timeout.
 func (r *rig) set(name string) (choice cluster.Config, timeout time.Duration) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -23,7 +23,7 @@ func (r *rig) set(name string) (choice cluster.Config, timeout time.Duration) {
 	return t.choice, t.timeout
 }
 
-// A function with the policy batch has instances that are all alike, and its buffer
+// All instances of a function with the policy batch have one config, and its buffer
 // follows the load (BATCH §III). Every request is answered in time.
 func TestTheBufferFollowsTheLoad(t *testing.T) {
 	try(t, func(r *rig) {
@@ -41,14 +41,15 @@ func TestTheBufferFollowsTheLoad(t *testing.T) {
 				t.Errorf("an instance has %v, the choice is %v", in.Config, many)
 			}
 		}
-		// A request in five seconds: nobody is worth waiting for, or all are in time.
+		// At one request in five seconds waiting for others is not worth it, unless all
+		// are in time anyway.
 		if failed := r.load("f", 5*time.Second, 2*time.Minute); failed > 0 {
 			t.Errorf("%d requests were not answered", failed)
 		}
 	})
 }
 
-// Other policies have nothing to set, and a function may change from one to the other.
+// Other policies have no setting, and a function may change from one to the other.
 func TestOtherPoliciesAreNotTuned(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("f", "model", within(200*time.Millisecond))
@@ -81,8 +82,8 @@ func TestOtherPoliciesAreNotTuned(t *testing.T) {
 	})
 }
 
-// Where others hold most of the machine, instances are of a config of which there is
-// room, and the first answer does not wait for others to be gone.
+// If others hold most of the machine, the optimiser chooses a config that there is room
+// for, and the first answer does not wait until others are gone.
 func TestTheBufferTakesTheRoomThereIs(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.widen(4000)

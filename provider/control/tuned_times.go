@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// corrected are a function's times as they are now, as BATCH's optimiser wants them: the
-// means, and how they spread. The lock is held when they are asked for.
+// corrected gives BATCH's optimiser a function's present times: their means and their
+// spread. The lock is held during its methods.
 type corrected struct {
 	*function
 	of *artefact
@@ -26,8 +26,8 @@ func (t corrected) Configs() []cluster.Config {
 	return all
 }
 
-// Exec implements systems.Times: the mean of what instances take; where none has shown
-// it, the promised percentile less what that has above the mean elsewhere.
+// Exec implements systems.Times. It returns the mean of the observed executions. Without any,
+// it divides the promised percentile by the ratio of percentile to mean at other configs.
 func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	table := t.of.table(c.Batch, c.CPU)
 	if b < 1 || b > len(table) {
@@ -39,17 +39,17 @@ func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	return time.Duration(float64(table[b-1]) / systems.Tail(latency.Quantile(t.Function), t.Spread())), true
 }
 
-// Spread implements systems.Times: what instances have shown; 0 where that is not enough,
-// so that all executions are taken to be as long as the percentile.
+// Spread implements systems.Times. It returns the observed spread. With too few executions
+// it returns 0: then all executions count as long as the percentile.
 func (t corrected) Spread() float64 {
 	return t.of.means.Spread(t.of.times.Profile(), latency.Quantile(t.Function), func(millicores int) []time.Duration {
 		return t.of.table(t.Inference.MaxBatch, millicores)
 	})
 }
 
-// room is how many instances with some resources a function may have: on the nodes
-// that are fit for it, with what its own hold now, and no more than its deployment
-// allows. The lock is held when it is asked.
+// room returns a function that says how many instances with given resources fn may have. It
+// counts the free resources of eligible nodes and those that fn's instances hold, and stops
+// at the deployment's maximum. The lock is held when the result is called.
 func (fn *function) room(f *scaling.Function, nodes []cluster.Node) systems.Room {
 	var room systems.Room
 	return func(r cluster.Resources) int {
@@ -63,7 +63,7 @@ func (fn *function) room(f *scaling.Function, nodes []cluster.Node) systems.Room
 	}
 }
 
-// eligible are the nodes with the given names, all if there is no list of names.
+// eligible returns the nodes with the given names, all if names is nil.
 func eligible(nodes []cluster.Node, names []string) []cluster.Node {
 	if names == nil {
 		return nodes
@@ -75,7 +75,7 @@ func eligible(nodes []cluster.Node, names []string) []cluster.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n cluster.Node) bool { return !fit[n.Name] })
 }
 
-// heldOn is what the function's instances hold, by node.
+// heldOn returns the resources that the function's instances hold, by node.
 func (fn *function) heldOn() map[string]cluster.Resources {
 	held := map[string]cluster.Resources{}
 	for _, in := range fn.Instances {

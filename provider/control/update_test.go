@@ -61,7 +61,7 @@ func TestUpdateThatFailsLeavesTheOldOneServing(t *testing.T) {
 	})
 }
 
-// It says which is served, for as long as that is so.
+// The problem says that the earlier revision is served, for as long as it is.
 func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("f", "old")
@@ -85,14 +85,13 @@ func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 			got, err := r.invoke("f", "x")
 			return err == nil && got == "new:x"
 		})
-		if d := r.describe("f"); strings.Contains(d.Problem, "before is served") {
+		if d := r.describe("f"); strings.Contains(d.Problem, "previous deployment is served") {
 			t.Errorf("problem %q", d.Problem)
 		}
 	})
 }
 
-// The provider goes back to an earlier revision where the later one could not
-// be recorded.
+// The provider goes back to the earlier revision if it could not store the later one.
 func TestGoingBackToAnEarlierRevision(t *testing.T) {
 	try(t, func(r *rig) {
 		first := r.function("f", "old")

@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// Two functions that each ask for more than the node has: what they have of it follows
-// their weights, also if the one that weighs more comes later, and none starves.
+// Two functions each need more than the node has. Their shares follow their weights, also
+// if the heavier one comes later, and neither starves.
 func TestFunctionsShareByWeight(t *testing.T) {
 	for _, c := range []struct{ first, second, least, most float64 }{{1, 1, 0.5, 2}, {3, 1, 1.5, 6}, {1, 3, 1.0 / 6, 1 / 1.5}} {
 		t.Run(fmt.Sprint(c.first, ":", c.second), func(t *testing.T) {

@@ -18,7 +18,7 @@ func TestFirstRequestStartsAnInstance(t *testing.T) {
 		}
 		began := time.Now()
 		r.answered("f", "m")
-		// It is asked for at once and not at the next tick.
+		// The instance is started at once, not at the next tick.
 		if took := time.Since(began); took > coldStart+10*time.Millisecond {
 			t.Errorf("the first answer took %v, the cold start %v", took, coldStart)
 		}
@@ -182,7 +182,7 @@ func TestInflessRatesAreDealt(t *testing.T) {
 	})
 }
 
-// A storm of requests to a cold function asks for one look after the other.
+// A burst of requests to a cold function asks for one look after the other.
 func TestStormOfColdRequestsDoesNotMakeTheLoopSpin(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{readyAfter: time.Second} })

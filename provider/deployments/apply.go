@@ -16,18 +16,18 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// fieldManager is who the API server is told has set a field.
+// fieldManager is the provider's name as the owner of fields in the API server.
 const fieldManager = "faas-infer"
 
-// patchDeployment applies a Deployment. Fields that somebody else has set are taken
-// over, as faas-netes' are.
+// patchDeployment applies a Deployment. It takes over fields that others have set, such as
+// faas-netes.
 func (c *Controller) patchDeployment(ctx context.Context, namespace, name string, text []byte, dryRun ...string) (*appsv1.Deployment, error) {
 	force := true
 	return c.options.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.ApplyPatchType, text,
 		metav1.PatchOptions{FieldManager: fieldManager, Force: &force, DryRun: dryRun})
 }
 
-// target is what a function's Deployment is to be.
+// target is what a function's Deployment should be.
 type target struct {
 	hash     string
 	replicas int
@@ -36,8 +36,8 @@ type target struct {
 
 func (d deployed) target() target { return target{d.hash, d.replicas, d.owner} }
 
-// settle has the function's objects changed if they are not what they are to be. It
-// reports whether they are. The lock is held.
+// settle changes the function's objects in the background if they differ from their target. It
+// reports whether they match. The lock is held.
 func (fn *function) settle(now time.Time) bool {
 	c := fn.controller
 	if fn.applying {
@@ -45,7 +45,7 @@ func (fn *function) settle(now time.Time) bool {
 	}
 	owner, ok := c.options.Functions(fn.Name)
 	if !ok {
-		// Its object is on its way, either to here or to its end.
+		// The Function object is not known here yet, or is deleted already.
 		return false
 	}
 	is, exists := c.deployed[fn.Name]
@@ -70,8 +70,7 @@ func (fn *function) settle(now time.Time) bool {
 	return false
 }
 
-// apply applies the function's objects, or, without a manifest, the number of
-// replicas only.
+// apply applies the function's objects. Without a manifest it changes only the number of replicas.
 func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, to target) {
 	c := fn.controller
 	select {
@@ -80,7 +79,7 @@ func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, to target) {
 	case <-c.tasks.Context().Done():
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.tasks.Context(), callPatience)
+	ctx, cancel := context.WithTimeout(c.tasks.Context(), callTimeout)
 	defer cancel()
 	var d *appsv1.Deployment
 	var err error
@@ -119,7 +118,7 @@ func (c *Controller) applyService(ctx context.Context, m *Manifest, owner *v1alp
 	return nil
 }
 
-// changed takes in what came of a change.
+// changed records the result of a change.
 func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
 	c := fn.controller
 	c.mu.Lock()
@@ -135,7 +134,7 @@ func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
 			fn.failures = keeper.Failures{}
 			return
 		}
-		err = errors.New("the cluster took the change and made something else of it")
+		err = errors.New("the cluster accepted the change and then altered it")
 	}
 	if c.tasks.Ended() {
 		return
@@ -143,12 +142,11 @@ func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
 	before := fn.failures.Why
 	fn.failures.Failed(time.Now(), err.Error())
 	if fn.failures.Why != before {
-		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("change the function's Deployment; it is tried again")
+		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("could not change the function's Deployment; trying again")
 	}
 }
 
-// delete deletes the objects of a function that is not deployed any more, and tries
-// again if the API server fails.
+// delete deletes the objects of a removed function. It tries again if the API server fails.
 func (c *Controller) delete(name string) {
 	c.mu.Lock()
 	uid := c.deployed[name].uid
@@ -158,7 +156,7 @@ func (c *Controller) delete(name string) {
 		if err == nil || c.tasks.Ended() {
 			return
 		}
-		c.options.Logger.Error().Str("function", name).Err(err).Msg("delete the function's objects; it is tried again")
+		c.options.Logger.Error().Str("function", name).Err(err).Msg("could not delete the function's objects; trying again")
 		select {
 		case <-c.tasks.Context().Done():
 			return
@@ -168,13 +166,13 @@ func (c *Controller) delete(name string) {
 }
 
 func (c *Controller) deleteOnce(full string, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(c.tasks.Context(), callPatience)
+	ctx, cancel := context.WithTimeout(c.tasks.Context(), callTimeout)
 	defer cancel()
 	name, namespace, _ := strings.Cut(full, ".")
 	background := metav1.DeletePropagationBackground
 	deployment := c.options.Client.AppsV1().Deployments(namespace).Delete(ctx, name,
 		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
-	// A conflict: another has taken its place, which is not to go.
+	// A conflict means that another Deployment has taken its place, which must stay.
 	if apierrors.IsNotFound(deployment) || apierrors.IsConflict(deployment) {
 		deployment = nil
 	}
@@ -187,8 +185,8 @@ func (c *Controller) deleteOnce(full string, uid types.UID) error {
 	return errors.Join(deployment, service)
 }
 
-// deleteStrays deletes what an earlier leader has left of functions that are not
-// ordinary ones any more. The lock is held.
+// deleteStrays deletes the objects that an earlier leader has left of functions which are no longer
+// ordinary ones. The lock is held.
 func (c *Controller) deleteStrays() {
 	for name := range c.strays {
 		c.tasks.Begin(func() { c.delete(name) })

@@ -1,13 +1,12 @@
-// Package deployments runs ordinary functions on Kubernetes: each is a Deployment
-// and a Service, and every replica of the provider forwards requests to its pods by
-// itself. How many pods there are to be is decided by [replica.Scaler] at the
-// replica that leads, from what all replicas have seen. Package provider/processes does
-// the same on the local backend.
+// Package deployments runs ordinary functions on Kubernetes: each function is a Deployment and
+// a Service, and every replica of the provider forwards requests to the pods by itself. It does
+// not decide how many pods there should be: [replica.Scaler] does at the replica that leads, from
+// the load that all replicas have seen. Begin with Controller.reconcile. Package
+// provider/processes does the same on the local backend.
 //
-// A request asks nothing of the API server: pods are watched. One that starts is
-// also asked itself whether it is ready, as the kubelet's probe comes once in
-// seconds. What a Deployment is to be is compared with what it is whenever one of
-// them changes, so that whatever was missed is made up for.
+// A request never waits for the API server: the controller watches pods. It also probes a
+// starting pod itself, since the kubelet's probe comes only every few seconds. It compares each
+// Deployment with its target whenever one of them changes, and so recovers from missed events.
 package deployments
 
 import (
@@ -34,43 +33,43 @@ import (
 
 // Peers are the provider's other replicas.
 type Peers interface {
-	// Loads returns what each of them last told. It does not wait.
+	// Loads returns the latest load of each of them. It does not wait.
 	Loads() []peer.Load
-	// Wake has the leader look at the load now. It does not wait.
+	// Wake makes the leader look at the load now. It does not wait.
 	Wake()
 }
 
 // Options configure a controller.
 type Options struct {
 	Client kubernetes.Interface
-	// Usage is where the cluster's metrics are; nil leaves usage out.
+	// Usage reads the cluster's metrics; if nil, the controller shows no usage.
 	Usage metrics.Interface
-	// Functions finds the object of a function by its full name: what is made for
-	// it belongs to that. It does not wait.
+	// Functions finds the Function object by the function's full name. That object owns
+	// the objects made for the function. Functions does not wait.
 	Functions func(full string) (*v1alpha1.Function, bool)
-	// Profiles finds the profiles that functions name; nil if there are none.
+	// Profiles finds the profiles that functions name, nil if there are none.
 	Profiles podspec.Profiles
-	// User is what instances run as, podspec.DefaultUser if 0; a negative one
-	// leaves it to the image, which may then be root.
+	// User is the user ID of instances, podspec.DefaultUser if 0. If it is negative, the
+	// image decides, and may run as root.
 	User int64
-	// PullPolicy is when nodes pull images again: Always if "".
+	// PullPolicy is when nodes pull images again; "" means Always.
 	PullPolicy corev1.PullPolicy
-	// Leading tells whether this replica changes Deployments; nil: always.
+	// Leading reports whether this replica changes Deployments; if nil, it always does.
 	Leading func() bool
 	// Peers are the other replicas; nil if there are none.
 	Peers   Peers
 	Metrics *provided.Metrics
 	Logger  zerolog.Logger
-	// ColdWait is how long a request that finds no ready instance may wait;
-	// QueueLimit how many may wait per function.
+	// ColdWait is how long a request without a ready instance may wait. QueueLimit is the
+	// maximum number of waiting requests per function.
 	ColdWait   time.Duration
 	QueueLimit int
-	// BodyTimeout is forward's BodyIdle.
+	// BodyTimeout is BodyIdle of [forward.Options].
 	BodyTimeout time.Duration
-	// Tick is the time between two looks at the load. While nothing happens it is
-	// ten times as long.
+	// Tick is the time between two looks at the load. It is ten times as long while
+	// nothing happens.
 	Tick time.Duration
-	// Dial connects to an instance; nil means net.Dialer's.
+	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -78,37 +77,37 @@ type Options struct {
 type Controller struct {
 	options Options
 	kick    keeper.Kick
-	// applies bounds the changes that are under way at the API server.
+	// applies bounds the number of concurrent changes at the API server.
 	applies chan struct{}
 
 	tasks *keeper.Tasks
 
 	mu        sync.Mutex
 	functions map[string]*function
-	// pods and deployed are what is watched, by the function's full name, also
-	// of functions that are not deployed here yet.
+	// pods and deployed are the watched pods and Deployments by the function's full
+	// name. They include those of functions that are not deployed here yet.
 	pods     map[string]map[cluster.InstanceID]*instance
 	deployed map[string]deployed
-	// strays are functions that another controller has and whose Deployments are to
-	// go.
+	// strays are functions of another controller that still have a Deployment, which
+	// must be deleted.
 	strays   map[string]bool
 	usage    map[string]cluster.Resources
 	sampling bool
-	// unwatched is why the last watch failed.
-	unwatched error
-	// said is what was last said of the metrics that cannot be had.
-	said string
+	// watchError is the error of the last watch that failed.
+	watchError error
+	// usageError is why the last reading of the usage failed, "" if it did not.
+	usageError string
 }
 
 const (
-	// maxApplies is how many functions are changed at a time.
+	// maxApplies is the maximum number of functions that are changed at a time.
 	maxApplies = 16
-	// callPatience bounds one call to the API server.
-	callPatience = 15 * time.Second
+	// callTimeout bounds one call to the API server.
+	callTimeout = 15 * time.Second
 )
 
-// New returns a controller that knows the pods and Deployments that there are; ctx
-// bounds how long it waits for these. Run serves.
+// New returns a controller that knows the existing pods and Deployments. ctx bounds how long it
+// waits for their list. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
@@ -126,20 +125,19 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		c.shut()
-		return nil, fmt.Errorf("list the pods and Deployments of functions: %w", cmp.Or(c.unwatched, context.Cause(ctx)))
+		return nil, fmt.Errorf("list the pods and Deployments of functions: %w", cmp.Or(c.watchError, context.Cause(ctx)))
 	}
 	return c, nil
 }
 
-// idleTicks is how many ticks apart the looks are while nothing happens, usagePeriod
-// the time between two questions for what pods use.
+// idleTicks is the number of ticks between two looks while nothing happens, usagePeriod the
+// time between two readings of the pods' usage.
 const (
 	idleTicks   = 10
 	usagePeriod = 15 * time.Second
 )
 
-// Run looks at the load every tick, and at once when something happened, until ctx
-// ends.
+// Run looks at the load every tick, and at once after an event, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	keeper.Loop{
 		Kick: c.kick, Look: c.reconcile,
@@ -148,14 +146,14 @@ func (c *Controller) Run(ctx context.Context) {
 	}.Run(ctx)
 }
 
-// Wake makes Run look at the load now.
+// Wake makes Run look at the load at once.
 func (c *Controller) Wake() { c.kick.Now() }
 
 // leading reports whether this replica changes Deployments.
 func (c *Controller) leading() bool { return c.options.Leading == nil || c.options.Leading() }
 
-// Close takes no more requests and stops watching. The functions' pods stay: they
-// are the cluster's. Run must have returned.
+// Close refuses further requests and stops watching. The functions' pods keep running. Run must
+// have returned.
 func (c *Controller) Close(context.Context) error {
 	c.mu.Lock()
 	for _, fn := range c.functions {

@@ -17,16 +17,16 @@ import (
 
 var _ provider.Controller = (*Controller)(nil)
 
-// Deploy implements [provider.Controller]. Everything that the deployment names is
-// looked for, and the API server is asked whether it would take it, before anything
-// changes. The dispatcher is a [provider.Forwarder].
+// Deploy implements [provider.Controller]. Before it changes anything, it looks up everything that
+// the deployment names, and asks the API server by a dry run whether it accepts the Deployment.
+// The dispatcher is a [provider.Forwarder].
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	m, err := c.prepare(ctx, f)
 	c.mu.Lock()
 	found := c.deployed[f.Name]
 	c.mu.Unlock()
-	// A function that runs as it was deployed goes on, also where what it was made
-	// from is not there any more.
+	// A function that already runs this revision keeps running, even if a secret or profile
+	// that it names is gone.
 	runs := found.uid != "" && found.revision == f.Revision && f.Revision != 0
 	if err == nil && found.hash != m.Hash {
 		err = c.rehearse(ctx, f, m)
@@ -57,10 +57,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if fn.manifest, fn.hash = m, found.hash; err == nil {
 		fn.hash = m.Hash
 	} else {
-		c.options.Logger.Warn().Str("function", f.Name).Err(err).Msg("the function goes on as it is; it could not be deployed now")
+		c.options.Logger.Warn().Str("function", f.Name).Err(err).Msg("could not deploy the function; its present Deployment stays")
 	}
 	fn.readyPath = readiness.HTTPGet.Path
-	fn.slowly = readiness.InitialDelaySeconds > 0 || readiness.SuccessThreshold > 1
+	fn.kubeletOnly = readiness.InitialDelaySeconds > 0 || readiness.SuccessThreshold > 1
 	for _, in := range c.pods[f.Name] {
 		fn.follow(in)
 	}
@@ -69,7 +69,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	return fn.forwarder, nil
 }
 
-// prepare makes a function's objects from what it names.
+// prepare makes a function's objects, with the secrets and profiles that it names.
 func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*Manifest, error) {
 	s := ManifestSettings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
 	switch {
@@ -94,7 +94,7 @@ func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*Manife
 
 // secret returns the type of a secret, or an error that names it.
 func (c *Controller) secret(ctx context.Context, namespace, name string) (corev1.SecretType, error) {
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	s, err := c.options.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -106,10 +106,10 @@ func (c *Controller) secret(ctx context.Context, namespace, name string) (corev1
 	return s.Type, nil
 }
 
-// rehearse asks the API server whether it would take the function's Deployment.
-// Only its word that it never will counts.
+// rehearse asks the API server by a dry run whether it accepts the function's Deployment. It
+// returns an error only if the API server says that the Deployment is invalid.
 func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *Manifest) error {
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	text, err := m.Deployment(nil, int(f.Replicas))
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *Mani
 	}
 	_, err = c.patchDeployment(ctx, f.Deployment.Namespace, f.Deployment.Service, text, metav1.DryRunAll)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return web.BadRequest(fmt.Errorf("the cluster does not take this deployment: %w", err))
+		return web.BadRequest(fmt.Errorf("the cluster refuses this deployment: %w", err))
 	}
 	return nil
 }
@@ -131,9 +131,9 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Release is Remove for a function that another controller has taken over: what
-// was counted of it stays. The replica that leads deletes the function's objects;
-// where none does so in time, Kubernetes deletes them with the function's own.
+// Release is Remove for a function that another controller has taken over: it keeps the function's
+// metrics. The replica that leads deletes the function's Deployment and Service. If it does not,
+// Kubernetes deletes them with the Function object.
 func (c *Controller) Release(_ context.Context, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	}
 	delete(c.functions, name)
 	for _, in := range c.pods[name] {
-		in.unask()
+		in.endProbes()
 		in.up, in.wasReady, in.lost = false, false, false
 	}
 	fn.forwarder.Close()
@@ -157,9 +157,8 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	return nil
 }
 
-// Scale implements [provider.Controller]. The number holds at once, until load
-// changes it; 0 retires all instances until the next request. A replica that does
-// not lead leaves it to the one that does, which hears of it by the function's
+// Scale implements [provider.Controller]. The number applies at once, until the load changes it; 0
+// retires all instances until the next request. The leader learns of the number from the Function
 // object.
 func (c *Controller) Scale(name string, replicas uint64) error {
 	now, peers := time.Now(), c.peers()
@@ -171,7 +170,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	}
 	load := fn.load(peers)
 	fn.lead(now, load)
-	fn.wish, fn.asked = replicas, now
+	fn.wish, fn.wishedAt = replicas, now
 	fn.replicas.Set(now, int(replicas), load)
 	c.Wake()
 	return nil

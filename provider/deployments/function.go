@@ -12,48 +12,47 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
-// function is a deployed function with everything that runs for it here.
+// function is a deployed function with everything that this replica keeps for it.
 type function struct {
 	*provider.Function
 	controller *Controller
 	manifest   *Manifest
-	// hash is the manifest's, or that of the Deployment that was found made for
-	// the same revision where the manifest could not be made again.
+	// hash is the manifest's. If the manifest could not be made again, it is that of the
+	// existing Deployment, which was made for the same revision.
 	hash      string
 	forwarder *forward.Forwarder
 	metrics   *metrics.FunctionMetrics
-	// readyPath is where instances are asked whether they are ready; slowly: only
-	// as the kubelet does.
-	readyPath string
-	slowly    bool
+	// readyPath is the path of the readiness probe. kubeletOnly: only the kubelet probes
+	// starting instances.
+	readyPath   string
+	kubeletOnly bool
 
 	replicas *replica.Scaler
-	// led: this replica led at its last look at the function, so that replicas is
-	// what holds.
+	// led: this replica led at its last look at the function, so replicas is up to date.
 	led bool
-	// wish is the number that the scale route or the deployment gave last, asked
-	// when that was.
-	wish  uint64
-	asked time.Time
-	// arrivals are all requests that this replica has heard of, counted those of
-	// each replica ("" is this one) that have been added up in it.
+	// wish is the number that the scale route or the deployment set last, wishedAt when
+	// that was.
+	wish     uint64
+	wishedAt time.Time
+	// arrivals counts the requests at all replicas that this one knows of. counted holds
+	// the part of each replica's counter that is in arrivals already; "" is this replica.
 	arrivals uint64
 	counted  map[string]uint64
-	// seen are the arrivals at the last look.
+	// seen is arrivals at the last look.
 	seen uint64
 
-	// applying: a change is on its way to the API server; failures are those of the
-	// latest ones.
+	// applying: a change at the API server is in progress. failures counts failed changes
+	// in a row.
 	applying bool
 	failures keeper.Failures
 
 	notice keeper.Notice
-	// shown and used are what the metrics hold.
+	// shown and used are the values that the metrics show.
 	shown int
 	used  cluster.Resources
 }
 
-// config is what each instance holds of its node, in the words of all backends.
+// config returns what each instance holds of its node.
 func (fn *function) config() cluster.Config {
 	return cluster.Config{Batch: 1, Resources: fn.Inference.Requests}
 }
@@ -66,8 +65,8 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 		OnCold: c.cold,
 		OnLost: func(id cluster.InstanceID, cause error) { c.lost(name, id, cause) },
 	})
-	// A running Deployment goes on, unless it is that of an earlier function of this
-	// name.
+	// Keep the number of a running Deployment, unless it belongs to an earlier function of
+	// this name.
 	n := int(f.Replicas)
 	if d, ok := c.deployed[name]; ok && !d.leaving {
 		if o, there := c.options.Functions(name); there && o.UID == d.owner {
@@ -78,7 +77,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 	return fn
 }
 
-// cold is what a forwarder calls when a request finds no instance.
+// cold wakes the controller and the leader for a request without an instance. Forwarders call it.
 func (c *Controller) cold() {
 	c.Wake()
 	if c.options.Peers != nil && !c.leading() {
@@ -86,24 +85,24 @@ func (c *Controller) cold() {
 	}
 }
 
-// change puts a later deployment in the place of the present one.
+// change replaces the present deployment by a later one.
 func (fn *function) change(now time.Time, f *provider.Function, load replica.Load) {
 	fn.Function = f
 	fn.replicas.Configure(keeper.ScaleSettings(f.Inference))
 	fn.want(now, f.Replicas, load)
-	// An earlier problem need not be one any more.
+	// The new deployment may not have the earlier problem.
 	fn.failures = keeper.Failures{}
 }
 
-// want takes a number that was given, unless it was given before.
+// want sets the number of instances if it differs from the last one set.
 func (fn *function) want(now time.Time, n uint64, load replica.Load) {
 	if n != fn.wish {
-		fn.wish, fn.asked = n, now
+		fn.wish, fn.wishedAt = n, now
 		fn.replicas.Set(now, int(n), load)
 	}
 }
 
-// load adds up what was asked of the function, at this replica and at the others.
+// load returns the function's load at all replicas.
 func (fn *function) load(peers []peer.Load) replica.Load {
 	own := fn.forwarder.Stats()
 	fn.count("", own.Arrivals)
@@ -118,8 +117,8 @@ func (fn *function) load(peers []peer.Load) replica.Load {
 	return load
 }
 
-// count adds what has come at one replica since the last look. What had come when
-// it was heard of for the first time is past.
+// count adds to arrivals what came to one replica since the last look. It skips what came before
+// this replica first heard of it.
 func (fn *function) count(boot string, now uint64) {
 	before, known := fn.counted[boot]
 	if known && now > before {
@@ -128,7 +127,7 @@ func (fn *function) count(boot string, now uint64) {
 	fn.counted[boot] = now
 }
 
-// Loads is what this replica has seen of its functions, for the others.
+// Loads returns the loads of this replica's functions, for the other replicas.
 func (c *Controller) Loads() map[string]peer.FunctionLoad {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +141,7 @@ func (c *Controller) Loads() map[string]peer.FunctionLoad {
 	return loads
 }
 
-// peers is what the other replicas have seen.
+// peers returns the loads of the other replicas.
 func (c *Controller) peers() []peer.Load {
 	if c.options.Peers == nil {
 		return nil

@@ -13,54 +13,54 @@ import (
 // instance is one pod of a function.
 type instance struct {
 	Pod
-	// up: the forwarder gives it requests. wasReady: Kubernetes has said that it is
-	// ready, so that it counts when it says no more.
+	// up: the forwarder sends it requests. wasReady: Kubernetes has reported it as ready,
+	// so a later report that it is not ready counts.
 	up, wasReady bool
-	// lost: it took no connection, whatever Kubernetes says. It is asked until it
-	// answers.
+	// lost: it accepted no connection, whatever Kubernetes says. The controller probes
+	// it until it answers.
 	lost bool
-	// asking ends the asking, nil if it is not asked.
-	asking context.CancelFunc
+	// stopProbing ends the probes, nil if the instance is not being probed.
+	stopProbing context.CancelFunc
 }
 
-// unask ends the asking. The lock is held.
-func (in *instance) unask() {
-	if in.asking != nil {
-		in.asking()
-		in.asking = nil
+// endProbes ends the probes. The lock is held.
+func (in *instance) endProbes() {
+	if in.stopProbing != nil {
+		in.stopProbing()
+		in.stopProbing = nil
 	}
 }
 
-// follow makes of a pod's state whether it gets requests. The lock is held.
+// follow decides from a pod's state whether it gets requests. The lock is held.
 func (fn *function) follow(in *instance) {
 	switch {
 	case in.Leaving:
-		in.unask()
+		in.endProbes()
 		if in.up {
 			in.up = false
 			fn.lower(in)
 		}
 	case in.Ready && !in.lost:
-		in.unask()
+		in.endProbes()
 		in.wasReady = true
 		fn.raise(in)
 	case in.wasReady && !in.Ready:
-		// Kubernetes has heard from it that it takes nothing for now.
+		// The kubelet's probe has failed: the instance wants no requests for now.
 		in.wasReady, in.lost = false, false
-		in.unask()
+		in.endProbes()
 		if in.up {
 			in.up = false
 			fn.forwarder.Forget(in.ID)
 		}
 		if in.Started && in.Address != "" {
-			fn.ask(in)
+			fn.probe(in)
 		}
 	case !in.up && in.Address != "" && (in.Started || in.lost):
-		fn.ask(in)
+		fn.probe(in)
 	}
 }
 
-// raise gives an instance requests. The lock is held.
+// raise makes the forwarder send an instance requests. The lock is held.
 func (fn *function) raise(in *instance) {
 	if in.up || in.Address == "" {
 		return
@@ -70,14 +70,14 @@ func (fn *function) raise(in *instance) {
 	fn.controller.Wake()
 }
 
-// lower gives an instance nothing new. Its requests go on. The lock is held.
+// lower makes the forwarder send an instance nothing new. Its requests continue. The lock is held.
 func (fn *function) lower(in *instance) {
 	done, cancel := context.WithCancel(fn.controller.tasks.Context())
 	cancel()
-	_ = fn.forwarder.Drain(done, in.ID) // It is not waited for: Kubernetes does.
+	_ = fn.forwarder.Drain(done, in.ID) // done has ended, so Drain does not wait: Kubernetes does.
 }
 
-// lost is what a forwarder calls for an instance that takes no connection.
+// lost stops requests to an instance that accepts no connection, and probes it. Forwarders call it.
 func (c *Controller) lost(name string, id cluster.InstanceID, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,31 +86,32 @@ func (c *Controller) lost(name string, id cluster.InstanceID, cause error) {
 		return
 	}
 	c.options.Logger.Warn().Str("function", name).Str("instance", string(id)).AnErr("cause", cause).
-		Msg("an instance takes no connection; it gets no requests until it answers again")
+		Msg("an instance accepts no connection; it gets no requests until it answers again")
 	in.up, in.lost = false, true
 	fn.forwarder.Forget(id)
-	fn.ask(in)
+	fn.probe(in)
 	c.Wake()
 }
 
 const (
-	// firstAsk and lastAsk are the pauses between two questions to an instance
-	// whether it is ready: each is twice the one before.
-	firstAsk = 20 * time.Millisecond
-	lastAsk  = time.Second
-	// askPatience bounds one question.
-	askPatience = time.Second
+	// The pause between two probes of an instance doubles from firstProbePause to
+	// maxProbePause.
+	firstProbePause = 20 * time.Millisecond
+	maxProbePause   = time.Second
+	// probeTimeout bounds one probe.
+	probeTimeout = time.Second
 )
 
-// ask asks an instance whether it is ready until it is, where the function has not
-// said that it must be asked in another way than once. The lock is held.
-func (fn *function) ask(in *instance) {
+// probe probes an instance until it is ready. It leaves that to the kubelet if the function's
+// probe has an initial delay or needs several successes, unless the instance was lost. The lock is
+// held.
+func (fn *function) probe(in *instance) {
 	c := fn.controller
-	if in.asking != nil || fn.slowly && !in.lost {
+	if in.stopProbing != nil || fn.kubeletOnly && !in.lost {
 		return
 	}
 	ctx, cancel := context.WithCancel(c.tasks.Context())
-	in.asking = cancel
+	in.stopProbing = cancel
 	id, address, path := in.ID, in.Address, fn.readyPath
 	c.tasks.Begin(func() {
 		defer cancel()
@@ -119,25 +120,25 @@ func (fn *function) ask(in *instance) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// It may be another's turn by now, or nobody's.
+		// The function may have been removed or replaced meanwhile.
 		if ctx.Err() != nil || c.functions[fn.Name] != fn {
 			return
 		}
 		if in := c.pods[fn.Name][id]; in != nil && !in.Leaving && in.Address == address {
-			in.asking = nil
+			in.stopProbing = nil
 			fn.raise(in)
 		}
 	})
 }
 
-// answers waits until an instance says that it is ready; false if ctx ends.
+// answers probes an instance until it is ready; it returns false if ctx ends first.
 func (c *Controller) answers(ctx context.Context, address, path string) bool {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return c.options.Dial(ctx, "tcp", address)
 	}}
-	client := &http.Client{Transport: transport, Timeout: askPatience,
+	client := &http.Client{Transport: transport, Timeout: probeTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	for pause := firstAsk; ; pause = min(2*pause, lastAsk) {
+	for pause := firstProbePause; ; pause = min(2*pause, maxProbePause) {
 		if ready(ctx, client, "http://"+address+path) {
 			return true
 		}
@@ -149,7 +150,7 @@ func (c *Controller) answers(ctx context.Context, address, path string) bool {
 	}
 }
 
-// ready asks once, as the kubelet would.
+// ready probes an instance once, as the kubelet would.
 func ready(ctx context.Context, client *http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

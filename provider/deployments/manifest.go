@@ -19,31 +19,31 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// AppliedAnnotation, on a Deployment, is the [Manifest.Hash] that it was made from.
+// AppliedAnnotation on a Deployment holds the [Manifest.Hash] that it was made from.
 const AppliedAnnotation = "faas-infer.dev/applied"
 
-// ManifestSettings are what the provider gives to all ordinary functions, and what it has
-// found of this one.
+// ManifestSettings hold the provider's settings for all ordinary functions, and the secrets and
+// profiles of this one.
 type ManifestSettings struct {
 	podspec.Settings
 	// PullPolicy is when nodes pull the image again.
 	PullPolicy corev1.PullPolicy
 }
 
-// Manifest is what one deployment of an ordinary function becomes.
+// Manifest holds the Kubernetes objects of one deployment of an ordinary function.
 type Manifest struct {
 	deployment appsv1.Deployment
 	service    corev1.Service
-	// Hash is that of all but the owner and the number of replicas.
+	// Hash covers the objects without their owner and number of replicas.
 	Hash string
 }
 
-// NewManifest makes the objects, or says what in the deployment does not allow it.
+// NewManifest makes the objects, or returns an error that names the wrong part of the deployment.
 func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 	d := f.Deployment
 	if problems := validation.IsDNS1035Label(d.Service); len(problems) > 0 {
 		return nil, &podspec.Error{Key: "service", Value: d.Service,
-			Why: "on Kubernetes an ordinary function's name must begin with a letter, as it names a Service; lower-case letters, digits and hyphens may follow", Example: "f-" + d.Service}
+			Why: "on Kubernetes an ordinary function's name must begin with a letter, since it names a Service; lower-case letters, digits and hyphens may follow", Example: "f-" + d.Service}
 	}
 	pod, err := podspec.Ordinary(d, s.Settings, s.PullPolicy)
 	if err != nil {
@@ -58,11 +58,11 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 		return nil, err
 	}
 	selector := map[string]string{v1alpha1.FunctionLabel: d.Service}
-	delete(labels, v1alpha1.InstanceLabel) // That is what models' pods are told by.
+	delete(labels, v1alpha1.InstanceLabel) // Only models' pods have it: ordinarySelector excludes it.
 	maps.Copy(labels, selector)
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
-	// Each deployment exchanges the instances, even one that says the same: the
-	// image's tag may stand for another content now.
+	// Every deployment replaces the instances, even an equal one: the image's tag may name
+	// other content now.
 	annotations[v1alpha1.RevisionAnnotation] = strconv.FormatUint(f.Revision, 10)
 	meta := metav1.ObjectMeta{Name: d.Service, Namespace: d.Namespace, Labels: labels, Annotations: maps.Clone(annotations)}
 	history := int32(2)
@@ -98,7 +98,7 @@ func hash(objects ...any) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// Deployment is the Deployment as JSON for a server-side apply; owner may be nil.
+// Deployment returns the Deployment as JSON for a server-side apply. owner may be nil.
 func (m *Manifest) Deployment(owner *v1alpha1.Function, replicas int) ([]byte, error) {
 	d := m.deployment
 	d.OwnerReferences = owners(owner)
@@ -107,14 +107,14 @@ func (m *Manifest) Deployment(owner *v1alpha1.Function, replicas int) ([]byte, e
 	return without(d, "status")
 }
 
-// Service is the Service as JSON for a server-side apply.
+// Service returns the Service as JSON for a server-side apply.
 func (m *Manifest) Service(owner *v1alpha1.Function) ([]byte, error) {
 	s := m.service
 	s.OwnerReferences = owners(owner)
 	return without(s, "status")
 }
 
-// without is an object as JSON without one of its fields.
+// without returns an object as JSON without one of its fields.
 func without(object any, field string) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil {

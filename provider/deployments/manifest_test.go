@@ -59,7 +59,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// What a deployment says changes its hash; how many replicas there are does not.
+// Every field of a deployment changes its hash; the number of replicas does not.
 func TestHash(t *testing.T) {
 	first := made(t, manifestFunction(func(*provider.Function) {})).Hash
 	if again := made(t, manifestFunction(func(f *provider.Function) { f.Replicas = 5 })).Hash; again != first {

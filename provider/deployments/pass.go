@@ -8,9 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
-// reconcile looks at every function's load and, where this replica leads, makes its
-// Deployment what it is to be. It returns after how long to do so again if nothing
-// happens before.
+// reconcile looks at every function's load. If this replica leads, it scales the function and
+// changes its Deployment to match. It returns the time until the next look if nothing happens
+// before.
 func (c *Controller) reconcile(now time.Time) time.Duration {
 	peers := c.peers()
 	c.mu.Lock()
@@ -37,17 +37,17 @@ func (c *Controller) reconcile(now time.Time) time.Duration {
 	return idleTicks * c.options.Tick
 }
 
-// askedLately is how long a number that was given while another replica led is
-// taken for one that this has not heard of.
-const askedLately = 10 * time.Second
+// wishGrace is how long, after the number was set by the scale route or a deployment, a new leader
+// uses it instead of the Deployment's number. The former leader may not have applied it.
+const wishGrace = 10 * time.Second
 
-// lead reports whether this replica scales a function. If it has just begun to, it
-// goes on with what runs. The lock is held.
+// lead reports whether this replica scales a function. A replica that has just begun to lead
+// continues with the Deployment's number of instances. The lock is held.
 func (fn *function) lead(now time.Time, load replica.Load) bool {
 	leads := fn.controller.leading()
 	if leads && !fn.led {
 		n := int(fn.wish)
-		if is, ok := fn.controller.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.asked) > askedLately {
+		if is, ok := fn.controller.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.wishedAt) > wishGrace {
 			n = is.replicas
 		}
 		fn.replicas = replica.New(now, keeper.ScaleSettings(fn.Inference), n)
@@ -57,8 +57,8 @@ func (fn *function) lead(now time.Time, load replica.Load) bool {
 	return leads
 }
 
-// decide asks scaling for one function, and reports whether there is more to do
-// soon. The lock is held.
+// decide asks the scaler how many instances one function should have. It reports whether the
+// function needs another look soon. The lock is held.
 func (fn *function) decide(now time.Time, load replica.Load) (busy bool) {
 	before, came := fn.replicas.Wanted(), load.Arrivals
 	after := fn.replicas.Next(now, load)
@@ -71,7 +71,7 @@ func (fn *function) decide(now time.Time, load replica.Load) (busy bool) {
 	return busy
 }
 
-// prune forgets replicas that are gone. The lock is held.
+// prune forgets the counters of replicas that are gone. The lock is held.
 func (fn *function) prune(peers []peer.Load) {
 	if len(fn.counted) <= len(peers)+1 {
 		return

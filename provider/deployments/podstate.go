@@ -19,36 +19,36 @@ import (
 // Pod is one instance of an ordinary function.
 type Pod struct {
 	ID cluster.InstanceID
-	// Function is the full name, Node where it runs, "" if nowhere yet.
+	// Function is the function's full name. Node is the node where it runs, "" if it has
+	// none yet.
 	Function, Node string
 	Revision       uint64
-	// Address is host:port, "" as long as it has none.
+	// Address is host:port, "" if the pod has none yet.
 	Address string
-	// Started: its program has been started. Ready: Kubernetes says so. Leaving:
-	// it is to go, or has gone.
+	// Started: its program runs. Ready: Kubernetes says that it is ready. Leaving: it is
+	// being deleted or has ended.
 	Started, Ready, Leaving bool
-	// CreatedAt is to the second, as Kubernetes keeps it.
+	// CreatedAt has a resolution of a second, as in Kubernetes.
 	CreatedAt, ReadyAt time.Time
 	Problem            PodProblem
 }
 
-// PodProblem is why an instance does not serve; its Text is "" if there is nothing to
-// say.
+// PodProblem is why an instance does not serve. Its Text is "" if there is no problem.
 type PodProblem struct {
 	Text string
-	// Unplaced: it has no node. Hopeless: waiting is of no use, unless somebody
-	// mends something.
+	// Unplaced: it has no node. Hopeless: somebody must fix something, so requests should
+	// not wait.
 	Unplaced, Hopeless bool
 }
 
-// ReadPod reads a pod.
+// ReadPod returns a pod's state as the controller uses it.
 func ReadPod(p *corev1.Pod) Pod {
 	out := Pod{
 		ID: cluster.InstanceID(p.Name), Function: provider.FullName(p.Labels[v1alpha1.FunctionLabel], p.Namespace), Node: p.Spec.NodeName,
 		Leaving:   p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
 		CreatedAt: p.CreationTimestamp.Time,
 	}
-	// A text that is no number is nobody's revision.
+	// An annotation that is no number leaves 0, which is no revision.
 	out.Revision, _ = strconv.ParseUint(p.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
 	if p.Status.PodIP != "" {
 		out.Address = net.JoinHostPort(p.Status.PodIP, strconv.Itoa(podspec.Port))
@@ -67,7 +67,7 @@ func ReadPod(p *corev1.Pod) Pod {
 	return out
 }
 
-// Instance is the pod in the words of all backends.
+// Instance returns the pod as an instance, the type that all backends use.
 func (p Pod) Instance(config cluster.Config) cluster.Instance {
 	in := cluster.Instance{
 		InstanceSpec: cluster.InstanceSpec{ID: p.ID, Kind: cluster.Process, Function: p.Function, Revision: p.Revision, Node: p.Node, Config: config},
@@ -82,8 +82,8 @@ func (p Pod) Instance(config cluster.Config) cluster.Instance {
 	return in
 }
 
-// hopelessRestarts is after how many exits in a row a request is no longer held
-// until the next try.
+// hopelessRestarts is the number of exits in a row after which requests no longer wait for the next
+// start.
 const hopelessRestarts = 3
 
 func problem(p *corev1.Pod) PodProblem {
@@ -105,11 +105,11 @@ func problem(p *corev1.Pod) PodProblem {
 	return PodProblem{}
 }
 
-// waiting says why a container has not been started.
+// waiting returns why a container has not been started.
 func waiting(s corev1.ContainerStatus, w *corev1.ContainerStateWaiting) (PodProblem, bool) {
 	switch w.Reason {
 	case "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable":
-		// The first failure may be the registry's bad moment.
+		// The first failure may be a passing problem of the registry.
 		return PodProblem{Text: fmt.Sprintf("the image %q cannot be pulled (%s): %s", s.Image, w.Reason, clip(w.Message)), Hopeless: w.Reason != "ErrImagePull" && w.Reason != "RegistryUnavailable"}, true
 	case "CrashLoopBackOff":
 		text := "an instance exited soon after its start"
@@ -123,7 +123,7 @@ func waiting(s corev1.ContainerStatus, w *corev1.ContainerStateWaiting) (PodProb
 	return PodProblem{Text: fmt.Sprintf("an instance cannot be started (%s): %s", w.Reason, clip(w.Message))}, true
 }
 
-// exit says how a container ended.
+// exit describes how a container ended.
 func exit(t *corev1.ContainerStateTerminated) string {
 	how := fmt.Sprintf("exit code %d", t.ExitCode)
 	if t.Signal != 0 {
@@ -135,12 +135,12 @@ func exit(t *corev1.ContainerStateTerminated) string {
 	return cmp.Or(strings.TrimSuffix(how+": "+clip(t.Message), ": "), how)
 }
 
-// clip keeps a long message from filling an answer.
+// clip shortens a message to 300 bytes.
 func clip(s string) string {
-	const most = 300
+	const limit = 300
 	s = strings.TrimSpace(s)
-	if len(s) <= most {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

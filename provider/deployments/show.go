@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// Describe tells what runs of a function; false if it is not deployed.
+// Describe returns the state of a function; false if it is not deployed.
 func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 		if in.up {
 			shown.State = cluster.Ready
 		} else if shown.State == cluster.Ready {
-			shown.State, shown.Reason = cluster.Starting, "it takes no connection"
+			shown.State, shown.Reason = cluster.Starting, "it accepts no connection"
 		}
 		d.Instances = append(d.Instances, shown)
 	}
@@ -34,8 +34,8 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	return d, true
 }
 
-// Status implements [provider.Controller]. Replicas is the number that there is to
-// be, at a replica that does not lead the number that the leader has set.
+// Status implements [provider.Controller]. Replicas is the number of instances that the function
+// should have. At a replica that does not lead, it is the number that the leader has set.
 func (c *Controller) Status(name string) (provider.Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,14 +47,14 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name], Problem: d.Problem}, true
 }
 
-// description is a function's, without its instances.
+// description describes a function without its instances.
 type description struct {
 	keeper.Description
-	// hopeless: to wait for an instance is of no use.
+	// hopeless: requests should not wait for an instance.
 	hopeless bool
 }
 
-// describe reads a function's state. The lock is held.
+// describe returns a function's state. The lock is held.
 func (fn *function) describe() description {
 	var d description
 	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(fn.wanted())
@@ -67,7 +67,7 @@ func (fn *function) describe() description {
 			latest = latest || in.Revision >= fn.Revision
 		case in.Leaving || p.Text == "":
 		case p.Unplaced:
-			// Of several the first by name, so that it is the same each time.
+			// Of several, show the first by name, so that the text stays the same.
 			if unplaced == "" || id < unplaced {
 				unplaced, d.Unplaced = id, p.Text
 			}
@@ -76,19 +76,19 @@ func (fn *function) describe() description {
 		}
 	}
 	if is := fn.controller.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
-		d.Unplaced = "the cluster makes no instance: " + is.failure
+		d.Unplaced = "the cluster creates no instance: " + is.failure
 	}
 	if fn.failures.Why != "" {
-		d.Unplaced = "the function's Deployment could not be changed: " + fn.failures.Why
+		d.Unplaced = "could not change the function's Deployment: " + fn.failures.Why
 	}
 	d.Problem = cmp.Or(d.Crash, d.Unplaced)
-	if d.Problem != "" && d.Ready > 0 && !latest { // Ready instances are of an earlier deployment.
+	if d.Problem != "" && d.Ready > 0 && !latest { // Only instances of earlier deployments are ready.
 		d.Problem = provider.Before(d.Problem)
 	}
 	return d
 }
 
-// wanted is the number of instances that there is to be. The lock is held.
+// wanted returns the number of instances that the function should have. The lock is held.
 func (fn *function) wanted() int {
 	if is, ok := fn.controller.deployed[fn.Name]; ok && !fn.controller.leading() {
 		return is.replicas
@@ -96,12 +96,12 @@ func (fn *function) wanted() int {
 	return fn.replicas.Wanted()
 }
 
-// tell lets the forwarder know what to answer where there is no instance.
+// tell gives the forwarder the answer for requests that find no ready instance.
 func (fn *function) tell(d description) {
 	fn.notice.Tell(fn.forwarder, cmp.Or(d.Crash, d.Unplaced), d.Crash != "" && d.hopeless)
 }
 
-// record shows what runs in the metrics, where it has changed. The lock is held.
+// record updates the function's metrics that have changed. The lock is held.
 func (fn *function) record(d description) {
 	if d.Ready != fn.shown {
 		fn.shown = d.Ready

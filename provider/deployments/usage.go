@@ -6,11 +6,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// sample reads in the background what functions use, unless the last reading still
-// goes on.
+// sample reads the functions' usage in the background, unless the last reading is still in
+// progress.
 func (c *Controller) sample() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,21 +26,21 @@ func (c *Controller) sample() {
 		if err != nil {
 			why = err.Error()
 		}
-		// Once until it can be read again: an API server names one outage in several ways.
-		if err != nil && c.said == "" && !c.tasks.Ended() {
-			c.options.Logger.Warn().Err(err).Msg("what functions use cannot be read from the cluster's metrics (metrics.k8s.io); 0 is shown until it can")
+		// Log an outage only once: the API server reports the same one in several ways.
+		if err != nil && c.usageError == "" && !c.tasks.Ended() {
+			c.options.Logger.Warn().Err(err).Msg("could not read the functions' usage from the cluster's metrics (metrics.k8s.io); showing 0 until this works")
 		}
-		c.said = why
+		c.usageError = why
 	})
 }
 
-// measure adds up what each function's pods use.
+// measure sums up what each function's pods use.
 func (c *Controller) measure() (map[string]cluster.Resources, error) {
-	ctx, cancel := context.WithTimeout(c.tasks.Context(), callPatience)
+	ctx, cancel := context.WithTimeout(c.tasks.Context(), callTimeout)
 	defer cancel()
 	used := map[string]cluster.Resources{}
 	list, err := c.options.Usage.MetricsV1beta1().PodMetricses(metav1.NamespaceAll).List(ctx,
-		metav1.ListOptions{LabelSelector: v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedBy + "," + v1alpha1.FunctionLabel + ",!" + v1alpha1.InstanceLabel})
+		metav1.ListOptions{LabelSelector: ordinarySelector})
 	if err != nil {
 		return used, err
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
+// ordinarySelector selects the objects of ordinary functions: pods of models have an instance label.
+const ordinarySelector = v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedBy + "," + v1alpha1.FunctionLabel + ",!" + v1alpha1.InstanceLabel
+
 // watch begins to watch the pods and Deployments of ordinary functions.
 func (c *Controller) watch() ([]cache.InformerSynced, error) {
-	// Models' pods have an instance label.
-	mine := v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedBy + "," + v1alpha1.FunctionLabel + ",!" + v1alpha1.InstanceLabel
 	factory := informers.NewSharedInformerFactoryWithOptions(c.options.Client, 0, informers.WithTransform(strip),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = mine }))
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ordinarySelector }))
 	pods, deployments := factory.Core().V1().Pods().Informer(), factory.Apps().V1().Deployments().Informer()
 	var synced []cache.InformerSynced
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
@@ -39,15 +40,15 @@ func (c *Controller) watch() ([]cache.InformerSynced, error) {
 	return synced, nil
 }
 
-// watchFailed says that the API server cannot be watched; it is tried again.
+// watchFailed logs that a watch of the API server failed. The informer tries again.
 func (c *Controller) watchFailed(_ *cache.Reflector, err error) {
 	c.mu.Lock()
-	c.unwatched = err
+	c.watchError = err
 	c.mu.Unlock()
-	c.options.Logger.Warn().Err(err).Msg("watch pods or Deployments; what is known of them holds meanwhile")
+	c.options.Logger.Warn().Err(err).Msg("could not watch pods or Deployments; trying again with their last known state")
 }
 
-// strip drops what nobody here reads, most of an object's size.
+// strip drops the fields that this package does not read: most of an object's size.
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
@@ -76,17 +77,18 @@ func handler[T any](see, lose func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// deployed is what a function's Deployment is.
+// deployed is the state of a function's Deployment.
 type deployed struct {
 	uid        types.UID
 	generation int64
 	replicas   int
-	// hash and revision are what it was made from; owner is the function's object.
+	// hash and revision are those that it was made from. owner is the UID of the Function
+	// object.
 	hash     string
 	revision uint64
 	owner    types.UID
 	leaving  bool
-	// failure is why the cluster makes no pods of it.
+	// failure is why the cluster creates no pods for it.
 	failure string
 }
 
@@ -95,7 +97,7 @@ func readDeployment(d *appsv1.Deployment) deployed {
 	if d.Spec.Replicas != nil {
 		out.replicas = int(*d.Spec.Replicas)
 	}
-	// A text that is no number is nobody's revision.
+	// An annotation that is no number leaves 0, which is no revision.
 	out.revision, _ = strconv.ParseUint(d.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
 	for _, o := range d.OwnerReferences {
 		if o.Controller != nil && *o.Controller {
@@ -110,17 +112,17 @@ func readDeployment(d *appsv1.Deployment) deployed {
 	return out
 }
 
-// fullName is the function's that an object was made for.
+// fullName returns the full name of the function that an object was made for.
 func fullName(o metav1.Object) string {
 	return provider.FullName(o.GetLabels()[v1alpha1.FunctionLabel], o.GetNamespace())
 }
 
-// seeDeployment takes in a Deployment's new state.
+// seeDeployment applies a Deployment's new state.
 func (c *Controller) seeDeployment(d *appsv1.Deployment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name, now := fullName(d), readDeployment(d)
-	// The answer of an apply may be ahead of the watch.
+	// The answer to an apply may be newer than the watch's state.
 	if before, ok := c.deployed[name]; ok && before.uid == now.uid && before.generation > now.generation {
 		return
 	}
@@ -139,7 +141,7 @@ func (c *Controller) loseDeployment(d *appsv1.Deployment) {
 	}
 }
 
-// seePod takes in a pod's new state.
+// seePod applies a pod's new state.
 func (c *Controller) seePod(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +175,7 @@ func (c *Controller) losePod(p *corev1.Pod) {
 	if delete(of, seen.ID); len(of) == 0 {
 		delete(c.pods, seen.Function)
 	}
-	in.unask()
+	in.endProbes()
 	if fn := c.functions[seen.Function]; fn != nil {
 		fn.forwarder.Forget(seen.ID)
 		c.Wake()

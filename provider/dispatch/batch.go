@@ -9,22 +9,22 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// batch is what one exchange carries.
+// batch is the requests that the policy sends to an instance together.
 type batch struct {
 	instance cluster.InstanceID
 	link     *link
-	// policy is the one that sent it.
+	// policy is the policy that formed it.
 	policy batching.Policy
-	// limit is the most that the instance executes at once.
+	// limit is the maximum number of requests that the instance executes at once.
 	limit int
-	// least is how long a batch of one takes on the instance.
+	// least is the time of a batch of one on the instance.
 	least time.Duration
 	calls []*call
 	sent  time.Time
 }
 
-// delegate gives every batch a leader: the batch with own is returned, for the
-// caller to lead; of every other, the first member is woken.
+// delegate gives every batch a leader. It returns the batch with own, which the
+// caller must lead. In every other batch it wakes the first member.
 func (d *Dispatcher) delegate(batches []*batch, own *call) (mine *batch) {
 	for _, b := range batches {
 		leader := b.calls[0]
@@ -42,11 +42,11 @@ func (d *Dispatcher) delegate(batches []*batch, own *call) (mine *batch) {
 	return mine
 }
 
-// maxExchange bounds the bodies of one exchange, in bytes; a batch beyond it
-// travels in several. One body is never cut.
+// maxExchange bounds the bodies of one exchange, in bytes. A larger batch takes
+// several exchanges. A single body is never split.
 const maxExchange = 32 << 20
 
-// cut returns the first calls of a batch whose bodies fit into one exchange.
+// cut returns the first calls whose bodies fit into one exchange together.
 func cut(calls []*call) []*call {
 	size := 0
 	for i, c := range calls {
@@ -57,8 +57,8 @@ func cut(calls []*call) []*call {
 	return calls
 }
 
-// lead executes a batch on behalf of its members and returns own's signal,
-// which is not sent.
+// lead executes a batch for its members. It returns own's signal instead of
+// sending it.
 func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 	if mine = d.prune(b, own, time.Now()); len(b.calls) == 0 {
 		d.done(b, false, Executed{})
@@ -75,8 +75,8 @@ func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 			return d.lost(b, rest, own, mine, err)
 		}
 		if rest = rest[len(part):]; len(rest) == 0 {
-			// The instance first: its next batch should not wait for these
-			// answers.
+			// Free the instance first: its next batch must not wait until
+			// these answers are handed out.
 			d.done(b, err == nil, b.executed(responses, took))
 		}
 		if err == nil {
@@ -97,9 +97,9 @@ func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 	return mine
 }
 
-// prune answers the members of a batch that cannot be in time any more: on a busy
-// machine its leader may have begun long after the policy decided. What remains is
-// executed. It returns own's signal if own is one of them.
+// prune answers the members of a batch that can no longer be in time, and keeps the
+// others: on a busy machine the leader may begin long after the policy decided. It
+// returns own's signal if own is answered.
 func (d *Dispatcher) prune(b *batch, own *call, now time.Time) (mine signal) {
 	kept := b.calls[:0]
 	for _, c := range b.calls {
@@ -121,7 +121,7 @@ func (d *Dispatcher) prune(b *batch, own *call, now time.Time) (mine signal) {
 	return mine
 }
 
-// record counts what was executed: one batch, or several short ones in turn.
+// record records n executed requests as batches of at most the instance's limit.
 func (d *Dispatcher) record(b *batch, n int, exec time.Duration) {
 	for rest := n; rest > 0; rest -= b.limit {
 		size := min(rest, b.limit)
@@ -129,17 +129,17 @@ func (d *Dispatcher) record(b *batch, n int, exec time.Duration) {
 	}
 }
 
-// done tells the policy that an instance is free again; served says that it
-// answered, ran what it executed.
+// done tells the policy that an instance is free again. served: the instance has
+// answered. ran is the batch that it executed.
 func (d *Dispatcher) done(b *batch, served bool, ran Executed) {
 	now := time.Now()
 	d.mu.Lock()
 	if m, ok := d.instances[b.instance]; ok {
 		m.served = m.served || served
-		d.evidence.add(m, ran)
+		d.samples.add(m, ran)
 	}
 	d.release(b.instance, now)
-	if b.policy == d.policy { // A policy that came since has not sent it.
+	if b.policy == d.policy { // Reconfigure's new policy has not sent the batch.
 		d.policy.Done(now, b.instance)
 	}
 	batches := d.act(now)
@@ -147,11 +147,10 @@ func (d *Dispatcher) done(b *batch, served bool, ran Executed) {
 	d.delegate(batches, nil)
 }
 
-// lost deals with an exchange that broke off: the instance gets nothing more,
-// and those of its members that are not answered go back to the queue, once if the
-// instance may have had them, with the deadline they had; where no other instance is
-// ready, with that of a request that finds none. It returns own's signal, mine if it
-// has been answered.
+// lost handles an exchange that broke off. The instance gets nothing more. Its
+// unanswered members go back to the queue with their deadlines, but only once if the
+// instance may have received them. If no other instance is ready, ColdWait is added
+// to their deadlines. lost returns own's signal: mine if own was answered already.
 func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, cause error) signal {
 	now := time.Now()
 	d.mu.Lock()
@@ -188,7 +187,7 @@ func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, 
 	return d.wait(own)
 }
 
-// release takes a batch off an instance. The lock is held.
+// release records that a batch on an instance has ended. The lock is held.
 func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 	m, ok := d.instances[id]
 	if !ok {
@@ -199,9 +198,9 @@ func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 	d.settle(m)
 }
 
-// settle closes the drain of an instance that is down and has nothing in
-// flight. The lock is held.
-func (d *Dispatcher) settle(m *peer) {
+// settle ends the drain of an instance that is down and has nothing in flight. The
+// lock is held.
+func (d *Dispatcher) settle(m *instanceState) {
 	if !m.up && m.inFlight == 0 && m.drained != nil {
 		close(m.drained)
 		m.drained = nil

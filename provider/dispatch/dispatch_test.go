@@ -28,18 +28,18 @@ import (
 type echo struct {
 	server  *http.Server
 	address string
-	// gate, if not nil, is received from before each batch is answered that came
-	// there while it was that; mu guards it.
+	// gate, if not nil, delays answers: each batch that comes while it is set
+	// receives from it before the answer. mu guards it.
 	mu   sync.Mutex
 	gate chan struct{}
-	// arrived counts the batches that have come there.
+	// arrived counts the batches that have come to a gate.
 	arrived atomic.Int64
 	batches atomic.Int64
 	largest atomic.Int64
-	// broken makes it hang up without an answer, refusing answer 413.
+	// broken makes it hang up without an answer; refusing makes it answer 413.
 	broken, refusing atomic.Bool
-	// exec is what it reports of the engine's time in µs, nothing if 0; status
-	// what it answers each member, 200 if 0.
+	// exec is the engine's time that it reports in µs; it reports none if 0. status
+	// is its answer to each member; 0 means 200.
 	exec, status atomic.Int64
 }
 
@@ -118,8 +118,8 @@ func instance(id string, b int) batching.Instance {
 	return batching.Instance{ID: cluster.InstanceID(id), Config: cluster.Config{Batch: b}, Exec: times(b, time.Millisecond), Rate: 1}
 }
 
-// patience is beyond any time for which the machine may stand still: no request is late
-// by it, and no instance lost.
+// patience is longer than the machine may ever stand still. No request is late by it, and
+// no instance is lost.
 const patience = 10 * time.Minute
 
 func newDispatcher(t *testing.T, policy string, o Options) (*Dispatcher, *record) {
@@ -142,8 +142,8 @@ func request(body string) *frame.Request {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Every client gets the answer to its own request, whatever the policy, with
-// many at once and some that hang up.
+// Every client gets the answer to its own request with every policy, also if many send at
+// once and some hang up.
 func TestEachRequestIsAnsweredOnceAndAsItself(t *testing.T) {
 	for _, policy := range batching.Names() {
 		t.Run(policy, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestLostInstanceIsRetriedOnceElsewhere(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	// The second loss is the last.
+	// After the second loss the request is not run again.
 	good.broken.Store(true)
 	bad2 := newEcho(t, nil)
 	bad2.broken.Store(true)
@@ -400,7 +400,7 @@ func TestReconfigureCarriesOverWhatWaits(t *testing.T) {
 			answered <- err
 		}()
 	}
-	// INFless' batch would wait for minutes to fill; the shared queue's does not.
+	// INFless' batch would wait for minutes until it is full; the shared queue's does not.
 	waitFor(t, func() bool { return d.Stats().Waiting == 3 })
 	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience / 2}), patience/2)
 	for range 3 {

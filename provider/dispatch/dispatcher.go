@@ -1,12 +1,13 @@
 // Package dispatch drives a batching policy: it takes requests from the invoke
-// route, lets the policy decide, carries whole batches to instances and hands
-// every member its own answer. One [Dispatcher] serves one function; functions
-// share no lock.
+// route, sends whole batches to instances and gives every member its own answer.
+// The policy decides which requests form a batch, and when; the dispatcher neither
+// starts nor stops instances. One [Dispatcher] serves one function; functions share
+// no lock. Begin with [Dispatcher.InvokePatiently], then batch.go.
 //
-// No goroutine belongs to the dispatcher. The goroutine whose arrival, finished
-// batch or timer makes the policy dispatch leads that batch if its own request
-// is in it; otherwise it wakes a member of the batch to lead. At light load a
-// request thus goes to its instance and back without changing goroutines.
+// The dispatcher has no goroutine of its own. A batch is formed in the goroutine of
+// an arrival, a finished batch or a timer. That goroutine leads the batch if its own
+// request is in it; otherwise it wakes a member of the batch to lead. At light load
+// a request thus goes to its instance and back without a change of goroutine.
 package dispatch
 
 import (
@@ -22,42 +23,43 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// Recorder takes a function's measurements. Its methods are on the request's
-// way: they must not block.
+// Recorder records a function's measurements. Its methods are called during
+// requests, so they must not block.
 type Recorder interface {
-	// ObserveBatch: a batch of size was executed in exec.
+	// ObserveBatch records a batch of size requests that took exec.
 	ObserveBatch(size int, exec time.Duration)
-	// ObserveQueue: a request waited for d before its batch was sent.
+	// ObserveQueue records a request that waited for d before its batch was sent.
 	ObserveQueue(d time.Duration)
-	// AddMiss: a request was answered later than its SLO.
+	// AddMiss counts a request that was answered later than its SLO.
 	AddMiss()
-	// AddDrop: a request was answered without being executed.
+	// AddDrop counts a request that was answered without being executed.
 	AddDrop(reason metrics.Reason)
 }
 
 // Options configure a dispatcher.
 type Options struct {
-	// Policy decides; the dispatcher calls it under its lock.
+	// Policy forms the batches. The dispatcher calls it under its lock.
 	Policy batching.Policy
 	// SLO is the function's latency objective.
 	SLO time.Duration
 	// ColdWait is added to the deadline of a request that finds no ready
 	// instance.
 	ColdWait time.Duration
-	// QueueLimit bounds the requests that wait; beyond it ErrQueueFull.
+	// QueueLimit is the maximum number of waiting requests; more get ErrQueueFull. 0
+	// means no limit.
 	QueueLimit int
-	// ExchangeTimeout bounds the time from sending a batch to its answer; an
-	// instance that takes longer counts as lost. It is at least 20 times what
-	// the instance's full batch is predicted to take; 0 means 10 s.
+	// ExchangeTimeout bounds the time from sending a batch to its answer; 0 means
+	// 10 s. The dispatcher raises it to 20 times the predicted time of the instance's
+	// full batch. An instance that takes longer counts as lost.
 	ExchangeTimeout time.Duration
-	// Dial connects to an instance; nil means net.Dialer's.
+	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	Recorder Recorder
 	// OnCold is called, without a lock held, when a request finds no ready
 	// instance; it must not block.
 	OnCold func()
-	// OnLost is called once, in a goroutine of its own, for an instance that
-	// broke off an exchange.
+	// OnLost is called once, in its own goroutine, for an instance that broke off an
+	// exchange.
 	OnLost func(id cluster.InstanceID, err error)
 }
 
@@ -66,40 +68,39 @@ type Dispatcher struct {
 	options  Options
 	arrivals atomic.Uint64
 	cold     atomic.Uint64
-	// inTime, late and refused are Stats'.
+	// inTime, late and refused are the counters of Stats.
 	inTime, late, refused atomic.Uint64
 
 	mu        sync.Mutex
 	policy    batching.Policy
 	calls     map[batching.RequestID]*call
-	instances map[cluster.InstanceID]*peer
+	instances map[cluster.InstanceID]*instanceState
 	lastID    batching.RequestID
 	closed    bool
 	problem   problem
-	evidence  evidence
-	// woken counts the requests that found no instance but parked ones, and wait
-	// to see whether one of these serves them.
+	samples   samples
+	// woken counts the requests that found only parked instances. They count as
+	// cold if no parked instance comes back for them.
 	woken uint64
 	timer *time.Timer
-	// armed is when the timer will fire, zero if it will not.
+	// armed is when the timer fires, zero if it is not set.
 	armed time.Time
 }
 
-// peer is an instance as the dispatcher sees it.
-type peer struct {
+// instanceState is an instance as the dispatcher sees it.
+type instanceState struct {
 	batching.Instance
 	link *link
-	// up is false once the instance takes no new batch, or while it is parked;
-	// served is true once it has answered one; executed counts those that it
-	// answered well.
+	// up: it takes batches; false while it is parked. served: it has answered a
+	// batch. executed counts its batches that were answered without an error.
 	up, parked, served bool
 	executed, inFlight int
 	idleSince          time.Time
-	// drained is closed when it is down and nothing is in flight.
+	// drained is closed when it is down and has no batch in flight.
 	drained chan struct{}
 }
 
-// call is one request on its way.
+// call is one request in progress.
 type call struct {
 	id batching.RequestID
 	// ctx ends when the client hangs up.
@@ -110,9 +111,9 @@ type call struct {
 	slo      time.Duration
 	cold     bool
 	retried  bool
-	// orphaned: its instance was lost and no other was ready.
+	// orphaned: its instance was lost while no other was ready.
 	orphaned bool
-	// signal carries the answer, or before it a batch to lead.
+	// signal carries the answer, or before that a batch to lead.
 	signal chan signal
 }
 
@@ -133,19 +134,18 @@ func New(o Options) *Dispatcher {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*peer{}}
+	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*instanceState{}}
 }
 
-// Invoke runs one request and returns its answer, or one of this package's
-// errors, or ctx's if the client left first. The request and its body must not
-// be changed or used again before Invoke returns; the answer's body stays valid.
+// Invoke runs one request and returns its answer, one of this package's errors,
+// or ctx's error if the client left first. The caller must not change or reuse the
+// request and its body before Invoke returns. The answer's body stays valid.
 func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame.Response, error) {
 	return d.InvokePatiently(ctx, request, 0)
 }
 
-// InvokePatiently is Invoke for a request that may be answered later than the
-// function's objective by as much as patience. Those that are in more of a
-// hurry go first.
+// InvokePatiently is Invoke for a request that may be answered by patience later
+// than the function's objective. Requests with earlier deadlines go first.
 func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
 	c := &call{ctx: ctx, request: request, arrived: time.Now(), slo: patience, signal: make(chan signal, 1)}
@@ -173,15 +173,15 @@ func (d *Dispatcher) wait(c *call) signal {
 	if d.cancel(c) {
 		return signal{err: c.ctx.Err()}
 	}
-	// It is in a batch already, which may even be waiting for it to lead.
+	// It is in a batch already, and may have to lead it.
 	return <-c.signal
 }
 
-// excused reports whether the call found no ready instance, or lost the one that it
-// had: that it is late then says nothing of how much the ready ones can do.
+// excused reports whether the call found no ready instance, or lost its instance. Its
+// lateness then says nothing about the capacity of the ready instances.
 func (c *call) excused() bool { return c.cold || c.orphaned || c.retried }
 
-// admit gives the call to the policy and returns what is to be sent.
+// admit gives the call to the policy and returns the batches to send.
 func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,12 +212,13 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.lastID++
 	c.id = d.lastID
 	d.calls[c.id] = c
-	now := time.Now() // Not c.arrived: the policy's time never goes back.
+	now := time.Now() // Not c.arrived: the policy's time must not go back.
 	d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 	return d.act(now), nil
 }
 
-// finish follows s to the call's answer, leading batches it is asked to.
+// finish leads the batches that the signals hand to the call, until one brings its
+// answer.
 func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	for s.lead != nil {
 		s = d.lead(s.lead, c)
@@ -250,7 +251,7 @@ func (d *Dispatcher) cancel(c *call) bool {
 	return true
 }
 
-// act carries out what the policy wants: it answers the rejected and returns
+// act carries out the policy's actions: it answers rejected requests and returns
 // the batches to send. The lock is held.
 func (d *Dispatcher) act(now time.Time) []*batch {
 	var batches []*batch
@@ -293,8 +294,8 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	c.signal <- signal{err: err}
 }
 
-// arm sets the timer to the policy's next instant. A timer that fires too early
-// does no harm, so it is moved only forward in time.
+// arm sets the timer to the policy's next instant. It never moves the timer to a
+// later instant: a timer that fires too early does no harm.
 func (d *Dispatcher) arm(now time.Time) {
 	at, ok := d.policy.Next()
 	if !ok || !d.armed.IsZero() && !at.Before(d.armed) {
@@ -309,7 +310,7 @@ func (d *Dispatcher) arm(now time.Time) {
 	d.timer.Reset(wait)
 }
 
-// tick asks the policy again when its time has come.
+// tick asks the policy for actions when the timer fires.
 func (d *Dispatcher) tick() {
 	d.mu.Lock()
 	d.armed = time.Time{}

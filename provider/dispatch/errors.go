@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// The ways in which a request can fail before or beside its execution.
+// Errors of requests that fail outside the function's execution.
 var (
 	// ErrLate: the deadline can no longer be met, so the request is not run.
 	ErrLate = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the latency objective can no longer be met for this request; try again later or lower the load"}
@@ -15,10 +15,10 @@ var (
 	ErrCold = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "no instance of the function became ready in time; see its status for the reason"}
 	// ErrQueueFull: too many requests wait for the function already.
 	ErrQueueFull = &web.Error{Status: http.StatusTooManyRequests, After: time.Second, Text: "too many requests wait for this function; try again later"}
-	// ErrInstanceLost: the instance died with the request and there was no
-	// time, or no second chance, to run it elsewhere.
+	// ErrInstanceLost: the instance died with the request, and there was no time to
+	// run it again, or it was run again already.
 	ErrInstanceLost = &web.Error{Status: http.StatusBadGateway, Text: "the instance that executed this request died"}
-	// ErrRefused: the instance would not take the batch.
+	// ErrRefused: the instance refused the batch.
 	ErrRefused = &web.Error{Status: http.StatusBadGateway, Text: "the instance refused the batch that this request was in"}
 	// ErrExhausted: the provider has no file descriptor or memory left to
 	// reach an instance.

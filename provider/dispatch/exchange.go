@@ -17,10 +17,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// link is the way to one instance: a few kept connections, each used by one
-// exchange at a time. net/http's client would hand every exchange through two
-// goroutines of its own; here the goroutine that leads a batch writes and reads
-// itself.
+// link holds the kept connections to one instance. One exchange at a time uses a
+// connection. The goroutine that leads a batch writes and reads itself; net/http's
+// client would pass every exchange through two goroutines.
 type link struct {
 	network, address string
 	dial             func(ctx context.Context, network, address string) (net.Conn, error)
@@ -28,22 +27,23 @@ type link struct {
 	mu      sync.Mutex
 	timeout time.Duration
 	idle    []*connection
-	// single: connections are not kept any more; closed: none is made either.
+	// single: connections are closed after one exchange. closed: no new connections are
+	// made.
 	single, closed bool
 }
 
-// refusedError says that an instance answered an exchange as a whole with
-// another status than 200: it is well, but it does not want the batch.
+// refusedError says that an instance answered a whole exchange with a status other
+// than 200: it is healthy, but refuses the batch.
 type refusedError struct{ status string }
 
 func (e *refusedError) Error() string { return "the instance answered a batch with " + e.status }
 
-// errUnreached says that no connection could be made, so that the instance has
-// certainly not had the batch.
+// errUnreached says that no connection could be made, so the instance has certainly
+// not received the batch.
 var errUnreached = errors.New("connect to instance")
 
-// harmless tells whether an exchange failed for a reason that says nothing
-// against the instance, and what its members are to be told.
+// harmless reports whether an exchange failed through no fault of the instance, and
+// returns the error for its members.
 func harmless(err error) (failure *web.Error, ok bool) {
 	var refused *refusedError
 	switch {
@@ -63,11 +63,11 @@ type connection struct {
 // maxReply bounds an instance's answer to one batch, in bytes.
 const maxReply = 1 << 30
 
-// taken is how long an exchange took, from sending the batch to its answer, less
-// the time that it waited behind another batch in the instance: the way, reading
-// the bodies, the engine and writing the answers. That is what a request
-// experiences and what an instance can do nothing else in. beside is the CPU time that the
-// instance used beside its engine. reported says that the engine ran for it.
+// taken holds the times of an exchange. time runs from sending the batch to its
+// answer, less the wait behind another batch in the instance. It covers transport,
+// reading the bodies, the engine and writing the answers: a request experiences it,
+// and the instance is busy for it. beside is the CPU time that the instance used
+// outside its engine. reported: the engine ran for the batch.
 type taken struct {
 	time, beside time.Duration
 	reported     bool
@@ -105,7 +105,7 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 	request = append(request, "\r\n\r\n"...)
 	buffers := append(net.Buffers{request}, body...)
 	if _, err := buffers.WriteTo(c.Conn); err != nil {
-		// An instance that refuses a batch may do so before it has read it.
+		// An instance may refuse a batch before it has read all of it.
 		var refused *refusedError
 		if _, why := c.readHead(); errors.As(why, &refused) {
 			return nil, head{}, why
@@ -130,20 +130,20 @@ func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]
 	return answers, answer, nil
 }
 
-// head is what matters of an answer's status line and headers.
+// head is the part of an answer's status line and headers that the dispatcher uses.
 type head struct {
 	length int64
 	exec   time.Duration
-	// waited is how long the batch waited for the one before, beside what the instance
-	// used beside the engine.
+	// waited is how long the batch waited for the one before it; beside is the CPU
+	// time that the instance used outside the engine.
 	waited, beside time.Duration
-	// last: the instance closes the connection after it.
+	// last: the instance closes the connection after this answer.
 	last bool
 }
 
-// readHead reads an answer's head. The peer is our own instance server, so of
-// HTTP/1.1 only what it uses is understood: a status of 200 and a body with
-// Content-Length. Anything else is an error, and the connection is given up.
+// readHead reads an answer's head. It understands only the HTTP/1.1 that our own
+// instance server uses: status 200 and a body with Content-Length. Anything else is
+// an error, and the connection is closed.
 func (c *connection) readHead() (head, error) {
 	h := head{length: -1}
 	for first := true; ; first = false {
@@ -189,7 +189,7 @@ func (c *connection) readHead() (head, error) {
 	return h, nil
 }
 
-// micros reads a header of whole microseconds.
+// micros parses a header value in whole microseconds.
 func micros(header string, value []byte) (time.Duration, error) {
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {
@@ -198,7 +198,7 @@ func micros(header string, value []byte) (time.Duration, error) {
 	return time.Duration(n) * time.Microsecond, nil
 }
 
-// get returns a connection and how long an exchange on it may take.
+// get returns a connection and the maximum time of an exchange on it.
 func (l *link) get() (*connection, time.Duration, error) {
 	l.mu.Lock()
 	timeout := l.timeout
@@ -238,8 +238,8 @@ func (l *link) setTimeout(timeout time.Duration) {
 	l.timeout = timeout
 }
 
-// keepNone drops the kept connections and keeps no more. Exchanges in flight, or
-// about to be, are not disturbed.
+// keepNone closes the idle connections and keeps no more. It does not disturb
+// exchanges in flight or about to begin.
 func (l *link) keepNone() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,7 +250,7 @@ func (l *link) keepNone() {
 	l.idle = nil
 }
 
-// close is keepNone, and no connection is made any more.
+// close does what keepNone does and refuses new connections.
 func (l *link) close() {
 	l.keepNone()
 	l.mu.Lock()

@@ -11,18 +11,18 @@ import (
 // Executed is a batch that an instance has executed.
 type Executed struct {
 	Instance cluster.InstanceID
-	// Size is the requests in it.
+	// Size is the number of requests in it.
 	Size int
 	// Exec is how long the exchange took, without its wait behind another batch.
 	Exec time.Duration
-	// Beside is the CPU time that the instance used beside the engine, 0 if it does not
-	// tell.
+	// Beside is the CPU time that the instance used outside the engine, 0 if it does not
+	// report it.
 	Beside time.Duration
 }
 
-// executed is what an exchange tells of how long batches take; its size is 0 if
-// that is nothing. An exchange of several batches tells it only if all were full,
-// one of a part of a batch or with errors among its answers does not.
+// executed returns the time of a batch as an exchange shows it. Its Size is 0 if the
+// exchange shows none: if it carried only a part of the batch, if an answer is an
+// error, or if it carried several batches that were not all full.
 func (b *batch) executed(responses []frame.Response, took taken) Executed {
 	n := len(responses)
 	if !took.reported || n != len(b.calls) || n > b.limit && n%b.limit != 0 {
@@ -39,23 +39,23 @@ func (b *batch) executed(responses []frame.Response, took taken) Executed {
 }
 
 const (
-	// warmUp is how many of an instance's first batches tell nothing: the engine
-	// touches its memory for the first time.
+	// warmUp is the number of an instance's first batches that are not counted: the
+	// engine touches its memory for the first time in them.
 	warmUp = 3
-	// maxExecuted bounds what is kept until somebody asks; of more, a random
-	// choice is kept.
+	// maxExecuted bounds the samples between two calls of Executed. If there are
+	// more, a random selection is kept.
 	maxExecuted = 256
 )
 
-// evidence keeps what was executed until it is asked for.
-type evidence struct {
+// samples keeps executed batches until Executed is called.
+type samples struct {
 	kept []Executed
-	// seen counts all, also those that are not kept.
+	// seen counts all batches, including those that are not kept.
 	seen int
 }
 
-// add keeps what a member has executed.
-func (e *evidence) add(m *peer, ran Executed) {
+// add keeps a batch that m has executed.
+func (e *samples) add(m *instanceState, ran Executed) {
 	if ran.Size == 0 {
 		return
 	}
@@ -70,12 +70,12 @@ func (e *evidence) add(m *peer, ran Executed) {
 	}
 }
 
-// Executed appends to into the batches that were executed since it was last
-// called. Of very many, it is a random choice of them.
+// Executed appends to into the batches that were executed since the last call. Of more
+// than maxExecuted it appends a random selection.
 func (d *Dispatcher) Executed(into []Executed) []Executed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	into = append(into, d.evidence.kept...)
-	d.evidence.kept, d.evidence.seen = d.evidence.kept[:0], 0
+	into = append(into, d.samples.kept...)
+	d.samples.kept, d.samples.seen = d.samples.kept[:0], 0
 	return into
 }

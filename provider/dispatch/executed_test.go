@@ -49,7 +49,7 @@ func TestExecutedBatchesAreKept(t *testing.T) {
 	}
 }
 
-// What nobody asks for takes no more than so much memory.
+// Samples that nobody reads take a bounded amount of memory.
 func TestExecutedBatchesAreBounded(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, nil)
@@ -106,8 +106,8 @@ func TestWhatAnExchangeTells(t *testing.T) {
 	}
 }
 
-// A known instance's times change: what is too slow by the new ones is answered
-// at once.
+// When a known instance's times grow, requests that would now be late are answered at
+// once.
 func TestTimesOfAKnownInstanceChange(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	e := newEcho(t, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// An instance that refuses a batch is well: it is kept, and the members are told.
+// An instance that refuses a batch is healthy: it stays, and the members get an error.
 func TestARefusedBatchIsNotALostInstance(t *testing.T) {
 	var lost atomic.Int64
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience, OnLost: func(cluster.InstanceID, error) { lost.Add(1) }})
@@ -91,7 +91,7 @@ func TestCutByBytes(t *testing.T) {
 	}
 }
 
-// A batch that is larger than one exchange is answered all the same.
+// A batch that is larger than one exchange is answered, too.
 func TestALargeBatchTravelsInParts(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
@@ -119,8 +119,8 @@ func TestALargeBatchTravelsInParts(t *testing.T) {
 	}
 }
 
-// What an old policy sent does not make a new one believe that an instance is
-// free.
+// The end of an old policy's batch does not make the new policy believe that the
+// instance is free.
 func TestReconfigureKeepsCount(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
 	gate := make(chan struct{})
@@ -134,7 +134,7 @@ func TestReconfigureKeepsCount(t *testing.T) {
 			}
 		})
 	}
-	// The old policy's have their gate before the new one's come and have another.
+	// The old policy's batches reach their gate before the new policy's get another one.
 	waitFor(t, func() bool { return d.Stats().Waiting == 10 && e.arrived.Load() == 2 })
 	next := make(chan struct{})
 	e.mu.Lock()

@@ -12,22 +12,22 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// Up makes an instance available that listens at network and address (net.Dial's
-// terms). A second Up with the same ID changes its times and its rate, and has one
-// that was parked take batches again.
+// Up adds an instance that listens at network and address, as in net.Dial. A second
+// Up with the same ID changes its times and rate; a parked instance then takes batches
+// again.
 func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 	now := time.Now()
 	d.mu.Lock()
 	m, ok := d.instances[in.ID]
 	if ok && !m.up && !m.parked || d.closed {
 		d.mu.Unlock()
-		return // It broke or is being retired: it does not come back.
+		return // It was lost or is being retired, and does not come back.
 	}
 	switch {
 	case !ok:
-		m = &peer{link: &link{network: network, address: address, dial: d.options.Dial}, up: true, idleSince: now}
+		m = &instanceState{link: &link{network: network, address: address, dial: d.options.Dial}, up: true, idleSince: now}
 		d.instances[in.ID] = m
-		d.chill()
+		d.countWokenAsCold()
 	case m.parked:
 		m.up, m.parked, m.idleSince = true, false, now
 		d.woken = 0
@@ -40,7 +40,7 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 	d.delegate(batches, nil)
 }
 
-// timeout is how long an exchange with the instance may take.
+// timeout returns the maximum time of an exchange with the instance.
 func (d *Dispatcher) timeout(in batching.Instance) time.Duration {
 	least := cmp.Or(d.options.ExchangeTimeout, 10*time.Second)
 	if len(in.Exec) == 0 {
@@ -49,7 +49,7 @@ func (d *Dispatcher) timeout(in batching.Instance) time.Duration {
 	return max(least, 20*in.Exec[len(in.Exec)-1])
 }
 
-// Drain gives an instance nothing new and returns when it has nothing left in
+// Drain sends an instance nothing new. It returns when the instance has nothing in
 // flight, or with ctx's error.
 func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 	now := time.Now()
@@ -81,7 +81,7 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 }
 
 // Reconfigure changes the policy and the objective of a running dispatcher.
-// Waiting requests keep their deadlines and go over to the new policy.
+// Waiting requests keep their deadlines and move to the new policy.
 func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration) {
 	now := time.Now()
 	d.mu.Lock()
@@ -99,7 +99,7 @@ func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration) {
 	d.delegate(batches, nil)
 }
 
-// Forget removes an instance that is gone, and tells whether it ever answered a
+// Forget removes an instance that has exited, and reports whether it ever answered a
 // batch.
 func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
 	now := time.Now()
@@ -138,19 +138,19 @@ func (d *Dispatcher) ready() int {
 	return n
 }
 
-// Stats is what the scaling engine wants to know.
+// Stats holds the counters that the scaling engine uses.
 type Stats struct {
-	// Arrivals counts the requests since the dispatcher began, Cold those
+	// Arrivals counts all requests since the dispatcher was made. Cold counts those
 	// that found no ready instance, nor a parked one that came back in time.
 	Arrivals uint64
 	Cold     uint64
-	// InTime, Late and Refused count what became of requests that found a ready
-	// instance: answered within the objective, later, and not executed because it
-	// could not be met or too many waited.
+	// InTime, Late and Refused count the requests that found a ready instance. InTime
+	// were answered within the objective, Late after it. Refused were not executed,
+	// because they could not meet it or too many waited.
 	InTime, Late, Refused uint64
 	Waiting               int
-	// Instances holds, per instance, since when it has had nothing to do; the
-	// zero time while it has.
+	// Instances holds the time since which each instance is idle, zero while it is
+	// busy.
 	Instances map[cluster.InstanceID]time.Time
 }
 
@@ -161,8 +161,7 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
-// Read is Stats for who looks often: all that s holds is overwritten, and its map used
-// again.
+// Read is Stats without allocation: it overwrites s and reuses its map.
 func (d *Dispatcher) Read(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,8 +180,8 @@ func (d *Dispatcher) Read(s *Stats) {
 	}
 }
 
-// Close answers everything that waits with ErrClosed and takes nothing more.
-// Batches in flight end as they would.
+// Close answers all waiting requests with ErrClosed and accepts no more. Batches in
+// flight finish normally.
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true

@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Park gives an instance no batches until it is Up again, and tells whether it has: one
-// that has a batch, or for which requests wait, is not parked.
+// Park sends an instance no batches until the next Up. It returns false and does nothing if
+// the instance has a batch in flight, or if requests wait.
 func (d *Dispatcher) Park(id cluster.InstanceID) bool {
 	now := time.Now()
 	d.mu.Lock()
@@ -24,19 +24,17 @@ func (d *Dispatcher) Park(id cluster.InstanceID) bool {
 	return true
 }
 
-// unpark takes an instance that does not come back off the parked ones. The lock is
-// held.
-func (d *Dispatcher) unpark(m *peer) {
+// unpark clears the parked mark of an instance that does not come back. The lock is held.
+func (d *Dispatcher) unpark(m *instanceState) {
 	if m.parked {
 		m.parked = false
 		if !d.anyParked() {
-			d.chill()
+			d.countWokenAsCold()
 		}
 	}
 }
 
-// anyParked reports whether there is an instance that needs no start to serve. The lock
-// is held.
+// anyParked reports whether there is a parked instance. The lock is held.
 func (d *Dispatcher) anyParked() bool {
 	for _, m := range d.instances {
 		if m.parked {
@@ -46,8 +44,9 @@ func (d *Dispatcher) anyParked() bool {
 	return false
 }
 
-// chill counts as cold what has waited for parked instances in vain. The lock is held.
-func (d *Dispatcher) chill() {
+// countWokenAsCold counts the requests that waited for parked instances in vain as cold. The
+// lock is held.
+func (d *Dispatcher) countWokenAsCold() {
 	d.cold.Add(d.woken)
 	d.woken = 0
 }

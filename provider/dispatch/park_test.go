@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// A parked instance gets nothing. A request that finds no other wakes the engine as a
-// cold one does, but is none if that instance then serves it.
+// A parked instance gets no batch. A request that finds no other instance wakes the engine
+// like a cold one. It does not count as cold if that instance then serves it.
 func TestParkedInstancesGetNothing(t *testing.T) {
 	woke := make(chan struct{}, 10)
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: 10 * time.Millisecond, ColdWait: patience, OnCold: func() { woke <- struct{}{} }})
@@ -60,14 +60,14 @@ func TestParkedInstancesGetNothing(t *testing.T) {
 	answered(2)
 	cold(0)
 
-	// Another has to be started: the request was cold after all.
+	// Another instance must be started, so the request was cold after all.
 	parked("a")
 	invoke()
 	up("b")
 	answered(1)
 	cold(1)
 
-	// So it was if the parked one leaves, or dies.
+	// It was cold, too, if the parked instance is retired or dies.
 	parked("b")
 	invoke()
 	if err := d.Drain(t.Context(), "a"); err != nil {
@@ -85,7 +85,7 @@ func TestParkedInstancesGetNothing(t *testing.T) {
 	cold(2)
 }
 
-// While there is anything to do, nothing is parked.
+// No instance is parked while there is work.
 func TestWhatIsAtWorkIsNotParked(t *testing.T) {
 	gate := make(chan struct{})
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})

@@ -10,13 +10,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// problem is why there is no ready instance.
+// problem is why there is no ready instance. refuse: requests are refused at once
+// instead of waiting.
 type problem struct {
 	reason string
 	refuse bool
 }
 
-// error is what a request is told that gets no instance.
+// error returns the answer to a request that gets no instance.
 func (p problem) error() *web.Error {
 	switch {
 	case p.reason == "":
@@ -27,10 +28,10 @@ func (p problem) error() *web.Error {
 	return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "no instance of the function became ready in time: " + p.reason}
 }
 
-// SetProblem tells why the function has no ready instance, for the requests that
-// wait for one in vain; "" takes it back. With refuse, it is of no use to wait:
-// requests that find no ready instance are answered at once, those that wait
-// already included. While an instance is ready it changes nothing.
+// SetProblem sets why the function has no ready instance: requests that wait in vain
+// get this reason. "" clears it. With refuse, requests without a ready instance are
+// answered at once, including those that wait already. It has no effect while an
+// instance is ready.
 func (d *Dispatcher) SetProblem(reason string, refuse bool) {
 	now := time.Now()
 	d.mu.Lock()
@@ -42,8 +43,8 @@ func (d *Dispatcher) SetProblem(reason string, refuse bool) {
 	d.answerWaiting(now, d.problem.error(), metrics.NoInstance)
 }
 
-// answerWaiting answers everything that waits with an error, the oldest first,
-// which is where the policy finds them soonest. The lock is held.
+// answerWaiting answers all waiting requests with an error. It begins with the oldest,
+// which the policy finds fastest. The lock is held.
 func (d *Dispatcher) answerWaiting(now time.Time, err error, reason metrics.Reason) {
 	for _, id := range slices.Sorted(maps.Keys(d.calls)) {
 		if c := d.calls[id]; d.policy.Cancel(now, id) {

@@ -55,7 +55,7 @@ func TestHopelessRequestsAreRefused(t *testing.T) {
 	if woken || r.drops.Load() != 2 {
 		t.Errorf("a refused request woke somebody (%v), or is not counted: %d drops", woken, r.drops.Load())
 	}
-	// An instance that is ready serves, whatever the problem.
+	// A ready instance serves, whatever the problem is.
 	e := newEcho(t, nil)
 	d.Up(instance("a", 1), "unix", e.address)
 	if _, err := d.Invoke(t.Context(), request("x")); err != nil {
@@ -76,7 +76,7 @@ func TestExchangesMayTakeTwentyTimesTheirPrediction(t *testing.T) {
 	}
 }
 
-// Instances go away while the function is removed; the race detector watches.
+// Instances exit while the function is removed; the race detector checks this.
 func TestCloseWhileInstancesGo(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second})
 	e := newEcho(t, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// What is read into the same memory again tells of what there is, and not of what was.
+// Reading into the same Stats again leaves nothing of the earlier reading.
 func TestReadOverwrites(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: time.Second})
 	s := Stats{Arrivals: 7, Cold: 7, Waiting: 7, Instances: map[cluster.InstanceID]time.Time{"never": time.Now()}}

@@ -35,10 +35,10 @@ func (p pipes) Close() error {
 
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// A machine goes with all instances of a function on it: to find that out takes a
-// request as many tries, none of which was executed. It then waits for a new instance
-// as any request does that finds none, far beyond its objective. In a bubble, as by the
-// machine's clock the objective might be over before the last try.
+// A machine dies with all instances of a function. A request tries each of them, and none
+// executes it. Then it waits for a new instance like any request that finds none, far
+// beyond its objective. The test runs in a bubble: in real time the objective might end
+// before the last try.
 func TestInstancesThatCannotBeReachedDoNotCostTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := pipes{make(chan net.Conn), make(chan struct{})}

@@ -11,37 +11,36 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// peer is an instance as the forwarder sees it. All but the transport is under
-// the forwarder's lock.
-type peer struct {
+// instance is an instance as the forwarder sees it. The forwarder's lock guards all
+// but the transport.
+type instance struct {
 	id        cluster.InstanceID
 	transport *http.Transport
-	// up is false once the instance takes nothing new; served is true once it
-	// has answered a request.
+	// up: it gets requests. served: it has answered a request.
 	up, served bool
 	inFlight   int
-	// drained is closed when it is down and nothing is in flight.
+	// drained is closed when it is down and has no request in flight.
 	drained chan struct{}
 }
 
 // waiter is a request that found no instance.
 type waiter struct {
-	// got receives the peer, held for the request already, or why there is
+	// got receives an instance, already counted for the request, or why there is
 	// none.
 	got chan grant
-	// place is where it waits, nil once it has been answered.
+	// place is its element in the queue, nil once it has been answered.
 	place *list.Element
 }
 
 type grant struct {
-	peer *peer
-	err  error
+	instance *instance
+	err      error
 }
 
-// acquire holds an instance for one request: of those that are up and not among
-// tried, the one with the least in flight. The first time it waits for one until
-// deadline; once some have been tried, it returns nil if there is no other.
-func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*peer) (*peer, error) {
+// acquire takes an instance for one request: the one with the fewest requests in
+// flight that is up and not in tried. If there is none and tried is empty, it waits
+// until deadline; otherwise it returns nil.
+func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*instance) (*instance, error) {
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
@@ -61,10 +60,10 @@ func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*pe
 	return f.wait(ctx, w, deadline)
 }
 
-// pick takes the ready peer with the least in flight; among equals they take
+// pick takes the ready instance with the fewest requests in flight; equals take
 // turns. The lock is held.
-func (f *Forwarder) pick(tried []*peer) *peer {
-	var best *peer
+func (f *Forwarder) pick(tried []*instance) *instance {
+	var best *instance
 	for i := range f.ready {
 		p := f.ready[(f.turn+i)%len(f.ready)]
 		if (best == nil || p.inFlight < best.inFlight) && !slices.Contains(tried, p) {
@@ -79,7 +78,7 @@ func (f *Forwarder) pick(tried []*peer) *peer {
 	return best
 }
 
-// queue lets a request wait, if it may. The lock is held.
+// queue adds a request to the queue, or returns why it may not wait. The lock is held.
 func (f *Forwarder) queue() (*waiter, error) {
 	if f.problem.refuse {
 		return nil, f.drop(metrics.NoInstance, f.problem.error())
@@ -93,21 +92,21 @@ func (f *Forwarder) queue() (*waiter, error) {
 	return w, nil
 }
 
-// wait returns what becomes of a waiter.
-func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*peer, error) {
+// wait waits until a waiter gets an instance or an error.
+func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*instance, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
 	select {
 	case g := <-w.got:
-		return g.peer, g.err
+		return g.instance, g.err
 	case <-ctx.Done():
 	case <-late.C:
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w.place == nil { // It was answered in the same instant.
+	if w.place == nil { // It was answered at the same moment.
 		g := <-w.got
-		return g.peer, g.err
+		return g.instance, g.err
 	}
 	f.waiters.Remove(w.place)
 	w.place = nil
@@ -117,23 +116,24 @@ func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*p
 	return nil, f.drop(metrics.NoInstance, f.problem.error())
 }
 
-// answer takes the waiter that has waited longest and ends its waiting. The lock
-// is held, and somebody waits.
+// answer gives g to the request that has waited longest. The lock is held, and the
+// queue is not empty.
 func (f *Forwarder) answer(g grant) {
 	w := f.waiters.Remove(f.waiters.Front()).(*waiter)
 	w.place = nil
 	w.got <- g
 }
 
-// refuseAll answers everything that waits with an error. The lock is held.
+// refuseAll answers all waiting requests with an error. The lock is held.
 func (f *Forwarder) refuseAll(reason metrics.Reason, err error) {
 	for f.waiters.Len() > 0 {
 		f.answer(grant{err: f.drop(reason, err)})
 	}
 }
 
-// release ends what acquire began; served says that the instance has answered.
-func (f *Forwarder) release(p *peer, served bool) {
+// release gives back an instance that acquire took. served: it has answered the
+// request.
+func (f *Forwarder) release(p *instance, served bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.inFlight--
@@ -142,28 +142,28 @@ func (f *Forwarder) release(p *peer, served bool) {
 	p.settle()
 }
 
-// settle closes the drain of an instance that is down and has nothing in
-// flight. The lock is held.
-func (p *peer) settle() {
+// settle ends the drain of an instance that is down and has nothing in flight. The
+// lock is held.
+func (p *instance) settle() {
 	if !p.up && p.inFlight == 0 && p.drained != nil {
 		close(p.drained)
 		p.drained = nil
 	}
 }
 
-// down lets an instance take nothing new; false if it took nothing before. The
+// down stops new requests to an instance; it returns false if it got none before. The
 // lock is held.
-func (f *Forwarder) down(p *peer) bool {
+func (f *Forwarder) down(p *instance) bool {
 	if !p.up {
 		return false
 	}
 	p.up = false
-	f.ready = slices.DeleteFunc(f.ready, func(o *peer) bool { return o == p })
+	f.ready = slices.DeleteFunc(f.ready, func(o *instance) bool { return o == p })
 	return true
 }
 
-// lose gives up an instance that takes no connection: requests find another.
-func (f *Forwarder) lose(p *peer, cause error) {
+// lose gives up an instance that accepts no connection.
+func (f *Forwarder) lose(p *instance, cause error) {
 	f.mu.Lock()
 	first := f.down(p)
 	f.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// The instance with the least in flight gets the next request.
+// The instance with the fewest requests in flight gets the next one.
 func TestLeastInFlight(t *testing.T) {
 	r := newRig(t, Options{})
 	gate := make(chan struct{})
@@ -204,8 +204,8 @@ func TestAClientThatLeaves(t *testing.T) {
 	}
 }
 
-// An instance that takes no connection is given up, and the request goes to
-// another one, or waits for it.
+// An instance that accepts no connection is given up. The request goes to another one,
+// or waits for it.
 func TestInstanceThatTakesNoConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	dead := start(t, "dead", echo)
@@ -245,7 +245,7 @@ func TestALocalShortageIsNotALostInstance(t *testing.T) {
 	}
 }
 
-// A Unix socket whose backlog is full refuses at once; it is tried again.
+// A Unix socket with a full backlog refuses at once, and the forwarder tries again.
 func TestAFullBacklogIsWaitedFor(t *testing.T) {
 	var left atomic.Int64
 	left.Store(5)

@@ -17,28 +17,28 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// maxAnswer bounds an answer that is held in memory, in bytes.
+// maxAnswer is the maximum size of an answer that is held in memory, in bytes.
 const maxAnswer = 64 << 20
 
-// refusedHeader marks a 429 that the watchdog answers itself, without the
-// function, as OpenFaaS' own watchdogs do.
+// refusedHeader marks a 429 that the watchdog itself answers, without the function.
+// OpenFaaS' own watchdogs set it.
 const refusedHeader = "X-Openfaas-Internal"
 
-// call is one request on its way.
+// call is one request in progress.
 type call struct {
 	forwarder *Forwarder
 	ctx       context.Context
 	arrived   time.Time
 	deadline  time.Time
-	// body is what is sent. source, if it came over HTTP, is where that comes
-	// from; linger lets the client send the rest of it.
+	// body is the request's body. source is the client's body if the request came
+	// over HTTP. linger lets the client send the rest of it.
 	body   *replay
 	source *duplex.Body
 	linger bool
 
-	// peer has the request since sent; response is its answer, and answer that
-	// one's body.
-	peer     *peer
+	// instance has the request since sent. response is its answer, answer the body of
+	// that.
+	instance *instance
 	sent     time.Time
 	response *http.Response
 	answer   io.Closer
@@ -50,7 +50,7 @@ func (f *Forwarder) begin(ctx context.Context, patience time.Duration) *call {
 	return &call{forwarder: f, ctx: ctx, arrived: now, deadline: now.Add(f.options.ColdWait + patience)}
 }
 
-// end lets go of everything.
+// end releases the instance and the bodies.
 func (c *call) end() {
 	c.body.close()
 	c.letGo()
@@ -61,24 +61,24 @@ func (c *call) end() {
 	c.source.Finish(linger)
 }
 
-// letGo ends what the instance does for the call.
+// letGo closes the instance's answer and releases the instance.
 func (c *call) letGo() {
-	if c.peer == nil {
+	if c.instance == nil {
 		return
 	}
 	if c.response != nil {
 		c.answer.Close()
 		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
 	}
-	c.forwarder.release(c.peer, c.response != nil)
-	c.peer, c.response, c.answer = nil, nil, nil
+	c.forwarder.release(c.instance, c.response != nil)
+	c.instance, c.response, c.answer = nil, nil, nil
 }
 
-// send has an instance answer the request. The answer's body is read before the
-// call ends.
+// send sends the request to an instance and returns the answer. The caller must read
+// the answer's body before the call ends.
 func (c *call) send(out *http.Request) (*http.Response, error) {
 	f := c.forwarder
-	var tried []*peer
+	var tried []*instance
 	for {
 		p, err := f.acquire(c.ctx, c.deadline, tried)
 		if err != nil && c.late() {
@@ -91,7 +91,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 			return c.refusal()
 		}
 		c.letGo()
-		c.peer, c.sent = p, time.Now()
+		c.instance, c.sent = p, time.Now()
 		if len(tried) == 0 {
 			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
 		}
@@ -119,8 +119,8 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 	}
 }
 
-// refusal is the answer to a request that no instance would have: what the last
-// one said, if that is still there.
+// refusal returns the answer to a request that every instance refused: the last
+// instance's answer if there is one, otherwise ErrBusy.
 func (c *call) refusal() (*http.Response, error) {
 	if c.response == nil {
 		return nil, c.forwarder.drop(metrics.QueueFull, ErrBusy)
@@ -128,12 +128,12 @@ func (c *call) refusal() (*http.Response, error) {
 	return c.response, nil
 }
 
-// late reports whether the client has stopped sending. To the server of its
-// connection that is a failure, which ends ctx.
+// late reports whether the client stopped sending for too long. net/http's server
+// treats that as a failed connection and ends ctx.
 func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExceeded) }
 
-// lost is why an exchange broke off: because of the client, whose body cannot be
-// read, or because of the instance.
+// lost returns the error of an exchange that broke off. It blames the client if its
+// body could not be read, otherwise the instance.
 func (c *call) lost() error {
 	if err := c.body.failure(); err != nil {
 		var known web.HTTPError
@@ -161,11 +161,11 @@ func (c *call) attempt(out *http.Request) (*http.Response, error) {
 			return nil, errors.New("the body is not kept any more")
 		}
 	}
-	return c.peer.transport.RoundTrip(again)
+	return c.instance.transport.RoundTrip(again)
 }
 
-// refused reports whether the watchdog would not have the request, and another
-// may.
+// refused reports whether the watchdog refused the request and its body is still kept
+// for another instance.
 func (c *call) refused() bool {
 	if c.response.StatusCode != http.StatusTooManyRequests || c.response.Header.Get(refusedHeader) == "" {
 		return false
@@ -191,7 +191,7 @@ func (c *call) readAnswer(resp *http.Response) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// request makes an HTTP request of one that is in memory.
+// request turns a request in memory into an HTTP request.
 func request(ctx context.Context, req *frame.Request) (*http.Request, error) {
 	target, err := locate(req.Path, req.Query)
 	if err != nil {
@@ -205,12 +205,12 @@ func request(ctx context.Context, req *frame.Request) (*http.Request, error) {
 		out.Header = http.Header{}
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = []string{""} // Not the transport's own.
+		out.Header["User-Agent"] = []string{""} // Keeps the transport from setting its own.
 	}
 	return out, nil
 }
 
-// locate is where an instance answers an escaped path.
+// locate returns the URL of an escaped path at an instance.
 func locate(path, query string) (*url.URL, error) {
 	plain, err := url.PathUnescape(path)
 	if err != nil {

@@ -44,8 +44,8 @@ func curt(t *testing.T, answer string) *function {
 	return in
 }
 
-// upload sends a head and a whole body before it looks at the answer, as many
-// clients do, and takes errors of sending for nothing.
+// upload sends a head and a whole body before it reads the answer, as many clients do.
+// It ignores errors of sending.
 func (r *rig) upload(head string, body []byte) (*http.Response, string, error) {
 	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/f"))
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *rig) upload(head string, body []byte) (*http.Response, string, error) {
 	return resp, string(text), err
 }
 
-// What an instance says before it has read the request is the answer, even if it
-// then takes no more.
+// An instance may answer before it has read the request and read no more. That answer
+// counts.
 func TestAnswerOfAnInstanceThatDoesNotRead(t *testing.T) {
 	body := make([]byte, 5<<20)
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestAnswerOfAnInstanceThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// guarded is a body that tells when it is read though the handler has returned.
+// guarded is a body that detects reads after the handler has returned.
 type guarded struct {
 	io.ReadCloser
 	returned atomic.Bool
@@ -110,8 +110,8 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A body is net/http's again once Forward has returned, whatever became of the
-// exchange: two readers are a panic in a goroutine that nobody guards.
+// After Forward has returned, only net/http may read the body, however the exchange
+// ended: two readers cause a panic in a goroutine that nobody recovers.
 func TestNobodyReadsTheBodyAfterwards(t *testing.T) {
 	f := New(Options{ColdWait: time.Second, Recorder: &record{}})
 	for _, in := range []*function{curt(t, ""), curt(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), curt(t, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")} {
@@ -178,11 +178,12 @@ func (r *rig) slowly(n int, pause time.Duration) (int, string, error) {
 	return resp.StatusCode, string(text), err
 }
 
-// A body may be slow, but not stop: its client keeps an instance waiting.
+// A body may be slow, but it must not stop: then the client would keep an instance
+// waiting.
 func TestASlowBody(t *testing.T) {
 	r := newRig(t, Options{BodyIdle: 500 * time.Millisecond})
 	r.up(start(t, "a", echo))
-	// The machine may stand still for as long as a body may.
+	// Try again, since the machine may stand still for longer than BodyIdle.
 	for try := 1; ; try++ {
 		code, text, err := r.slowly(20, 50*time.Millisecond)
 		if code == 200 && len(text) == 20 && err == nil {
@@ -206,7 +207,7 @@ func TestASlowBody(t *testing.T) {
 	r.settled()
 }
 
-// For as long as an answer flows a client need not send; then it is cut off.
+// A client need not send while an answer flows. After that it is cut off.
 func TestASilentClientThatIsAnswered(t *testing.T) {
 	const idle, parts = 300 * time.Millisecond, 10
 	r := newRig(t, Options{BodyIdle: idle})
@@ -220,7 +221,7 @@ func TestASilentClientThatIsAnswered(t *testing.T) {
 		}
 		io.Copy(io.Discard, q.Body)
 	}))
-	// The machine may stand still for as long as a client may.
+	// Try again, since the machine may stand still for longer than BodyIdle.
 	for try := 1; ; try++ {
 		text, err := r.silent()
 		if string(text) == strings.Repeat("part", parts) && err != nil {
@@ -233,7 +234,7 @@ func TestASilentClientThatIsAnswered(t *testing.T) {
 	r.settled()
 }
 
-// silent begins a body, does not end it, and returns what comes until it is cut off.
+// silent begins a body, does not end it, and returns all it receives until it is cut off.
 func (r *rig) silent() ([]byte, error) {
 	reader, writer := io.Pipe()
 	defer writer.Close()
@@ -246,7 +247,7 @@ func (r *rig) silent() ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// Where the body has not ended nobody could tell it from the other protocol.
+// The rest of an unfinished body would be taken for the other protocol.
 func TestAProtocolSwitchWithABody(t *testing.T) {
 	r := newRig(t, Options{})
 	r.up(curt(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"))

@@ -10,25 +10,25 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// The ways in which a request can fail without an answer of the function.
+// Errors of requests that get no answer from the function.
 var (
 	// ErrCold: no instance became ready in time.
 	ErrCold = unavailable("no instance of the function became ready in time; see its logs for the reason")
 	// ErrQueueFull: too many requests wait for the function already.
 	ErrQueueFull = &web.Error{Status: http.StatusTooManyRequests, After: time.Second, Text: "too many requests wait for an instance of this function; try again later"}
-	// ErrBusy: every instance has as many requests as it takes.
+	// ErrBusy: every instance has its maximum number of requests.
 	ErrBusy = &web.Error{Status: http.StatusTooManyRequests, After: time.Second, Text: "every instance of this function has as many requests as it takes at once; try again later"}
-	// ErrInstanceLost: the instance went away after the request, or a part of
-	// it, had been sent. It may have been executed, so it is not sent again.
+	// ErrInstanceLost: the instance died after the request, or a part of it, was
+	// sent. It may have executed the request, so the request is not sent again.
 	ErrInstanceLost = &web.Error{Status: http.StatusBadGateway, Text: "the instance that had this request broke the connection off before it answered; see the function's logs for the reason"}
 	// ErrExhausted: the provider has no file descriptor or memory left to
 	// reach an instance.
 	ErrExhausted = unavailable("the provider is out of connections; try again later")
 	// ErrClosed: the function was removed or the provider is stopping.
 	ErrClosed = unavailable("the function is being removed or the provider is stopping")
-	// ErrAnswerTooLarge: the answer was to be held in memory and is too large
-	// for that.
-	ErrAnswerTooLarge = &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("the function's answer is larger than %d MiB, the limit of what is not streamed", maxAnswer>>20)}
+	// ErrAnswerTooLarge: the answer must be held in memory and is larger than
+	// maxAnswer.
+	ErrAnswerTooLarge = &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("the function's answer is larger than %d MiB, the limit for answers that are not streamed", maxAnswer>>20)}
 )
 
 var (
@@ -40,13 +40,14 @@ func unavailable(message string) *web.Error {
 	return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: message}
 }
 
-// problem is why there is no ready instance.
+// problem is why there is no ready instance. refuse: requests are refused at once
+// instead of waiting.
 type problem struct {
 	reason string
 	refuse bool
 }
 
-// error is what a request is told that gets no instance.
+// error returns the answer to a request that gets no instance.
 func (p problem) error() *web.Error {
 	switch {
 	case p.reason == "":
@@ -57,15 +58,14 @@ func (p problem) error() *web.Error {
 	return unavailable("no instance of the function became ready in time: " + p.reason)
 }
 
-// dialError says that no connection to an instance could be had: nothing was
-// sent.
+// dialError says that connecting to an instance failed, so nothing was sent.
 type dialError struct{ error }
 
 // Unwrap returns the cause.
 func (e *dialError) Unwrap() error { return e.error }
 
-// exhausted reports whether err is a shortage of this process, which says
-// nothing against the instance.
+// exhausted reports whether err is a shortage in this process, which is no fault of
+// the instance.
 func exhausted(err error) bool {
 	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EAGAIN} {
 		if errors.Is(err, shortage) {

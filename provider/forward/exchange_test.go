@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// What the function gets is what the client sent, and the other way round.
+// The function gets the client's request unchanged, and the client the function's answer.
 func TestARequestArrivesAsItWasSent(t *testing.T) {
 	r := newRig(t, Options{})
 	var got *http.Request
@@ -60,7 +60,7 @@ func TestARequestArrivesAsItWasSent(t *testing.T) {
 		!strings.HasPrefix(got.Header.Get("X-Forwarded-For"), "127.0.0.1:") || got.Header.Get("User-Agent") != "Go-http-client/1.1" || got.Header.Get("Accept-Encoding") != "" {
 		t.Errorf("headers %v", got.Header)
 	}
-	// What a proxy before has said is left as it is.
+	// Headers of an earlier proxy stay as they are.
 	q, _ = http.NewRequest("GET", r.url+"/", nil)
 	q.Header.Set("X-Forwarded-For", "1.2.3.4")
 	q.Header.Set("X-Forwarded-Host", "there")
@@ -99,7 +99,7 @@ func TestInvoke(t *testing.T) {
 	}
 }
 
-// An answer in memory has a bound.
+// An answer in memory has a maximum size.
 func TestAnswerTooLargeToHold(t *testing.T) {
 	r := newRig(t, Options{})
 	r.up(start(t, "a", func(w http.ResponseWriter, _ *http.Request) {
@@ -155,7 +155,7 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// An answer before the request has come in whole does not hang.
+// An answer before the end of the request does not hang.
 func TestEarlyAnswer(t *testing.T) {
 	r := newRig(t, Options{})
 	r.up(start(t, "a", func(w http.ResponseWriter, _ *http.Request) {
@@ -226,14 +226,14 @@ func TestProtocolSwitch(t *testing.T) {
 	r.settled()
 }
 
-// busy answers as a watchdog that has enough.
+// busy answers like a watchdog with its maximum number of requests.
 func busy(w http.ResponseWriter, q *http.Request) {
 	io.CopyN(io.Discard, q.Body, 10)
 	w.Header().Set("X-OpenFaaS-Internal", "watchdog")
 	http.Error(w, "enough", http.StatusTooManyRequests)
 }
 
-// Where one instance has enough, another is asked, with the same body.
+// If one instance is busy, another gets the request, with the same body.
 func TestABusyInstance(t *testing.T) {
 	r := newRig(t, Options{})
 	full := start(t, "full", busy)
@@ -252,7 +252,7 @@ func TestABusyInstance(t *testing.T) {
 	if full.seen.Load() < 2 {
 		t.Error("the full one was never asked")
 	}
-	// The function's own 429 is its answer.
+	// A 429 of the function itself is its answer.
 	own := newRig(t, Options{})
 	own.up(start(t, "own", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "mine", http.StatusTooManyRequests) }))
 	own.up(start(t, "own2", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "mine", http.StatusTooManyRequests) }))
@@ -260,7 +260,7 @@ func TestABusyInstance(t *testing.T) {
 	if s := own.Stats(); s.Arrivals != 1 {
 		t.Errorf("%+v", s)
 	}
-	// All have enough, and one of them is gone meanwhile.
+	// All are busy, and one of them exits meanwhile.
 	gone := start(t, "gone", busy)
 	gone.kill()
 	none := newRig(t, Options{})
@@ -272,7 +272,7 @@ func TestABusyInstance(t *testing.T) {
 	none.settled()
 }
 
-// What has streamed away cannot be sent again.
+// A body that was streamed cannot be sent again.
 func TestABusyInstanceAndALargeBody(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, id := range []string{"a", "b"} {
@@ -287,7 +287,8 @@ func TestABusyInstanceAndALargeBody(t *testing.T) {
 	r.settled()
 }
 
-// An instance that dies with a request: it is not sent again, whoever is there.
+// If an instance dies with a request, the request is not sent again, even if another
+// instance is ready.
 func TestInstanceThatDies(t *testing.T) {
 	r := newRig(t, Options{})
 	var executed atomic.Int64
@@ -310,7 +311,7 @@ func TestInstanceThatDies(t *testing.T) {
 	r.settled()
 }
 
-// In the middle of its answer: the client sees that it is not all.
+// If it dies in the middle of its answer, the client sees that the answer is incomplete.
 func TestInstanceThatDiesWhileItAnswers(t *testing.T) {
 	r := newRig(t, Options{})
 	r.up(start(t, "a", func(w http.ResponseWriter, _ *http.Request) {
@@ -335,7 +336,7 @@ func TestInstanceThatDiesWhileItAnswers(t *testing.T) {
 	}
 }
 
-// A client that hangs up in the middle of the answer breaks nothing.
+// A client that hangs up in the middle of the answer does no harm.
 func TestAClientThatHangsUpWhileItIsAnswered(t *testing.T) {
 	r := newRig(t, Options{})
 	in := start(t, "a", func(w http.ResponseWriter, q *http.Request) {

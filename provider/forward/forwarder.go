@@ -1,41 +1,42 @@
-// Package forward carries the requests of ordinary functions to their instances,
-// one to one: each is sent as it comes to the instance with the least in flight,
-// and its answer goes back as it comes. One [Forwarder] serves one function;
-// functions share no lock, and one without requests has no goroutine.
+// Package forward sends the requests of ordinary functions to their instances. It
+// streams each request to the ready instance with the fewest requests in flight, and
+// streams the answer back. It forms no batches, and neither starts nor stops instances.
+// One [Forwarder] serves one function; functions share no lock, and a function without
+// requests has no goroutine. Begin with [Forwarder.Forward], then call.go.
 //
 // # Exactly once
 //
-// A request is sent to another instance only if the first has certainly not had
-// it: no connection could be made, or the watchdog itself refused it for having
-// too many. (Requests of methods that HTTP calls idempotent are also sent again
-// where a kept connection turns out to be closed.) An instance that goes away
-// in the middle of anything else is a 502.
+// A request is sent to another instance only if the first has certainly not executed
+// it: no connection could be made, or the watchdog itself refused it for having too
+// many. (net/http also resends requests with idempotent methods if a kept connection
+// turns out to be closed.) If an instance dies during any other request, the answer
+// is 502.
 //
 // # No instance
 //
-// A request that finds no ready instance wakes the controller and waits, for
-// ColdWait at most, then it is answered 503 with the reason.
+// A request that finds no ready instance wakes the controller and waits for at most
+// ColdWait. Then the answer is 503 with the reason.
 //
 // # Slow bodies
 //
-// A body is not collected but streams, and an upload, or a dialogue in one
-// request, may last as long as it likes: BodyIdle bounds the time in which
-// nothing of it comes, and nothing of an answer either, while the instance could
-// take more. Then the client gets 408, or, if it has part of an answer, is cut
-// off and counted as 499. One byte a second goes on for as long as the function
-// lets it: its read_timeout and exec_timeout bound the whole, as everywhere in
-// OpenFaaS, and only its author knows what is too long.
+// A body is streamed, not collected, so an upload or a dialogue within one request may
+// take any time. BodyIdle bounds how long neither the body nor the answer may make
+// progress while the instance could read more. After that the client gets 408. If it
+// has part of an answer already, its connection is closed and the request counts as
+// 499. A client may thus send one byte a second for as long as the function allows:
+// the function's read_timeout and exec_timeout bound the whole request, as everywhere
+// in OpenFaaS. Only its author knows how long is too long.
 //
-// An answer that comes before the end of the body is the answer, even if the
-// instance takes no more. The client may send on for a moment, so that it looks
-// at the answer, and then its connection is closed.
+// An instance may answer before the end of the body, and read no more. That answer
+// counts. The client may keep sending for a moment, so that it reads the answer, and
+// then its connection is closed.
 //
 // # Updates
 //
-// All ready instances are alike, those of the revision before too: until the
-// last of them is retired, which begins as soon as a new one is ready, requests
-// meet both, as they do during a rolling update of Kubernetes. To prefer the new
-// would put all of the load on the first of them, that is just starting.
+// All ready instances are equal, including those of the revision before. During an
+// update requests reach both revisions, as in a rolling update of Kubernetes, until
+// the last old instance is retired. Preferring new instances would put the whole load
+// on the first of them, which has just started.
 package forward
 
 import (
@@ -59,15 +60,15 @@ var (
 	_ provider.PatientDispatcher = (*Forwarder)(nil)
 )
 
-// Recorder takes a function's measurements. Its methods are on the request's
-// way: they must not block.
+// Recorder records a function's measurements. Its methods are called during
+// requests, so they must not block.
 type Recorder interface {
-	// ObserveBatch: a request (size is 1) was on an instance for exec.
+	// ObserveBatch records a request (size is 1) that was on an instance for exec.
 	ObserveBatch(size int, exec time.Duration)
-	// ObserveQueue: a request waited for d before it was sent.
+	// ObserveQueue records a request that waited for d before it was sent.
 	ObserveQueue(d time.Duration)
-	// AddDrop: a request was answered without being sent to an instance, or
-	// its instance was lost.
+	// AddDrop counts a request that was answered without being sent to an instance,
+	// or that lost its instance.
 	AddDrop(reason metrics.Reason)
 }
 
@@ -75,20 +76,20 @@ type Recorder interface {
 type Options struct {
 	// ColdWait is how long a request may wait for a ready instance.
 	ColdWait time.Duration
-	// BodyIdle is how long a client that has not sent its whole body may send
-	// nothing, provider.DefaultBodyTimeout if 0.
+	// BodyIdle is how long a client may send nothing before the end of its body. 0
+	// means provider.DefaultBodyTimeout.
 	BodyIdle time.Duration
-	// QueueLimit bounds the requests that wait; beyond it ErrQueueFull. 0 is
-	// no bound.
+	// QueueLimit is the maximum number of waiting requests; more get ErrQueueFull. 0
+	// means no limit.
 	QueueLimit int
-	// Dial connects to an instance; nil means net.Dialer's.
+	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	Recorder Recorder
 	// OnCold is called, without a lock held, when a request finds no ready
 	// instance; it must not block.
 	OnCold func()
-	// OnLost is called once, in a goroutine of its own, for an instance that
-	// takes no connection any more.
+	// OnLost is called once, in its own goroutine, for an instance that no longer
+	// accepts connections.
 	OnLost func(id cluster.InstanceID, cause error)
 }
 
@@ -97,10 +98,10 @@ type Forwarder struct {
 	options  Options
 	arrivals atomic.Uint64
 
-	mu    sync.Mutex
-	peers map[cluster.InstanceID]*peer
-	// ready are the peers that are up, turn whose turn it is among equals.
-	ready    []*peer
+	mu        sync.Mutex
+	instances map[cluster.InstanceID]*instance
+	// ready are the instances that are up; turn rotates among equals.
+	ready    []*instance
 	turn     int
 	waiters  list.List
 	cold     uint64
@@ -121,24 +122,24 @@ func New(o Options) *Forwarder {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Forwarder{options: o, peers: map[cluster.InstanceID]*peer{}}
+	return &Forwarder{options: o, instances: map[cluster.InstanceID]*instance{}}
 }
 
-// drop counts a request that is answered with err, and returns that.
+// drop counts a request that is answered with err, and returns err.
 func (f *Forwarder) drop(reason metrics.Reason, err error) error {
 	f.options.Recorder.AddDrop(reason)
 	return err
 }
 
-// Invoke carries one request that is in memory and returns its answer in memory,
-// or one of this package's errors, or ctx's if the client left first. It is for
-// requests that did not come over HTTP; [Forwarder.Forward] streams.
+// Invoke sends one request that is in memory and returns its answer in memory, one of
+// this package's errors, or ctx's error if the client left first. It serves requests
+// that did not come over HTTP; [Forwarder.Forward] streams.
 func (f *Forwarder) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 	return f.InvokePatiently(ctx, req, 0)
 }
 
-// InvokePatiently is Invoke for a request that may wait for an instance for
-// longer than ColdWait by as much as patience.
+// InvokePatiently is Invoke for a request that may wait for an instance by patience
+// longer than ColdWait.
 func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
 	c := f.begin(ctx, patience)
 	defer c.end()
@@ -160,9 +161,9 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 	return &frame.Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// Forward implements [provider.Forwarder]. Protocols can be switched, as for
-// WebSockets. An answer that breaks off after it has begun ends in a panic with
-// [http.ErrAbortHandler], which makes the client's break off, too.
+// Forward implements [provider.Forwarder]. It supports protocol switches, as for
+// WebSockets. If an answer breaks off after it has begun, Forward panics with
+// [http.ErrAbortHandler], which breaks off the client's answer, too.
 func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string) (code int) {
 	c := f.begin(r.Context(), 0)
 	defer c.end()

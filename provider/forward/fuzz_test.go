@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// world is a function whose instances live in memory and come and go.
+// world is a function whose instances are in memory and come and go.
 type world struct {
 	*Forwarder
 	t    *testing.T
@@ -118,7 +118,7 @@ func (w *world) pick(n int) (string, *pipeInstance) {
 	return "", nil
 }
 
-// request checks one request's fate; it leaves after patience.
+// request sends one request, hangs up after patience and checks the answer.
 func (w *world) request(n int, size int, patience time.Duration) {
 	body := fmt.Sprint(n, " ", strings.Repeat("x", size))
 	ctx, leave := context.WithTimeout(context.Background(), patience)
@@ -177,8 +177,8 @@ func (w *world) act(i int, op byte) {
 	}
 }
 
-// Each request is answered exactly once and executed at most once, whatever
-// becomes of clients and instances.
+// Each request is answered exactly once and executed at most once, whatever clients and
+// instances do.
 func FuzzExactlyOnce(f *testing.F) {
 	f.Add([]byte{4, 0, 8, 16, 4 | 10<<3, 24, 5, 0, 6, 2, 7 | 5<<3, 4, 1, 1, 1})
 	f.Add([]byte{0, 1, 2, 3 | 4<<3, 4 | 20<<3, 0, 0, 0, 0, 7 | 10<<3, 6, 4 | 20<<3, 5 | 1<<3})

@@ -14,50 +14,49 @@ import (
 )
 
 const (
-	// keepConnections is how many connections to an instance stay open for
-	// keepIdle after their last request. That is shorter than a watchdog keeps
-	// them, so that none closes while a request is being written to it.
+	// keepConnections is the maximum number of idle connections to an instance. They
+	// stay open for keepIdle after their last request. A watchdog keeps them longer, so
+	// it does not close one while a request is being written.
 	keepConnections = 64
 	keepIdle        = 4 * time.Second
-	// dialPatience is how long it is tried to reach an instance whose queue of
-	// connections is full.
-	dialPatience = 5 * time.Second
+	// dialTimeout bounds connecting to an instance, whose queue of connections may be
+	// full.
+	dialTimeout = 5 * time.Second
 )
 
-// Up makes an instance available that listens at network and address (net.Dial's
-// terms). Waiting requests go there at once. A second Up with the same ID does
-// nothing.
+// Up adds an instance that listens at network and address, as in net.Dial. Waiting
+// requests go there at once. A second Up with the same ID does nothing.
 func (f *Forwarder) Up(id cluster.InstanceID, network, address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.peers[id]; known || f.closed {
+	if _, known := f.instances[id]; known || f.closed {
 		return
 	}
-	p := &peer{id: id, up: true, transport: f.transport(network, address)}
-	f.peers[id] = p
+	p := &instance{id: id, up: true, transport: f.transport(network, address)}
+	f.instances[id] = p
 	f.ready = append(f.ready, p)
 	for f.waiters.Len() > 0 {
-		f.answer(grant{peer: f.pick(nil)})
+		f.answer(grant{instance: f.pick(nil)})
 	}
 }
 
-// transport is the way to one instance.
+// transport returns an HTTP transport to one instance.
 func (f *Forwarder) transport(network, address string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return f.dial(ctx, network, address)
 		},
-		// The function's answer is passed on as it is.
+		// The client gets the function's answer unchanged.
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: keepConnections,
 		IdleConnTimeout:     keepIdle,
 	}
 }
 
-// dial connects to an instance. A Unix socket whose queue is full says EAGAIN at
-// once, where TCP would wait.
+// dial connects to an instance. It tries again while a Unix socket's queue is full:
+// such a socket returns EAGAIN at once, where TCP would wait.
 func (f *Forwarder) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		conn, err := f.options.Dial(ctx, network, address)
@@ -75,11 +74,11 @@ func (f *Forwarder) dial(ctx context.Context, network, address string) (net.Conn
 	}
 }
 
-// Drain gives an instance nothing new and returns when it has nothing left in
+// Drain sends an instance nothing new. It returns when the instance has nothing in
 // flight, or with ctx's error.
 func (f *Forwarder) Drain(ctx context.Context, id cluster.InstanceID) error {
 	f.mu.Lock()
-	p, ok := f.peers[id]
+	p, ok := f.instances[id]
 	if !ok {
 		f.mu.Unlock()
 		return nil
@@ -99,17 +98,17 @@ func (f *Forwarder) Drain(ctx context.Context, id cluster.InstanceID) error {
 	}
 }
 
-// Forget removes an instance that is gone, and tells whether it ever answered a
+// Forget removes an instance that has exited, and reports whether it ever answered a
 // request.
 func (f *Forwarder) Forget(id cluster.InstanceID) (served bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p, ok := f.peers[id]
+	p, ok := f.instances[id]
 	if !ok {
 		return false
 	}
 	f.down(p)
-	delete(f.peers, id)
+	delete(f.instances, id)
 	if p.drained != nil {
 		close(p.drained)
 		p.drained = nil
@@ -118,10 +117,10 @@ func (f *Forwarder) Forget(id cluster.InstanceID) (served bool) {
 	return p.served
 }
 
-// SetProblem tells why the function has no ready instance, for the requests that
-// wait for one in vain; "" takes it back. With refuse, it is of no use to wait:
-// requests that find no ready instance are answered at once, those that wait
-// already included. While an instance is ready it changes nothing.
+// SetProblem sets why the function has no ready instance: requests that wait in vain
+// get this reason. "" clears it. With refuse, requests without a ready instance are
+// answered at once, including those that wait already. It has no effect while an
+// instance is ready.
 func (f *Forwarder) SetProblem(reason string, refuse bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,13 +130,12 @@ func (f *Forwarder) SetProblem(reason string, refuse bool) {
 	}
 }
 
-// Stats is what scaling wants to know.
+// Stats holds the counters that scaling uses.
 type Stats struct {
-	// Arrivals counts the requests since the forwarder began, Cold those that
+	// Arrivals counts the requests since the forwarder was made, Cold those that
 	// found no ready instance.
 	Arrivals, Cold uint64
-	// InFlight and Waiting are the requests on instances and those that have
-	// none.
+	// InFlight is the number of requests on instances, Waiting the number without one.
 	InFlight, Waiting int
 }
 
@@ -148,14 +146,14 @@ func (f *Forwarder) Stats() Stats {
 	return Stats{Arrivals: f.arrivals.Load(), Cold: f.cold, InFlight: f.inFlight, Waiting: f.waiters.Len()}
 }
 
-// Close answers everything that waits with ErrClosed and takes nothing more.
-// Requests in flight end as they would.
+// Close answers all waiting requests with ErrClosed and accepts no more. Requests in
+// flight finish normally.
 func (f *Forwarder) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 	f.refuseAll(metrics.Closed, ErrClosed)
-	for _, p := range f.peers {
+	for _, p := range f.instances {
 		p.transport.CloseIdleConnections()
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// proxy answers r with what the function answers.
+// proxy answers r with the function's answer and returns the status.
 func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code int) {
 	c.source = duplex.NewBody(w, r, c.forwarder.options.BodyIdle)
 	if c.source != nil {
@@ -33,9 +33,9 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 			c.forwarder.options.Recorder.AddDrop(metrics.InstanceLost)
 			panic(p)
 		case c.late():
-			panic(p) // The client is there: half an answer must not pass for all of it.
+			panic(p) // The client is still there and must see that the answer is incomplete.
 		default:
-			code = hungUp // There is nobody to break off for.
+			code = hungUp // The client has left, so nobody needs to see the answer break off.
 		}
 	}()
 	(&httputil.ReverseProxy{
@@ -43,21 +43,19 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL = target
 			forwarded(p.Out.Header, r)
-			// A client that waits before it sends is told to go on when its
-			// body is first read.
+			// net/http's server answers 100 Continue when it first reads the body.
 			p.Out.Header.Del("Expect")
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			code = resp.StatusCode
-			// The function's own headers count, not those that the provider
-			// has put there already.
+			// The function's headers replace those that the provider has set.
 			for name := range resp.Header {
 				delete(w.Header(), name)
 			}
 			return c.early(w, resp)
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			code = c.writeError(w, told(err))
+			code = c.writeError(w, answerable(err))
 		},
 	}).ServeHTTP(w, r)
 	return code
@@ -69,12 +67,12 @@ func (c *call) writeError(w http.ResponseWriter, err error) int {
 	return web.WriteError(w, err)
 }
 
-// early sees to an answer that may have come before the request's end.
+// early prepares an answer that may have come before the request's end.
 func (c *call) early(w http.ResponseWriter, resp *http.Response) error {
 	switch {
 	case c.source.Ended():
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		// Nobody could tell the request's rest from what follows.
+		// The rest of the request would be taken for the new protocol.
 		return c.forwarder.drop(metrics.InstanceLost, errSwitchedEarly)
 	default:
 		resp.Body = progress{resp.Body, c.source}
@@ -83,15 +81,15 @@ func (c *call) early(w http.ResponseWriter, resp *http.Response) error {
 	return nil
 }
 
-// closeAfter announces the connection's end where the rest of the request would
-// be taken for the next one.
+// closeAfter sets "Connection: close" if the rest of the request is still to come: it
+// would be taken for the next request.
 func (c *call) closeAfter(w http.ResponseWriter) {
 	if !c.source.Ended() {
 		w.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// progress is an answer of which each part shows that the exchange goes on.
+// progress is the body of an answer; reading from it counts as progress of the request.
 type progress struct {
 	io.ReadCloser
 	request *duplex.Body
@@ -106,12 +104,12 @@ func (p progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hungUp is the status of a request whose client left before the answer's end,
-// as in the provider's other routes.
+// hungUp is the status of a request whose client left before the end of the answer, as
+// in the provider's other routes.
 const hungUp = 499
 
-// told is err, or what stands for one that only net/http knows.
-func told(err error) error {
+// answerable returns err, or an error with status 502 if err has no status of its own.
+func answerable(err error) error {
 	var known web.HTTPError
 	if errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -119,12 +117,10 @@ func told(err error) error {
 	return &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("the request could not be passed on: %v", err)}
 }
 
-// silent takes what the proxy would log: the status says it, or the broken-off
-// answer.
+// silent discards the proxy's log: the status or the broken-off answer says the same.
 var silent = log.New(io.Discard, "", 0)
 
-// forwarded tells the function whose request it is, as far as no proxy before
-// this one has said so.
+// forwarded sets the X-Forwarded headers. It keeps those that an earlier proxy has set.
 func forwarded(h http.Header, r *http.Request) {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if given := r.Header[name]; given != nil {
@@ -139,13 +135,13 @@ func forwarded(h http.Header, r *http.Request) {
 	}
 }
 
-// roundTripper is a function as an [http.RoundTripper].
+// roundTripper turns a function into an [http.RoundTripper].
 type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// buffers are what answers are copied through.
+// buffers implements httputil.BufferPool with a pool of buffers of bufferSize bytes.
 type buffers struct{}
 
 const bufferSize = 32 << 10

@@ -7,43 +7,41 @@ import (
 	"sync"
 )
 
-// maxReplay is how much of a body is kept, in bytes, so that another instance
-// can be asked when the first would not have the request. A larger one is
-// streamed, and sent once.
+// maxReplay is the size, in bytes, up to which a body is kept for a second instance in
+// case the first refuses the request. A larger body is streamed and sent only once.
 const maxReplay = 64 << 10
 
-// replay is a request's body that can be sent again from its beginning while it
-// is still kept. One view at a time reads it; the views before do so no more.
+// replay is a request's body that can be sent again from the beginning while it is
+// kept. Only the latest view reads it; earlier ones get an error.
 type replay struct {
-	// reading is held while the source is read, which may take as long as the
-	// client likes; mu, for what is below it, never is.
+	// reading is held while the source is read, which may take any time. mu guards
+	// the fields below it and is never held during a read.
 	reading sync.Mutex
 	source  io.Reader
 
 	mu sync.Mutex
-	// kept is the body's beginning, all that was read unless lost.
+	// kept is all that was read of the body. lost: it became too large to keep.
 	kept    []byte
 	lost    bool
 	err     error
 	current *view
 }
 
-// newReplay streams a body.
+// newReplay returns a replay that streams a body.
 func newReplay(source io.Reader) *replay { return &replay{source: source} }
 
-// heldReplay is a body that is in memory whole. It is not changed.
+// heldReplay returns a replay of a body that is in memory. It does not change body.
 func heldReplay(body []byte) *replay {
 	return &replay{kept: body[:len(body):len(body)], err: io.EOF}
 }
 
-// view is one reading of the body.
+// view reads the body once, from the beginning.
 type view struct {
 	of  *replay
 	pos int
 }
 
-// again returns the body from its beginning, or false if it is not kept any
-// more.
+// again returns the body from the beginning, or false if it is no longer kept.
 func (r *replay) again() (io.ReadCloser, bool) {
 	if r == nil {
 		return http.NoBody, true
@@ -57,7 +55,7 @@ func (r *replay) again() (io.ReadCloser, bool) {
 	return r.current, true
 }
 
-// failure is why the body could not be read to its end; nil if it could.
+// failure returns the error of reading the body, nil if there was none.
 func (r *replay) failure() error {
 	if r == nil {
 		return nil
@@ -70,8 +68,8 @@ func (r *replay) failure() error {
 	return r.err
 }
 
-// close ends the reading for good. When it returns nothing is read from a body
-// that was held; a source may still be, until its owner closes it.
+// close makes all views fail. After it, nobody reads a body that was in memory. A read
+// from a source may continue until its owner closes it.
 func (r *replay) close() {
 	if r == nil {
 		return
@@ -89,7 +87,7 @@ func (v *view) Read(p []byte) (int, error) {
 	r := v.of
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	// A view before this one may have read on meanwhile.
+	// An earlier view may have read more meanwhile.
 	if n, err := v.fromKept(p); n > 0 || err != nil {
 		return n, err
 	}
@@ -114,8 +112,8 @@ func (v *view) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fromKept reads what is there already; 0 and no error if the source is to be
-// asked.
+// fromKept reads from the kept part of the body. It returns 0 and no error if the
+// source must be read.
 func (v *view) fromKept(p []byte) (int, error) {
 	r := v.of
 	r.mu.Lock()
@@ -131,5 +129,5 @@ func (v *view) fromKept(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// Close implements io.Closer. The source is closed by whose it is.
+// Close implements io.Closer. It does nothing: the source's owner closes the source.
 func (v *view) Close() error { return nil }

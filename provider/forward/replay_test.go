@@ -57,8 +57,8 @@ func TestReplayOfALargeBody(t *testing.T) {
 	}
 }
 
-// A view that still waits for the client when it is superseded does not lose
-// what then comes.
+// A view may still wait for the client when a later one replaces it. The bytes that then
+// come are not lost.
 func TestReplayOfASlowBody(t *testing.T) {
 	reader, writer := io.Pipe()
 	r := newReplay(reader)

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(lingering{m}) }
 
-// lingering runs tests and waits for what net/http's server takes to close a
-// connection on which it has not read all.
+// lingering runs tests, and then waits until net/http's server has closed connections
+// that it has not read to their end.
 type lingering struct{ *testing.M }
 
 func (l lingering) Run() int {
@@ -60,7 +60,7 @@ func (r *record) AddDrop(reason metrics.Reason) {
 type function struct {
 	id      cluster.InstanceID
 	address string
-	// listener is closed with the server, also when that does not serve yet.
+	// listener is closed with the server, even if that does not serve yet.
 	listener net.Listener
 	server   *http.Server
 	// seen counts the requests that reached it.
@@ -89,7 +89,7 @@ func startServer(t testing.TB, id string, server *http.Server, handle http.Handl
 	return in
 }
 
-// kill breaks all connections and takes no more.
+// kill breaks all connections and accepts no more.
 func (in *function) kill() {
 	in.listener.Close()
 	in.server.Close()
@@ -117,7 +117,7 @@ type rig struct {
 	codes chan<- int
 }
 
-// newRig is a forwarder behind an HTTP server, at /NAME/….
+// newRig returns a forwarder behind an HTTP server, at /NAME/….
 func newRig(t testing.TB, o Options) *rig {
 	r := &rig{t: t}
 	if o.ColdWait == 0 {
@@ -184,7 +184,7 @@ func (r *rig) invoke(ctx context.Context, body string) (string, error) {
 	return string(resp.Body), nil
 }
 
-// settled fails the test if anything is still counted as being in flight.
+// settled fails the test if any request still counts as in flight.
 func (r *rig) settled() {
 	r.t.Helper()
 	waitFor(r.t, func() bool { s := r.Stats(); return s.InFlight == 0 && s.Waiting == 0 })

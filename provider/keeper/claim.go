@@ -7,12 +7,12 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// orphanGrace is how long an instance may run whose function is not known, where there
-// are several replicas: the one or the other may have been seen first.
+// orphanGrace is how long an instance of an unknown function may run if there are several
+// replicas: this one may see an instance before it learns of the function.
 const orphanGrace = time.Minute
 
-// Claim offers a function its unclaimed instances: adopt adds one, or returns why the
-// function does not want it.
+// Claim offers a function its unclaimed instances. adopt adds one, or returns why the
+// function does not want it; then Claim stops it.
 func (k *Keeper[I]) Claim(function string, adopt func(cluster.Instance) (in I, unwanted string)) {
 	for id, known := range k.unclaimed {
 		if known.Function != function || known.leaving {
@@ -28,7 +28,7 @@ func (k *Keeper[I]) Claim(function string, adopt func(cluster.Instance) (in I, u
 		delete(k.unclaimed, id)
 		event := k.options.Logger.Info()
 		if !k.options.Replicas.Alone() {
-			event = k.options.Logger.Debug() // All that others start come here.
+			event = k.options.Logger.Debug() // This happens to every instance that others start.
 		}
 		event.Str("function", function).Str("instance", string(id)).Msg("took over a running instance")
 		if kept.There() {
@@ -37,9 +37,8 @@ func (k *Keeper[I]) Claim(function string, adopt func(cluster.Instance) (in I, u
 	}
 }
 
-// StopUnclaimed stops the instances of an earlier provider whose functions are gone, or,
-// where there are several replicas, whose functions nobody has heard of for a while. known
-// reports whether a function is deployed.
+// StopUnclaimed stops unclaimed instances of functions that are not deployed. With several
+// replicas it waits for orphanGrace first. known reports whether a function is deployed.
 func (k *Keeper[I]) StopUnclaimed(now time.Time, known func(function string) bool) {
 	for id, in := range k.unclaimed {
 		if !known(in.Function) && (k.options.Replicas.Alone() || now.Sub(in.since) >= orphanGrace) {
@@ -57,7 +56,7 @@ func (k *Keeper[I]) Dismiss(function, why string) {
 	}
 }
 
-// leave stops an unclaimed instance. Until it is gone it holds its room.
+// leave stops an unclaimed instance. It holds its resources until it is gone.
 func (k *Keeper[I]) leave(id cluster.InstanceID, in *unclaimed, why string) {
 	if in.leaving || !k.options.Replicas.Leads() {
 		return
@@ -67,7 +66,7 @@ func (k *Keeper[I]) leave(id cluster.InstanceID, in *unclaimed, why string) {
 	k.Begin(func() { k.stop(id, k.options.StopGrace) })
 }
 
-// observeUnclaimed takes in the new state of an instance that nobody has claimed.
+// observeUnclaimed applies the new state of an instance that no function has claimed.
 func (k *Keeper[I]) observeUnclaimed(seen cluster.Instance) {
 	known, ok := k.unclaimed[seen.ID]
 	switch {
@@ -85,10 +84,10 @@ func (k *Keeper[I]) observeUnclaimed(seen cluster.Instance) {
 	}
 }
 
-// Alone is a provider without other replicas.
+// Alone implements [Replicas] for a provider without other replicas.
 type Alone struct{}
 
-// Leads implements [Replicas]: it starts and stops instances.
+// Leads implements [Replicas].
 func (Alone) Leads() bool { return true }
 
 // Alone implements [Replicas].
@@ -97,7 +96,7 @@ func (Alone) Alone() bool { return true }
 // Drain implements [Replicas]: nobody else uses an instance.
 func (Alone) Drain(context.Context, cluster.InstanceID) {}
 
-// Lost implements [Replicas]; it is not called.
+// Lost implements [Replicas]. A keeper that leads does not call it.
 func (Alone) Lost(cluster.InstanceID, error) {}
 
 // Gone implements [Replicas].

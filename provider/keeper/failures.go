@@ -6,48 +6,51 @@ import (
 )
 
 const (
-	// Settled is how long an instance must have been ready for its exit to be a
-	// mishap and not the function's own fault.
+	// Settled is how long an instance must have been ready before its exit no longer
+	// counts as a failure of the function.
 	Settled = 10 * time.Second
-	// forgetAfter is when failures are forgotten while other instances serve.
+	// forgetAfter is how long after the last pause failures are forgotten while another
+	// instance serves.
 	forgetAfter = time.Minute
-	// hopelessFailures is after how many instances in a row that did not live a request
-	// is no longer held until the next one is tried.
+	// hopelessFailures is the number of failures in a row after which requests no longer
+	// wait for the next instance.
 	hopelessFailures = 3
 )
 
-// The pauses before something that failed is tried again.
+// Pauses after failures double from firstPause to longestPause.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 30 * time.Second
 )
 
-// Backoff is the pause after the n-th failure in a row: first, 2 first, 4 first, …, at
+// Backoff returns the pause after the n-th failure in a row: first, 2 first, 4 first, …, at
 // most longest.
 func Backoff(n int, first, longest time.Duration) time.Duration {
 	return min(first<<min(max(n-1, 0), 16), longest)
 }
 
-// Failures are what went wrong in a row: an instance that did not live, a change that
-// was refused. The zero value is none.
+// Failures counts failures in a row: instances that exited early, or refused changes. The
+// zero value means no failure.
 type Failures struct {
-	// Why is what was wrong last, fit for users; "" if nothing is.
+	// Why is the last failure, in words for users; "" if there is none.
 	Why string
-	// Count is how often in a row. The next try is not before NotBefore.
+	// Count is the number of failures in a row. The next attempt is not made before
+	// NotBefore.
 	Count     int
 	NotBefore time.Time
 }
 
-// Failed notes one more failure.
+// Failed records one more failure.
 func (f *Failures) Failed(now time.Time, why string) {
 	f.Count++
 	f.NotBefore = now.Add(Backoff(f.Count, firstPause, longestPause))
 	f.Why = why
 }
 
-// Died delays the next start if an instance did not live that became ready at ready,
-// or never did: twice as long each time. One that lived, or that answered a batch at
-// least (served), is replaced at once: whatever ended it, the function works.
+// Died records the exit of an instance. ready is when it became ready, zero if it never did.
+// An exit before that, or soon after it, delays the next start, twice as long each time. An
+// instance that was ready for Settled, or has answered a request (served), is replaced at
+// once: the function works.
 func (f *Failures) Died(now, ready time.Time, served bool, why string) {
 	when := "before it was ready"
 	if !ready.IsZero() {
@@ -60,8 +63,9 @@ func (f *Failures) Died(now, ready time.Time, served bool, why string) {
 	f.Failed(now, fmt.Sprintf("an instance exited %s: %s", when, why))
 }
 
-// Serves forgets the failures while an instance serves that became ready at ready:
-// once one that came after them has lived, or when they are long past.
+// Serves forgets the failures if an instance that became ready at ready still serves. It does
+// so if the instance came after the failures and has been ready for Settled, or if the last
+// pause ended more than forgetAfter ago.
 func (f *Failures) Serves(now, ready time.Time) {
 	if f.Count == 0 || now.Before(f.NotBefore) {
 		return
@@ -72,11 +76,11 @@ func (f *Failures) Serves(now, ready time.Time) {
 	}
 }
 
-// Pausing reports whether nothing may be tried now.
+// Pausing reports whether the next attempt must still wait.
 func (f *Failures) Pausing(now time.Time) bool { return now.Before(f.NotBefore) }
 
-// Hopeless reports whether it is of no use to hold requests until the next instance is
-// tried.
+// Hopeless reports whether requests should be refused at once instead of waiting for the next
+// attempt.
 func (f *Failures) Hopeless(now time.Time) bool {
 	return f.Count >= hopelessFailures && f.Pausing(now)
 }

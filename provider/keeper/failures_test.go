@@ -7,8 +7,8 @@ import (
 
 var epoch = time.Unix(1_000_000, 0).UTC()
 
-// The pause doubles with each instance that does not live, up to half a minute; after
-// three, requests are not held any more.
+// The pause doubles with each instance that exits early, up to half a minute. After three,
+// requests no longer wait.
 func TestPausesGrow(t *testing.T) {
 	var f Failures
 	now, last := epoch, time.Duration(0)
@@ -28,7 +28,7 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-// What has answered something, or lived for a while, is replaced at once.
+// An instance that has answered something, or was ready for a while, is replaced at once.
 func TestMishaps(t *testing.T) {
 	for _, c := range []struct {
 		ready  time.Duration
@@ -43,8 +43,8 @@ func TestMishaps(t *testing.T) {
 	}
 }
 
-// Failures are forgotten when an instance that came after them has lived, or when
-// they are long past.
+// Failures are forgotten when an instance that came after them has been ready for a while,
+// or when they are long past.
 func TestForgotten(t *testing.T) {
 	for _, c := range []struct {
 		ready, after time.Duration

@@ -14,7 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
 
-// The errors of all controllers.
+// Errors that all controllers return.
 var (
 	// ErrAbsent is returned for a function that is not deployed.
 	ErrAbsent = errors.New("no such function")
@@ -24,31 +24,33 @@ var (
 
 // Dispatcher sends a function's requests to its instances.
 type Dispatcher interface {
-	// Drain gives an instance nothing new, and returns when nothing of it is in
-	// flight, or with ctx's error.
+	// Drain sends an instance nothing new. It returns when the instance has no
+	// request in flight, or with ctx's error.
 	Drain(ctx context.Context, id cluster.InstanceID) error
-	// Forget drops an instance that is gone, and tells whether it ever answered.
+	// Forget drops an instance that exited, and reports whether it ever answered.
 	Forget(id cluster.InstanceID) (served bool)
-	// SetProblem says what requests without an instance are told, and whether they
-	// are refused at once.
+	// SetProblem sets the answer to requests without a ready instance, and whether they
+	// get it at once instead of waiting.
 	SetProblem(reason string, refuse bool)
 	// Close refuses all requests.
 	Close()
 }
 
-// Service is what answers a function's requests.
+// Service holds what a fleet knows besides its instances: how requests reach them, and why
+// there are too few.
 type Service struct {
 	Dispatcher Dispatcher
 	Metrics    *metrics.FunctionMetrics
-	// Failures are those of its instances in a row.
+	// Failures counts failures of its instances in a row.
 	Failures Failures
-	// Unplaced is why there are too few instances, "" if there are not.
+	// Unplaced is why there are too few instances, "" if there are enough.
 	Unplaced string
 
 	notice Notice
 }
 
-// Tell lets the dispatcher know what to answer where there is no instance.
+// Tell passes the failures, otherwise Unplaced, to the dispatcher as the answer to requests
+// without a ready instance.
 func (s *Service) Tell(now time.Time) {
 	if s.Failures.Why != "" {
 		s.Announce(s.Failures.Why, s.Failures.Hopeless(now))
@@ -57,31 +59,32 @@ func (s *Service) Tell(now time.Time) {
 	s.Announce(s.Unplaced, false)
 }
 
-// Announce is Tell for what the failures do not tell.
+// Announce is Tell for any other problem.
 func (s *Service) Announce(problem string, refuse bool) {
 	s.notice.Tell(s.Dispatcher, problem, refuse)
 }
 
-// Fleet is the instances of one function. A controller's own type of function embeds it.
+// Fleet holds the instances of one function. A controller's type of function embeds it.
 type Fleet[I Instance] struct {
 	Service
 	Instances map[cluster.InstanceID]I
 
-	// order is what Sorted returns, nil when it has to be made anew: hundreds of
-	// instances are looked at ten times a second, and seldom change.
+	// order is Sorted's result, nil when it must be made again. Controllers look at
+	// hundreds of instances ten times a second, and they seldom change.
 	order []I
-	// shown and held are what the metrics hold.
+	// shown counts the serving instances by label, held sums up their resources; both as
+	// the metrics show them. recorded: the metrics show held.
 	shown    map[string]int
 	held     cluster.Resources
 	recorded bool
 }
 
-// NewFleet returns one without instances.
+// NewFleet returns a fleet without instances.
 func NewFleet[I Instance](d Dispatcher, m *metrics.FunctionMetrics) Fleet[I] {
 	return Fleet[I]{Service: Service{Dispatcher: d, Metrics: m}, Instances: map[cluster.InstanceID]I{}}
 }
 
-// Sorted lists the instances by ID. It must not be changed.
+// Sorted lists the instances by ID. The caller must not change the list.
 func (f *Fleet[I]) Sorted() []I {
 	if f.order == nil && len(f.Instances) > 0 {
 		f.order = slices.SortedFunc(maps.Values(f.Instances), func(a, b I) int { return cmp.Compare(a.kept().ID, b.kept().ID) })
@@ -89,13 +92,13 @@ func (f *Fleet[I]) Sorted() []I {
 	return f.order
 }
 
-// Notice is what a dispatcher was told of a function without ready instances.
+// Notice is the problem that was last passed to a dispatcher.
 type Notice struct {
 	problem string
 	refuse  bool
 }
 
-// Tell lets a dispatcher know what to answer where there is no instance, if that is new.
+// Tell passes a problem to a dispatcher if it differs from the last one.
 func (n *Notice) Tell(d Dispatcher, problem string, refuse bool) {
 	if now := (Notice{problem, refuse}); now != *n {
 		*n = now
@@ -103,27 +106,27 @@ func (n *Notice) Tell(d Dispatcher, problem string, refuse bool) {
 	}
 }
 
-// Description is all that there is to say of a function.
+// Description is the state of a function.
 type Description struct {
-	// Instances are those that exist and are to stay; Ready counts those that
-	// serve.
+	// Instances are those that are not being retired; Ready counts those that are
+	// ready.
 	Instances []cluster.Instance
 	Ready     int
 	// Cold counts the requests that found no ready instance.
 	Cold uint64
-	// Wanted is the number of instances that there are to be, even without load.
+	// Wanted is the number of instances that the function should have, even without load.
 	Wanted uint64
-	// Measured says that a model's times are known, measured or predicted.
+	// Measured: the model's times are known, measured or predicted.
 	Measured bool
-	// Crash is why its instances do not live, Unplaced why it has too few; ""
-	// where there is nothing to say.
+	// Crash is why its instances exit, Unplaced why it has too few; both are "" if
+	// there is no such problem.
 	Crash, Unplaced string
-	// Problem is why the function, or the latest deployment of it, cannot be
-	// served as it should, "" if it can.
+	// Problem is why the function or its latest deployment is not served as it
+	// should be, "" if there is no problem.
 	Problem string
 }
 
-// Describe tells what runs, and why there is no more.
+// Describe returns the instances that stay, and why there are no more.
 func (f *Fleet[I]) Describe() Description {
 	d := Description{Crash: f.Failures.Why, Unplaced: f.Unplaced}
 	for _, in := range f.Sorted() {
@@ -139,7 +142,7 @@ func (f *Fleet[I]) Describe() Description {
 	return d
 }
 
-// Usage is what the instances use, by the latest reading.
+// Usage sums up what the instances use, by the latest reading.
 func (f *Fleet[I]) Usage() (sum cluster.Resources) {
 	for _, in := range f.Instances {
 		sum = sum.Add(in.kept().Usage)
@@ -147,9 +150,10 @@ func (f *Fleet[I]) Usage() (sum cluster.Resources) {
 	return sum
 }
 
-// Record shows in the metrics what has changed since it was last shown: what the
-// instances hold, and how many serve with each label. Of several replicas of the
-// provider only one shows it (show), or all would be counted several times.
+// Record updates the metrics that have changed: the resources that the instances hold, and
+// how many serve with each label. It reports whether a number of instances has changed. Of
+// several replicas of the provider only one must set show, or instances would be counted
+// several times.
 func (f *Fleet[I]) Record(show bool, label func(I) (config string, serves bool)) (changed bool) {
 	if len(f.Instances) == 0 && f.held == (cluster.Resources{}) && f.recorded {
 		return false
@@ -188,17 +192,17 @@ func (f *Fleet[I]) Record(show bool, label func(I) (config string, serves bool))
 	return changed
 }
 
-// Unrecord has Record show everything again.
+// Unrecord makes the next Record update the metrics even if nothing has changed.
 func (f *Fleet[I]) Unrecord() { f.recorded = false }
 
-// Hide takes the instances out of the metrics: the function was removed.
+// Hide takes the instances of a removed function out of the metrics.
 func (f *Fleet[I]) Hide() {
 	for config := range f.shown {
 		f.Metrics.SetInstances(config, 0)
 	}
 }
 
-// ScaleSettings is what a deployment of an ordinary function asks of scaling.
+// ScaleSettings returns the scaling settings of an ordinary function's deployment.
 func ScaleSettings(in annotation.Inference) replica.Settings {
 	s := replica.Settings{Min: in.MinReplicas, Max: in.MaxReplicas, Target: in.ScaleTarget,
 		Zero: in.ScaleZero, ZeroAfter: cmp.Or(in.ZeroDuration, annotation.DefaultZeroDuration)}

@@ -10,55 +10,57 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Instance is a controller's own type of instance: it embeds a Kept of itself. The
-// methods are called with the controller's lock held.
+// Instance is a controller's own type of instance, which embeds [Kept]. The keeper calls its
+// methods with the controller's lock held.
 type Instance interface {
 	comparable
 	kept() *Kept
-	// Holds is what it takes of its node.
+	// Holds returns the resources that it takes from its node.
 	Holds() cluster.Resources
-	// Current reports whether it is what its function would start now.
+	// Current reports whether its function would now start the same instance.
 	Current() bool
-	// Up lets it take requests: it has loaded and is to stay.
+	// Up makes the dispatcher send it requests. It is called when the instance is ready
+	// and not being retired.
 	Up()
-	// Seen is called after a new state was taken in; before is the one until then.
+	// Seen is called after a new state was applied; before is the earlier one.
 	Seen(before cluster.State, now cluster.Instance)
 }
 
-// Kept is the life of one instance.
+// Kept is the keeper's part of an instance: its state and what the keeper does with it.
 type Kept struct {
 	cluster.Instance
-	// Usage is what it used at the latest reading.
+	// Usage is what it used by the latest reading.
 	Usage cluster.Resources
-	// Retiring: it takes nothing new. Fault is why it is of no use any more, nil if
-	// it is just not wanted.
+	// Retiring: it gets no new requests. Fault is why it was lost, nil if it is only not
+	// needed any more.
 	Retiring bool
 	Fault    error
-	// Stopping: the backend is asked to stop it, or will be.
+	// Stopping: the backend has been asked to stop it, or will be.
 	Stopping bool
-	// DrainGrace is how long it may take to answer what it has once it is retired.
+	// DrainGrace is how long it may take to answer its requests once it is retired. If it
+	// is 0, the keeper's StopGrace applies.
 	DrainGrace time.Duration
 
 	service *Service
-	// drop takes it out of its fleet.
+	// drop removes it from its fleet.
 	drop func()
-	// begun is closed once the backend has been asked to start it, or will not be;
-	// abandon makes sure of the latter, if it is not too late. ready is closed once it
-	// has loaded, gone when nothing of it is left.
+	// begun is closed once the backend has been asked to start it, or never will be.
+	// abandon cancels a start that has not begun. ready is closed when the instance is
+	// ready, gone when it has exited.
 	begun, ready, gone chan struct{}
 	abandon            context.CancelFunc
 }
 
 func (k *Kept) kept() *Kept { return k }
 
-// Seen does nothing; an instance that has something to do with a new state has a
-// method of its own.
+// Seen implements [Instance] and does nothing. An instance type that must react to a new
+// state overrides it.
 func (k *Kept) Seen(cluster.State, cluster.Instance) {}
 
-// There reports whether the instance has loaded and is to stay.
+// There reports whether the instance is ready and not being retired.
 func (k *Kept) There() bool { return k.State == cluster.Ready && !k.Retiring }
 
-// loaded notes that the instance is ready, if that is new.
+// loaded marks the instance as ready.
 func (k *Kept) loaded() {
 	select {
 	case <-k.ready:
@@ -67,8 +69,8 @@ func (k *Kept) loaded() {
 	}
 }
 
-// AwaitReady returns when the instance has loaded, or false if it never will. It is
-// called without the lock.
+// AwaitReady returns true when the instance is ready, false if it exits before or ctx ends.
+// Call it without the lock.
 func (k *Kept) AwaitReady(ctx context.Context) bool {
 	select {
 	case <-k.ready:
@@ -79,7 +81,7 @@ func (k *Kept) AwaitReady(ctx context.Context) bool {
 	return false
 }
 
-// why is why an instance exited, as far as anybody knows.
+// why returns why an instance exited, "" if that is unknown.
 func (k *Kept) why() string {
 	if k.Reason == "" && k.Fault != nil {
 		return k.Fault.Error()
@@ -87,7 +89,7 @@ func (k *Kept) why() string {
 	return k.Reason
 }
 
-// NewID is an ID for a new instance of a function.
+// NewID returns a random ID for a new instance of a function.
 func NewID(function string) cluster.InstanceID {
 	name, _, _ := strings.Cut(function, ".")
 	if len(name) > 40 { // An ID is a DNS label.

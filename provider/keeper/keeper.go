@@ -1,10 +1,9 @@
-// Package keeper is what all controllers have in common: the life of instances. A
-// Keeper starts, retires, loses, adopts and stops them, takes in what the backend says
-// of them, and reads what they use; begin there. A Fleet is those of one function, with
-// their failures in a row. A Loop looks at the load every tick, and sooner after a Kick;
-// Tasks are what goes on in the background. Controllers differ in what they decide:
-// provider/control asks the scaling engine for models, provider/processes and
-// provider/deployments the number of replicas for ordinary functions.
+// Package keeper manages the life of instances for all controllers: it starts, adopts,
+// retires and stops them, follows their state on the backend and reads their usage. It does
+// not decide how many there should be: provider/control asks the scaling engine for models,
+// provider/processes and provider/deployments ask scaling/replica for ordinary functions.
+// Begin with Keeper. A Fleet holds one function's instances, a Loop looks at the load every
+// tick and sooner after a Kick, Tasks run in the background.
 package keeper
 
 import (
@@ -22,63 +21,62 @@ import (
 )
 
 const (
-	// ReadingPeriod is the time between two readings of what instances use.
+	// ReadingPeriod is the time between two readings of the instances' usage.
 	ReadingPeriod = 5 * time.Second
-	// lostGrace is how long an instance that broke off an exchange may take to leave.
+	// lostGrace is how long an instance that broke off an exchange may take to exit.
 	lostGrace = 500 * time.Millisecond
-	// firstRetry and longestRetry are the pauses before a backend that failed to stop an
-	// instance is asked again.
+	// firstRetry and longestRetry bound the pauses between attempts to stop an instance.
 	firstRetry   = time.Second
 	longestRetry = 5 * time.Minute
 )
 
-// errFollowing is why an instance is not started.
+// errFollowing is why a replica that no longer leads does not start an instance.
 var errFollowing = errors.New("another replica of the provider leads")
 
-// Replicas are the provider's other replicas, as far as they concern an instance's life.
+// Replicas tells a keeper about the provider's other replicas, and them about instances.
 type Replicas interface {
 	// Leads reports whether this replica starts and stops instances.
 	Leads() bool
-	// Alone reports whether there is no other replica, now or later: instances then
-	// end with the provider, and none comes from elsewhere.
+	// Alone reports whether the provider never has other replicas: then instances end
+	// with it, and nobody else starts any.
 	Alone() bool
-	// Drain has the others give an instance nothing new, and returns when none of
-	// them has anything on it, or with ctx.
+	// Drain makes the others send an instance nothing new. It returns when none of
+	// them has a request on it, or when ctx ends.
 	Drain(ctx context.Context, id cluster.InstanceID)
-	// Lost keeps for the leader that an instance broke off an exchange; Gone that it
-	// is no more.
+	// Lost reports to the leader that an instance broke off an exchange. Gone says that
+	// an instance has exited.
 	Lost(id cluster.InstanceID, cause error)
 	Gone(id cluster.InstanceID)
 }
 
-// Options are what a keeper works with.
+// Options configure a keeper.
 type Options struct {
 	Backend cluster.Backend
 	Logger  zerolog.Logger
-	// Lock is the controller's.
+	// Lock is the controller's lock.
 	Lock sync.Locker
-	// Wake has the controller look at the load now.
+	// Wake makes the controller look at the load now.
 	Wake func()
-	// StopGrace is how long a retired instance may take to leave.
+	// StopGrace is how long a retired instance may take to exit.
 	StopGrace time.Duration
 	Replicas  Replicas
-	// Discover is told of a function that has an instance which another replica has
-	// started, and which nobody has claimed.
+	// Discover is called with a function's name when another replica has started an
+	// instance of it that no function here has claimed.
 	Discover func(function string)
 }
 
-// Keeper keeps one controller's instances. Unless its comment says otherwise a method is
-// called with the controller's lock held.
+// Keeper manages one controller's instances. Call its methods with the controller's lock
+// held, unless their comments say otherwise.
 type Keeper[I Instance] struct {
 	*Tasks
 	options   Options
 	instances map[cluster.InstanceID]I
-	// unclaimed are instances of an earlier provider, or of another replica, that no
-	// function has claimed yet, or that nobody wants.
+	// unclaimed are instances of an earlier provider or another replica that no function
+	// has claimed.
 	unclaimed map[cluster.InstanceID]*unclaimed
-	// reading: a reading of what instances use goes on.
+	// reading: a reading of the instances' usage is in progress.
 	reading bool
-	// blind is why the nodes could not be listed, "" if they could.
+	// blind is why the backend could not list the nodes, "" if it could.
 	blind string
 }
 
@@ -87,11 +85,11 @@ type unclaimed struct {
 	cluster.Instance
 	// since is when it was first seen.
 	since time.Time
-	// leaving: nobody wants it, and it is being stopped.
+	// leaving: no function wants it, and the keeper is stopping it.
 	leaving bool
 }
 
-// New returns a keeper that has found the instances of an earlier provider.
+// New returns a keeper that knows the instances of an earlier provider.
 func New[I Instance](ctx context.Context, o Options) (*Keeper[I], error) {
 	found, err := o.Backend.Instances(ctx)
 	if err != nil {
@@ -104,16 +102,16 @@ func New[I Instance](ctx context.Context, o Options) (*Keeper[I], error) {
 	return k, nil
 }
 
-// Instance finds one by its ID.
+// Instance finds an instance by its ID.
 func (k *Keeper[I]) Instance(id cluster.InstanceID) (in I, ok bool) {
 	in, ok = k.instances[id]
 	return in, ok
 }
 
-// Instances are all that exist. The map must not be changed.
+// Instances returns all instances that functions have. The caller must not change the map.
 func (k *Keeper[I]) Instances() map[cluster.InstanceID]I { return k.instances }
 
-// Add keeps an instance under its function.
+// Add adds an instance to its function.
 func (k *Keeper[I]) Add(in I, of *Fleet[I], seen cluster.Instance) {
 	kept := in.kept()
 	kept.Instance, kept.service, kept.abandon = seen, &of.Service, func() {}
@@ -129,8 +127,8 @@ func (k *Keeper[I]) Add(in I, of *Fleet[I], seen cluster.Instance) {
 	k.instances[seen.ID] = in
 }
 
-// Start has the backend start an instance that was added, once those whose room it
-// needs are gone.
+// Start makes the backend start an added instance as soon as the instances in after, whose
+// room it needs, are gone.
 func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
 	kept := in.kept()
 	spec := kept.InstanceSpec
@@ -149,8 +147,8 @@ func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
 	})
 }
 
-// After runs f in the background, without the lock, once some instances are gone, or
-// with an error when the instance is retired before that.
+// After runs f in the background, without the lock, as soon as the instances in gone are
+// gone. If the instance is retired before that, f gets an error.
 func (k *Keeper[I]) After(in I, gone []cluster.InstanceID, f func(ctx context.Context, err error)) {
 	var leaving []<-chan struct{}
 	for _, id := range gone {
@@ -172,8 +170,8 @@ func (k *Keeper[I]) After(in I, gone []cluster.InstanceID, f func(ctx context.Co
 	})
 }
 
-// mayStart is why an instance is not started now that there is room for it: another
-// replica has begun to lead. It then counts as retired. The lock is not held.
+// mayStart returns an error if another replica has begun to lead while an instance waited
+// for room. The instance then counts as retired. The lock is not held.
 func (k *Keeper[I]) mayStart(in *Kept) error {
 	if k.options.Replicas.Leads() {
 		return nil
@@ -184,7 +182,8 @@ func (k *Keeper[I]) mayStart(in *Kept) error {
 	return errFollowing
 }
 
-// Retire stops an instance once what it has in flight is answered.
+// Retire stops an instance after its requests in flight are answered, or at the end of its
+// grace. A replica that does not lead only marks it, and leaves stopping to the leader.
 func (k *Keeper[I]) Retire(in I, why string) {
 	kept := in.kept()
 	if kept.Retiring && kept.Stopping {
@@ -204,22 +203,22 @@ func (k *Keeper[I]) Retire(in I, why string) {
 	k.Begin(func() {
 		<-kept.begun
 		ctx, cancel := context.WithTimeout(k.Stops(), grace)
-		k.drain(ctx, kept) // At the end of the grace it is stopped all the same.
+		k.drain(ctx, kept) // At the end of the grace it is stopped anyway.
 		cancel()
 		k.stop(kept.ID, k.options.StopGrace)
 	})
 }
 
-// drain has no replica use an instance any more, and returns when none does, or when
-// ctx ends.
+// drain makes all replicas stop using an instance. It returns when none of them has a
+// request on it, or when ctx ends.
 func (k *Keeper[I]) drain(ctx context.Context, in *Kept) {
 	var others sync.WaitGroup
 	others.Go(func() { k.options.Replicas.Drain(ctx, in.ID) })
-	_ = in.service.Dispatcher.Drain(ctx, in.ID) // It is stopped all the same.
+	_ = in.service.Dispatcher.Drain(ctx, in.ID) // After an error it is stopped anyway.
 	others.Wait()
 }
 
-// Left has the dispatcher give an instance nothing new that somebody else stops.
+// Left makes the dispatcher send nothing new to an instance that somebody else stops.
 func (k *Keeper[I]) Left(in I) {
 	kept := in.kept()
 	if kept.Retiring {
@@ -229,8 +228,8 @@ func (k *Keeper[I]) Left(in I) {
 	k.Begin(func() { _ = kept.service.Dispatcher.Drain(k.Stops(), kept.ID) })
 }
 
-// Lost is what a dispatcher calls for an instance that broke off an exchange: whatever
-// is left of it is of no use. The lock is not held.
+// Lost stops an instance that broke off an exchange, without draining it. Dispatchers call
+// it. The lock is not held.
 func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	k.options.Lock.Lock()
 	defer k.options.Lock.Unlock()
@@ -246,7 +245,7 @@ func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	k.discard(in.kept())
 }
 
-// LostElsewhere is Lost for one that another replica has lost, at the leader.
+// LostElsewhere is Lost, at the leader, for an instance that another replica has lost.
 func (k *Keeper[I]) LostElsewhere(id cluster.InstanceID, why string) {
 	in, ok := k.instances[id]
 	if !ok || in.kept().Stopping {
@@ -256,7 +255,7 @@ func (k *Keeper[I]) LostElsewhere(id cluster.InstanceID, why string) {
 	k.discard(in.kept())
 }
 
-// discard stops an instance that is of no use any more.
+// discard stops a lost instance.
 func (k *Keeper[I]) discard(in *Kept) {
 	in.Stopping = true
 	k.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).AnErr("cause", in.Fault).Msg("lost an instance")
@@ -264,7 +263,8 @@ func (k *Keeper[I]) discard(in *Kept) {
 	k.options.Wake()
 }
 
-// stop asks the backend to stop an instance until it has. The lock is not held.
+// stop asks the backend to stop an instance, again and again until it has, or the keeper
+// ends. The lock is not held.
 func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration) {
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(k.Stops(), grace)
@@ -273,7 +273,7 @@ func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration) {
 		if err == nil || k.Ended() {
 			return
 		}
-		k.options.Logger.Error().Str("instance", string(id)).Err(err).Msg("stop instance; it is tried again")
+		k.options.Logger.Error().Str("instance", string(id)).Err(err).Msg("could not stop the instance; trying again")
 		select {
 		case <-k.Context().Done():
 		case <-time.After(Backoff(n, firstRetry, longestRetry)):
@@ -281,7 +281,7 @@ func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration) {
 	}
 }
 
-// Observe takes in an instance's new state. The lock is not held.
+// Observe applies an instance's new state. The lock is not held.
 func (k *Keeper[I]) Observe(seen cluster.Instance) {
 	k.options.Lock.Lock()
 	defer k.options.Lock.Unlock()
@@ -313,7 +313,7 @@ func (k *Keeper[I]) Observe(seen cluster.Instance) {
 	k.options.Wake()
 }
 
-// gone forgets an instance that exited.
+// gone removes an instance that exited.
 func (k *Keeper[I]) gone(in I) {
 	kept := in.kept()
 	kept.drop()
@@ -330,9 +330,9 @@ func (k *Keeper[I]) gone(in I) {
 	}
 }
 
-// TakeOver makes this replica, which begins to lead, responsible for all instances:
-// found are those that the backend has now, and what was to leave is stopped. The lock
-// is not held.
+// TakeOver makes this replica, which begins to lead, responsible for all instances. found
+// are the backend's instances. TakeOver stops those that the former leader was to stop. The
+// lock is not held.
 func (k *Keeper[I]) TakeOver(found []cluster.Instance) {
 	for _, seen := range found {
 		if seen.State != cluster.Exited {
@@ -347,13 +347,13 @@ func (k *Keeper[I]) TakeOver(found []cluster.Instance) {
 		case kept.Fault != nil:
 			k.discard(kept)
 		default:
-			k.Retire(in, "it was to leave")
+			k.Retire(in, "the former leader was to retire it")
 		}
 	}
 }
 
-// Free sets what is free on the nodes when everything is counted that was begun, also
-// what the backend has not heard of yet.
+// Free sets the free resources of nodes. It counts all instances, also those that the backend
+// has not been asked to start yet.
 func (k *Keeper[I]) Free(nodes []cluster.Node) {
 	at := make(map[string]*cluster.Node, len(nodes))
 	for i := range nodes {
@@ -373,22 +373,22 @@ func (k *Keeper[I]) Free(nodes []cluster.Node) {
 	}
 }
 
-// Blind reports whether the nodes could not be listed, and logs it once. The lock is
-// not held, and only one goroutine asks.
+// Blind reports whether err, of listing the nodes, is an error, and logs a new one once. The
+// lock is not held, and only one goroutine calls it.
 func (k *Keeper[I]) Blind(err error) bool {
 	why := ""
 	if err != nil {
 		why = err.Error()
 	}
 	if why != k.blind && err != nil {
-		k.options.Logger.Error().Err(err).Msg("list nodes; nothing is started or stopped until it works")
+		k.options.Logger.Error().Err(err).Msg("could not list the nodes; no instance is started or stopped until this works")
 	}
 	k.blind = why
 	return err != nil
 }
 
-// Sample reads in the background what the instances use, unless the last reading still
-// goes on. The lock is not held.
+// Sample reads the instances' usage in the background, unless the last reading is still in
+// progress. The lock is not held.
 func (k *Keeper[I]) Sample() {
 	k.options.Lock.Lock()
 	defer k.options.Lock.Unlock()
@@ -400,18 +400,18 @@ func (k *Keeper[I]) Sample() {
 	k.Begin(func() {
 		used := make(map[cluster.InstanceID]cluster.Resources, len(ids))
 		for _, id := range ids {
-			// An error means that it is gone, or leaving: it uses nothing.
+			// An error means that it has exited or is stopping, so it uses nothing.
 			used[id], _ = k.options.Backend.Usage(k.Context(), id)
 		}
 		k.options.Lock.Lock()
 		defer k.options.Lock.Unlock()
 		k.reading = false
-		k.used(used)
+		k.setUsage(used)
 	})
 }
 
-// used takes in a reading.
-func (k *Keeper[I]) used(now map[cluster.InstanceID]cluster.Resources) {
+// setUsage stores a reading and sums it up in the metrics by function.
+func (k *Keeper[I]) setUsage(now map[cluster.InstanceID]cluster.Resources) {
 	sums := map[*Service]cluster.Resources{}
 	for id, in := range k.instances {
 		kept := in.kept()
@@ -426,9 +426,9 @@ func (k *Keeper[I]) used(now map[cluster.InstanceID]cluster.Resources) {
 	}
 }
 
-// Close stops every instance, unless others go on with them, and waits until nothing of
-// them is left; those that are still there when ctx ends are killed. End was called, and
-// the lock is not held.
+// Close stops every instance and waits until all are gone; it kills those that remain when
+// ctx ends. If the provider has other replicas, it leaves the instances to them. Call End
+// first. The lock is not held.
 func (k *Keeper[I]) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, k.kill)()
 	k.options.Lock.Lock()
@@ -449,7 +449,7 @@ func (k *Keeper[I]) Close(ctx context.Context) error {
 	return err
 }
 
-// stops is what stops every instance.
+// stops returns functions that each stop one instance.
 func (k *Keeper[I]) stops(ctx context.Context) (stops []func() error) {
 	for id, in := range k.instances {
 		begun := in.kept().begun

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// backend fails to stop instances so many times, then takes as long for it.
+// backend fails to stop instances a number of times, and then takes a while to stop them.
 type backend struct {
 	cluster.Backend
 	leaves time.Duration
@@ -82,7 +82,7 @@ func (b *backend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resou
 	return cluster.Resources{CPU: 250}, nil
 }
 
-// dispatcher is one that takes its time to drain an instance.
+// dispatcher takes a while to drain an instance.
 type dispatcher struct {
 	drains  time.Duration
 	forgot  []cluster.InstanceID
@@ -107,7 +107,7 @@ func (d *dispatcher) Forget(id cluster.InstanceID) bool {
 func (d *dispatcher) SetProblem(problem string, refuse bool) { d.problem, d.refuse = problem, refuse }
 func (d *dispatcher) Close()                                 {}
 
-// instance is the simplest type of one.
+// instance is the simplest type of instance.
 type instance struct {
 	Kept
 	up int
@@ -171,7 +171,7 @@ func (r *rig) add(id cluster.InstanceID) *instance {
 	return in
 }
 
-// becomes has the backend say that an instance is in a state.
+// becomes makes the backend report an instance's state.
 func (r *rig) becomes(in *instance, s cluster.State) {
 	seen := in.Instance
 	seen.State = s
@@ -215,8 +215,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// An instance that breaks off an exchange is stopped without being drained; that it has
-// not lived delays the next.
+// An instance that breaks off an exchange is stopped without being drained. Its early exit
+// delays the next one.
 func TestLost(t *testing.T) {
 	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
 		x := r.add("i")
@@ -238,8 +238,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// A replica that does not lead starts and stops nothing, and tells the leader of what it
-// has lost; when it begins to lead it stops what was to leave.
+// A replica that does not lead starts and stops nothing, and reports lost instances to the
+// leader. When it begins to lead, it stops the instances that were being retired.
 func TestFollower(t *testing.T) {
 	f := &follower{}
 	in(t, &backend{}, f, func(t *testing.T, r *rig) {
@@ -273,7 +273,7 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// Instances of an earlier provider are stopped if nobody knows their function.
+// Instances of an earlier provider are stopped if their function is unknown.
 func TestUnclaimed(t *testing.T) {
 	b := &backend{found: []cluster.Instance{
 		{InstanceSpec: cluster.InstanceSpec{ID: "a", Function: "f.ns"}, State: cluster.Ready},
@@ -313,7 +313,7 @@ func TestStopTriesAgain(t *testing.T) {
 	})
 }
 
-// A backend that never stops an instance is asked until the keeper ends, not longer.
+// A backend that never stops an instance is asked until the keeper ends.
 func TestStopGivesUpAtTheEnd(t *testing.T) {
 	in(t, &backend{fails: 1 << 20}, Alone{}, func(t *testing.T, r *rig) {
 		began := time.Now()
@@ -327,7 +327,7 @@ func TestStopGivesUpAtTheEnd(t *testing.T) {
 	})
 }
 
-// Close returns when its patience ends, with what has failed.
+// Close returns when its context ends, with the errors.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{leaves: time.Hour, found: []cluster.Instance{{InstanceSpec: cluster.InstanceSpec{ID: "broken"}}}}
@@ -347,7 +347,8 @@ func TestCloseIsBounded(t *testing.T) {
 	})
 }
 
-// A second reading is left out while one goes on; what cannot be read uses nothing.
+// A second reading is skipped while one is in progress. An instance that cannot be read
+// uses nothing.
 func TestOneReadingAtATime(t *testing.T) {
 	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
 		x, gone := r.add("i"), r.add("gone")

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// leastPause is the least time between two looks, however many requests ask for
+	// leastPause is the minimum time between two looks, however many requests ask for
 	// one.
 	leastPause = 5 * time.Millisecond
-	// share is the part of one core that short looks may take: 1/share.
+	// share limits short looks to 1/share of one core.
 	share = 5
 )
 
 // Kick asks for a look. It is safe for concurrent use.
 type Kick chan struct{}
 
-// NewKick returns one that asks for nothing yet.
+// NewKick returns a Kick that has not asked for a look yet.
 func NewKick() Kick { return make(Kick, 1) }
 
 // Now asks for a look now, and does not wait for it.
@@ -29,16 +29,16 @@ func (k Kick) Now() {
 	}
 }
 
-// Loop is what a controller does as long as it runs.
+// Loop is a controller's main loop.
 type Loop struct {
 	Kick Kick
-	// Events are instances' new states, which Observe takes in; a look follows. When
-	// they end, so does the loop. Both may be nil.
+	// Events are instances' new states. Each goes to Observe, and a look follows. The
+	// loop ends when Events is closed. Both may be nil.
 	Events  <-chan cluster.Instance
 	Observe func(cluster.Instance)
-	// Look looks at the load and returns the time until the next look at the latest.
+	// Look looks at the load and returns the maximum time until the next look.
 	Look func(now time.Time) time.Duration
-	// Rest is the pause after a look that took so long.
+	// Rest returns the pause after a look that took this long.
 	Rest func(took time.Duration) time.Duration
 	// Sample is called every Period.
 	Sample func(now time.Time)
@@ -77,10 +77,10 @@ func (l Loop) Run(ctx context.Context) {
 	}
 }
 
-// Rest is the pause after a look that took so long: four times as long, at least 5 ms and at
-// most a tick. So looks take a fifth of a core at most as long as one takes a quarter of a tick
-// (a look of 10 ms is followed by 40 ms). A longer one takes more, as the load must be seen all
-// the same: with ticks of 100 ms a look of 60 ms takes 60 of 160 ms.
+// Rest returns the pause after a look: four times the look's duration, at least 5 ms and at
+// most a tick. Looks of up to a quarter of a tick thus take at most a fifth of a core: a pause
+// of 40 ms follows a look of 10 ms. Longer looks take more, since the load must still be seen:
+// with ticks of 100 ms a look of 60 ms takes 60 of 160 ms.
 func Rest(took, tick time.Duration) time.Duration {
 	return max(leastPause, min((share-1)*took, tick))
 }

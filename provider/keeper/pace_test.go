@@ -24,8 +24,8 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// However often it is woken, looks have their pauses between them; an event is taken in
-// at once; and without either the look's own word counts.
+// Looks keep their pauses however often the loop is woken. An event is applied at once.
+// Without either, the time that the look has returned counts.
 func TestRunKeepsThePace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kick, events := NewKick(), make(chan cluster.Instance)
@@ -62,7 +62,8 @@ func TestRunKeepsThePace(t *testing.T) {
 			}
 			return out
 		}
-		// 0 to 10 ms and a rest of 40; then each second after the end of the look before.
+		// A look from 0 to 10 ms and a rest of 40 ms; then one a second after the end of the
+		// look before.
 		if got := ms(looks); !slices.Equal(got, []int64{0, 50, 1060, 2070, 3080, 4090, 5100}) {
 			t.Errorf("looks after %v ms", got)
 		}

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Tasks is what a controller does in the background. It is safe for concurrent use.
+// Tasks runs a controller's background work. It is safe for concurrent use.
 type Tasks struct {
-	// ctx ends when the end begins: from then on nothing is begun. stops ends with
-	// the patience of Wait: what is still stopping is then killed.
+	// ctx ends with End: from then on Begin does nothing. stops ends when the context
+	// of Wait does: instances that are still stopping are then killed.
 	ctx, stops   context.Context
 	cancel, kill context.CancelFunc
 	work         sync.WaitGroup
 }
 
-// NewTasks returns an empty one.
+// NewTasks returns Tasks without work.
 func NewTasks() *Tasks {
 	t := &Tasks{}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -22,28 +22,28 @@ func NewTasks() *Tasks {
 	return t
 }
 
-// Context ends with End.
+// Context returns a context that ends with End.
 func (t *Tasks) Context() context.Context { return t.ctx }
 
-// Stops ends with the patience of Wait: it is for what has to be finished after End.
+// Stops returns a context for work that must finish after End. It ends when the context of
+// Wait does.
 func (t *Tasks) Stops() context.Context { return t.stops }
 
 // Ended reports whether End was called.
 func (t *Tasks) Ended() bool { return t.ctx.Err() != nil }
 
-// Begin runs f in the background, unless the end has begun. It is called under the
-// lock under which End is.
+// Begin runs f in the background, unless End was called. Call both under the same lock.
 func (t *Tasks) Begin(f func()) {
 	if !t.Ended() {
 		t.work.Go(f)
 	}
 }
 
-// End lets nothing begin any more.
+// End makes Begin do nothing from now on.
 func (t *Tasks) End() { t.cancel() }
 
-// Wait returns when everything that was begun is done. What is still stopping when
-// ctx ends is killed.
+// Wait returns when all background work is done. When ctx ends, the context of Stops ends,
+// too.
 func (t *Tasks) Wait(ctx context.Context) {
 	defer context.AfterFunc(ctx, t.kill)()
 	t.work.Wait()

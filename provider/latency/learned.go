@@ -9,32 +9,31 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
-// Corrections keeps, by functions' full names, what their instances have shown of
-// their times.
+// Corrections stores the corrections of functions' times, by the functions' full names.
 type Corrections interface {
 	Correction(function string) (correction.State, error)
 	PutCorrections(states map[string]correction.State) error
 	DeleteCorrection(function string) error
 }
 
-// Histories keeps, by functions' full names, what the cold-start policy knows of
-// their idle times.
+// Histories stores the cold-start policy's histories of idle times, by the functions' full
+// names.
 type Histories interface {
 	History(function string) ([]byte, error)
 	PutHistories(histories map[string][]byte) error
 	DeleteHistory(function string) error
 }
 
-// Records keeps both. If something cannot be read or written, only its content is lost.
+// Records reads and writes corrections and histories. If a record cannot be read or written,
+// only its content is lost.
 type Records struct {
-	// Corrections and Histories may be nil: nothing is kept then.
+	// Corrections and Histories may be nil: then they are not stored.
 	Corrections Corrections
 	Histories   Histories
 	Logger      zerolog.Logger
 }
 
-// Correction corrects the profile's times by what an earlier provider has
-// seen, if anything.
+// Correction returns the profile's times, corrected by the stored correction if there is one.
 func (s Records) Correction(name string, p *profiler.Profile, quantile float64) *correction.Correction {
 	times := correction.New(p, quantile)
 	if s.Corrections == nil {
@@ -42,51 +41,48 @@ func (s Records) Correction(name string, p *profiler.Profile, quantile float64) 
 	}
 	kept, err := s.Corrections.Correction(name)
 	if err != nil {
-		return times // There is none, or it cannot be read; it comes again.
+		return times // There is none, or it cannot be read. Executions will correct the times again.
 	}
 	if err := times.Restore(kept, time.Now()); err != nil {
-		s.Logger.Debug().Str("function", name).Err(err).Msg("what was seen of the function's times before does not count")
+		s.Logger.Debug().Str("function", name).Err(err).Msg("ignored the stored correction of the function's times")
 	}
 	return times
 }
 
-// History reads what an earlier provider has learned of a function's idle times;
-// nil if nothing is kept.
+// History returns the stored history of a function's idle times, nil if there is none.
 func (s Records) History(function string) []byte {
 	if s.Histories == nil {
 		return nil
 	}
 	kept, err := s.Histories.History(function)
 	if err != nil {
-		return nil // There is none, or it cannot be read; it comes again.
+		return nil // There is none, or it cannot be read. The policy learns it again.
 	}
 	return kept
 }
 
-// Write writes what was seen. Functions that are not there any more leave
-// nothing behind.
+// Write stores corrections. It deletes those of functions that are no longer there.
 func (s Records) Write(states map[string]correction.State, has func(name string) bool) {
 	if len(states) == 0 {
 		return
 	}
 	if err := s.Corrections.PutCorrections(states); err != nil {
-		s.Logger.Error().Err(err).Msg("keep what instances have shown of their functions' times")
+		s.Logger.Error().Err(err).Msg("could not store the corrections of functions' times")
 	}
 	for name := range states {
 		if !has(name) {
-			s.unlearn(name)
+			s.forgetCorrection(name)
 		}
 	}
 }
 
-// WriteHistories writes what was learned. Functions that are not there any more
-// leave nothing behind.
+// WriteHistories stores histories. It deletes those of functions that are no longer there.
 func (s Records) WriteHistories(histories map[string][]byte, has func(name string) bool) {
 	if len(histories) == 0 {
 		return
 	}
 	if err := s.Histories.PutHistories(histories); err != nil {
-		s.Logger.Error().Err(err).Msg("keep what was learned of functions' idle times")
+		s.Logger.Error().Err(err).Msg("could not store the histories of functions' idle times")
 	}
 	for name := range histories {
 		if !has(name) {
@@ -95,28 +91,28 @@ func (s Records) WriteHistories(histories map[string][]byte, has func(name strin
 	}
 }
 
-// Forget deletes what was written of a function.
+// Forget deletes a function's correction and history.
 func (s Records) Forget(name string) {
-	s.unlearn(name)
+	s.forgetCorrection(name)
 	s.forgetHistory(name)
 }
 
-// unlearn deletes what was written of a function.
-func (s Records) unlearn(name string) {
+// forgetCorrection deletes a function's correction.
+func (s Records) forgetCorrection(name string) {
 	if s.Corrections == nil {
 		return
 	}
 	if err := s.Corrections.DeleteCorrection(name); err != nil {
-		s.Logger.Error().Str("function", name).Err(err).Msg("forget what instances have shown of the function's times")
+		s.Logger.Error().Str("function", name).Err(err).Msg("could not delete the correction of the function's times")
 	}
 }
 
-// forgetHistory deletes what was written of a function.
+// forgetHistory deletes a function's history.
 func (s Records) forgetHistory(name string) {
 	if s.Histories == nil {
 		return
 	}
 	if err := s.Histories.DeleteHistory(name); err != nil {
-		s.Logger.Error().Str("function", name).Err(err).Msg("forget what was learned of the function's idle times")
+		s.Logger.Error().Str("function", name).Err(err).Msg("could not delete the history of the function's idle times")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
-// memoryStore keeps both kinds, until it fails.
+// memoryStore stores corrections and histories, unless fails is set.
 type memoryStore struct {
 	corrections map[string]correction.State
 	histories   map[string][]byte
@@ -66,7 +66,7 @@ func learnedProfile(us float64) *profiler.Profile {
 	}}
 }
 
-// seen is what instances have shown that take 1.6 times what the profile says.
+// seen is the correction of instances that take 1.6 times the profile's times.
 func seen(p *profiler.Profile, now time.Time) correction.State {
 	c := correction.New(p, 0.95)
 	promised, _ := p.ExecTime(1, 1000)
@@ -77,8 +77,8 @@ func seen(p *profiler.Profile, now time.Time) correction.State {
 	return c.State()
 }
 
-// What a provider has seen, the next one knows; what cannot be read, or is of another
-// profile, tells it nothing.
+// The next provider reads the corrections of the one before. It ignores those that cannot
+// be read or belong to another profile.
 func TestCorrection(t *testing.T) {
 	p := learnedProfile(10_000)
 	promised, _ := p.ExecTime(1, 1000)
@@ -108,7 +108,7 @@ func TestCorrection(t *testing.T) {
 	}
 }
 
-// Idle times are kept in the same way.
+// Histories of idle times are stored in the same way.
 func TestHistory(t *testing.T) {
 	m := newMemory()
 	store := Records{Histories: m, Logger: zerolog.Nop()}
@@ -121,8 +121,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Functions that went while they were written leave nothing behind; nothing to write is
-// not written.
+// Functions that are removed during a write leave nothing behind. An empty write does
+// nothing.
 func TestNothingIsLeftBehind(t *testing.T) {
 	m := newMemory()
 	store := Records{Corrections: m, Histories: m, Logger: zerolog.Nop()}
@@ -144,7 +144,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	Records{}.Forget("f")
 }
 
-// What cannot be written is said, once each, and stops nothing.
+// A failed write is logged once each, and stops nothing.
 func TestFailures(t *testing.T) {
 	var log bytes.Buffer
 	m := newMemory()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// window is after how many executions 1/e of an old one's weight is left, least
-	// how many a mean needs.
-	window, least = 500, 50
-	// same is the part of a mean by which it may be off before the engine is told.
-	same = 0.02
+	// window is the number of executions after which 1/e of an older one's weight is
+	// left; minWeight is the weight that a mean needs.
+	window, minWeight = 500, 50
+	// tolerance is the relative change of a mean below which candidates are not updated.
+	tolerance = 0.02
 )
 
-// mean is that of numbers of which the later count more.
+// mean is an exponentially weighted mean.
 type mean struct{ sum, weight float64 }
 
 func (m *mean) add(x float64) {
@@ -24,11 +24,12 @@ func (m *mean) add(x float64) {
 	m.sum, m.weight = m.sum*kept+x, m.weight*kept+1
 }
 
-// Means are those of one function, by CPU share.
+// Means holds, by CPU share in millicores, the mean ratio of the times of one function's
+// executions to the promised times.
 type Means map[int]*mean
 
-// Observe takes in an execution of a batch of size on a share, for which these times
-// were promised.
+// Observe adds an execution of a batch of size requests on a share. promised lists the promised
+// times of batches of 1, 2, … requests.
 func (ms Means) Observe(millicores, size int, took time.Duration, promised []time.Duration) {
 	if size < 1 || size > len(promised) || took <= 0 {
 		return
@@ -41,14 +42,13 @@ func (ms Means) Observe(millicores, size int, took time.Duration, promised []tim
 	m.add(float64(took) / float64(promised[size-1]))
 }
 
-// Of is the time that a batch takes on average on a CPU share, which is no longer than
-// exec, that which it may take; 0 if nobody knows. A share that has not shown enough is
-// judged by the one that has shown most, in proportion to what the profile says of both:
-// otherwise a larger share, which counts with the longest time that it may take, would
-// seem to serve no more than the smaller one, which counts with its mean.
+// Of returns the mean time of a batch on a CPU share, at most exec; 0 if it is unknown. exec
+// is the time that the batch may take. A share with too few executions uses the mean of the
+// share with the most, scaled by the profile's means of both. Otherwise the larger share would
+// count with exec and the smaller one with its mean, and the larger would seem no faster.
 //
-// For example 10 ms of work take 40 ms at 250m and 20 ms at 500m by the profile, as a
-// mean, and 44 ms were seen at 250m: then 22 ms are expected at 500m.
+// For example, the profile's means are 40 ms at 250m and 20 ms at 500m. If 44 ms were observed
+// at 250m, Of expects 22 ms at 500m.
 func (ms Means) Of(p *profiler.Profile, millicores, batch int, exec time.Duration) time.Duration {
 	if m := ms[millicores]; m.enough() {
 		if promised, ok := p.ExecTime(batch, millicores); ok {
@@ -69,23 +69,23 @@ func (ms Means) Of(p *profiler.Profile, millicores, batch int, exec time.Duratio
 	return min(exec, time.Duration(float64(ms[surest].of(promised))/float64(there)*float64(here)))
 }
 
-// enough reports whether the mean is one of enough executions.
-func (m *mean) enough() bool { return m != nil && m.weight >= least }
+// enough reports whether the mean has enough weight.
+func (m *mean) enough() bool { return m != nil && m.weight >= minWeight }
 
-// of is the mean of executions for which so much was promised.
+// of returns the mean time of executions with this promised time.
 func (m *mean) of(promised time.Duration) time.Duration {
 	return time.Duration(m.sum / m.weight * float64(promised))
 }
 
-// Candidates are candidates with the means of now; the very same, if these have not
-// changed.
+// Candidates returns the candidates with their present means. It returns the same slice if no
+// mean has changed by more than tolerance.
 func (ms Means) Candidates(p *profiler.Profile, of []capacity.Candidate) []capacity.Candidate {
 	changed := false
 	next := make([]capacity.Candidate, len(of))
 	for i, c := range of {
 		next[i] = c
 		next[i].Mean = ms.Of(p, c.Config.CPU, c.Config.Batch, c.Exec)
-		changed = changed || math.Abs(float64(next[i].Mean-c.Mean)) > same*float64(c.Mean)
+		changed = changed || math.Abs(float64(next[i].Mean-c.Mean)) > tolerance*float64(c.Mean)
 	}
 	if changed {
 		return next
@@ -93,8 +93,8 @@ func (ms Means) Candidates(p *profiler.Profile, of []capacity.Candidate) []capac
 	return of
 }
 
-// Surest is the CPU share of which most was seen, the smallest of several; 0 if nothing
-// was.
+// Surest returns the CPU share with the most weight, the smallest of equals; 0 if there were no
+// executions.
 func (ms Means) Surest() int {
 	share, most := 0, 0.0
 	for millicores, m := range ms {

@@ -11,12 +11,12 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// steady is a model of which a request takes 10 ms on a core.
+// steady is the profile of a model whose request takes 10 ms on a core.
 var steady = &profiler.Profile{Measurements: []profiler.Measurement{
 	{Batch: 1, Threads: 1, Median: 10_000, P95: 10_000, CPU: 10_000}, {Batch: 2, Threads: 1, Median: 15_000, P95: 15_000, CPU: 15_000},
 }}
 
-// shown are means of n executions that took factor times what was promised.
+// shown returns the means of n executions that took factor times the promised time.
 func shown(share, n int, factor float64) Means {
 	ms := Means{}
 	promised := steady.Table(2, share)
@@ -36,7 +36,7 @@ func TestMeans(t *testing.T) {
 		exec   time.Duration
 		want   time.Duration
 	}{
-		{"too few were seen", least - 1, 0.9, 1000, time.Second, 0},
+		{"too few were seen", minWeight - 1, 0.9, 1000, time.Second, 0},
 		{"another share, nine tenths of twice 11 ms", 1000, 0.9, 500, time.Second, 19_800 * time.Microsecond},
 		{"nine tenths of what was promised", 1000, 0.9, 1000, time.Second, -1},
 		{"no longer than it may take", 1000, 3, 1000, 20 * time.Millisecond, 20 * time.Millisecond},
@@ -54,11 +54,11 @@ func TestMeans(t *testing.T) {
 	}
 }
 
-// What is no execution of the profile's is not taken in.
+// Executions that the profile does not cover are ignored.
 func TestWhatDoesNotCount(t *testing.T) {
 	ms := Means{}
 	promised := steady.Table(2, 1000)
-	for range least {
+	for range minWeight {
 		ms.Observe(1000, 0, time.Second, promised)
 		ms.Observe(1000, len(promised)+1, time.Second, promised)
 		ms.Observe(1000, 1, 0, promised)
@@ -70,7 +70,7 @@ func TestWhatDoesNotCount(t *testing.T) {
 	}
 }
 
-// After as many executions as a window has, a third of what was before is left.
+// After window executions, 1/e of the earlier mean is left.
 func TestLaterExecutionsCountMore(t *testing.T) {
 	ms := shown(1000, 10*window, 1)
 	promised := steady.Table(2, 1000)
@@ -132,8 +132,8 @@ func TestTheSurestShare(t *testing.T) {
 	}
 }
 
-// However long executions take, a mean is between the shortest and the longest, no
-// longer than they may take, and a spread is none or sound.
+// However long executions take, a mean is between the shortest and the longest, and no
+// longer than they may take. A spread is between 0 and its maximum.
 func FuzzMeans(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, 0.95)
@@ -145,18 +145,18 @@ func FuzzMeans(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		promised := steady.Table(2, 1000)
 		ms, shortest, longest := Means{}, math.Inf(1), 0.0
-		for range least + r.IntN(2000) {
+		for range minWeight + r.IntN(2000) {
 			factor := math.Exp(4*r.Float64() - 2)
 			shortest, longest = min(shortest, factor), max(longest, factor)
 			ms.Observe(1000, 1, time.Duration(factor*float64(promised[0])), promised)
 		}
 		exec := time.Duration(r.Int64N(int64(time.Second)))
 		got := float64(ms.Of(steady, 1000, 1, time.Hour)) / float64(promised[0])
-		if ms[1000].weight >= least && (got < shortest*0.999 || got > longest*1.001) || ms.Of(steady, 1000, 1, exec) > exec {
+		if ms[1000].weight >= minWeight && (got < shortest*0.999 || got > longest*1.001) || ms.Of(steady, 1000, 1, exec) > exec {
 			t.Errorf("%v of %v to %v", got, shortest, longest)
 		}
 		s := ms.Spread(steady, quantile, func(int) []time.Duration { return []time.Duration{exec, 2 * exec} })
-		if !(s >= 0 && s <= most) {
+		if !(s >= 0 && s <= maxSpread) {
 			t.Errorf("a spread of %v at %v", s, quantile)
 		}
 	})

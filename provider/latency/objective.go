@@ -15,20 +15,20 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// Rules are what counts for all functions of a provider.
+// Rules hold the settings that apply to all functions of a provider.
 type Rules struct {
-	// Policy is the batching policy of functions that name none.
+	// Policy is the default batching policy.
 	Policy string
 	// Scaling are the scaling engine's options.
 	Scaling capacity.Options
 }
 
-// PolicyName is the batching policy of a function.
+// PolicyName returns the name of a function's batching policy.
 func (r Rules) PolicyName(f *provider.Function) string {
 	return cmp.Or(f.Inference.Policy, r.Policy)
 }
 
-// Queue says how the function's requests reach its instances.
+// Queue says where the function's requests wait for its instances.
 func (r Rules) Queue(f *provider.Function) capacity.Queue {
 	if batching.Of(r.PolicyName(f)).OwnQueues {
 		return capacity.PerInstance
@@ -41,26 +41,26 @@ func (r Rules) BatchesAlike(a, b *provider.Function) bool {
 	return r.PolicyName(a) == r.PolicyName(b) && a.Inference.SLO == b.Inference.SLO && a.Inference.MaxBatch == b.Inference.MaxBatch
 }
 
-// Limits are the options by which the function's batches are bounded: one with
-// queues of its instances' own is not planned jointly.
+// Limits returns the scaling options for the function's kind of queue: functions whose
+// instances have their own queues are not planned jointly.
 func (r Rules) Limits(f *provider.Function) capacity.Options {
 	return r.Scaling.Of(r.Queue(f))
 }
 
-// Planned is the objective that capacity is planned for. What is left of it after the
-// scheduler's reserve is what the batching policy leaves for executing: all but the way
-// back. A config that took longer would be planned, and every request turned away. Of 100
-// ms the policy leaves 95 ms: 95/(1 − 0.02) = 96.9 ms.
+// Planned returns the objective that the engine plans capacity for. After the scheduler's
+// reserve it leaves as much time for execution as the batching policy does, which subtracts the
+// way back. With the full objective the engine could plan a config on which the policy refuses
+// every request. For example, of 100 ms the policy leaves 95 ms: 95/(1 − 0.02) = 96.9 ms.
 func (r Rules) Planned(f *provider.Function) time.Duration {
 	slo := f.Inference.SLO
 	return min(slo, r.Limits(f).Objective(slo-batching.Travel(slo)))
 }
 
-// defaultQuantile is what part of a function's executions is to take no longer than
-// is said, where its deployment names no percentile.
+// defaultQuantile is the result of Quantile for a deployment without a percentile.
 const defaultQuantile = 0.95
 
-// Quantile is the part of a function's executions that its times are to hold for.
+// Quantile returns the part of a function's executions that must take no longer than its times
+// say.
 func Quantile(f *provider.Function) float64 {
 	if f.Inference.PercentileStated {
 		return f.Inference.Percentile / 100
@@ -68,18 +68,17 @@ func Quantile(f *provider.Function) float64 {
 	return defaultQuantile
 }
 
-// memory is what each instance gets: the deployment's limit, or else what the
-// profile needs.
+// memory returns the memory of each instance in bytes: the deployment's limit, otherwise
+// memoryLimit of the profile's memory.
 func memory(f *provider.Function, p *profiler.Profile) int64 {
 	return cmp.Or(f.Inference.Limits.Memory, memoryLimit(p.Memory))
 }
 
-// memoryLimit is what an instance may use where the deployment does not say:
-// twice what was measured, for bodies in flight and the engine's arena, and at
-// least 256 MiB.
+// memoryLimit returns the default memory limit of an instance in bytes: twice the measured
+// memory, for bodies in flight and the engine's arena, and at least 256 MiB.
 func memoryLimit(measured int64) int64 { return max(2*measured, 256<<20) }
 
-// largest is the largest batch that an instance of the function is asked for.
+// largest returns the largest batch that the function's instances get.
 func (r Rules) largest(f *provider.Function) int {
 	if batching.Of(r.PolicyName(f)).Single {
 		return 1
@@ -87,14 +86,14 @@ func (r Rules) largest(f *provider.Function) int {
 	return f.Inference.MaxBatch
 }
 
-// Promised lists the configs that the function's instances may have, the
-// profile's batch sizes on every share, with the times that the profile says.
+// Promised lists the candidates of the function with the profile's own times: the profile's
+// batch sizes on every share.
 func (r Rules) Promised(f *provider.Function, p *profiler.Profile) []capacity.Candidate {
 	return r.settled(f, capacity.Candidates(p.Candidates(shares(f, p), r.largest(f), memory(f, p))))
 }
 
-// shares lists the CPU shares in millicores that the function's instances may have: those
-// of the profile from requests.cpu to limits.cpu, or requests.cpu itself if there is none.
+// shares lists the CPU shares in millicores that the function's instances may have: the
+// profile's shares from requests.cpu to limits.cpu, or requests.cpu itself if there is none.
 func shares(f *provider.Function, p *profiler.Profile) []int {
 	least := f.Inference.Requests.CPU
 	within := slices.DeleteFunc(p.Shares(f.Inference.Limits.CPU), func(share int) bool { return share < least })
@@ -104,9 +103,9 @@ func shares(f *provider.Function, p *profiler.Profile) []int {
 	return within
 }
 
-// settled leaves, of a function whose number of instances is settled, only the largest batch
-// on each share that meets the objective, if one does: which load there is makes no choice
-// then. It takes smaller ones, too.
+// settled reduces the candidates of a function with a fixed number of instances. On each share
+// it keeps only the largest batch that meets the objective, if one does. The load does not
+// matter for the choice then, and such an instance executes smaller batches, too.
 func (r Rules) settled(f *provider.Function, all []capacity.Candidate) []capacity.Candidate {
 	if f.Inference.MinReplicas == 0 || f.Inference.MinReplicas != f.Inference.MaxReplicas {
 		return all
@@ -122,25 +121,24 @@ func (r Rules) settled(f *provider.Function, all []capacity.Candidate) []capacit
 	})
 }
 
-// Plan is what the engine is to choose from.
+// Plan holds the candidates from which the engine chooses.
 type Plan struct {
 	Candidates []capacity.Candidate
-	// Refuse is why neither the profile nor the corrected times allow the
-	// objective to be met; nil if one does.
+	// Refuse is why the objective can be met neither by the profile's times nor by the
+	// corrected ones; nil if it can by either.
 	Refuse *annotation.Error
-	// Slow is why the corrected times do not, where the profile's do; "" if they do.
-	// Times then count as Scale times the corrected ones, so that the fastest config just
-	// meets the objective; 0 for the corrected times themselves.
+	// Slow is why the objective cannot be met by the corrected times, "" if it can. The
+	// candidates' times are then the corrected ones multiplied by Scale, with which the
+	// fastest config just meets the objective. Scale is 0 for unscaled times.
 	Slow  string
 	Scale float64
 }
 
 // Plan lists the function's candidates with corrected times.
 //
-// If by these the objective cannot be met, as it could by the profile's, requests are
-// not refused for that. The fastest config goes on, with batches that leave it the
-// better part of the objective: nobody would see otherwise that the trouble has passed.
-// The description of the function says what it would take.
+// If the objective can be met by the profile's times but not by the corrected ones, Plan scales
+// the times down until the fastest config just meets it. The function keeps serving with that
+// config. Otherwise nobody would see when the slowness has passed. Slow says what would help.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
 	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Candidates(shares(f, p), r.largest(f), memory(f, p))))}
 	why := r.Hopeless(f, out.Candidates)
@@ -152,7 +150,7 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 		return out
 	}
 	fastest := capacity.Fastest(out.Candidates)
-	out.Slow = fmt.Sprintf("the model is slower than was predicted, and no config meets the objective now: the fastest, %v, takes %v; deploy with %s of %v or more, a larger limit of CPU, or a smaller model",
+	out.Slow = fmt.Sprintf("the model is slower than predicted, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
 		fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(time.Millisecond))
 	out.Scale = r.fitting(f, fastest.Exec)
 	for i := range out.Candidates {
@@ -161,21 +159,21 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 	return out
 }
 
-// fitting is the part of a time with which one request still meets the objective if it
-// is executed at once, at most 1. A twentieth is left for getting there.
+// fitting returns the factor, at most 1, by which a time must be scaled for one request that is
+// executed at once to meet the objective. It leaves a twentieth for the way to the instance.
 func (r Rules) fitting(f *provider.Function, exec time.Duration) float64 {
 	slo := f.Inference.SLO
 	return min(1, 0.95*(slo-batching.Travel(slo)).Seconds()/exec.Seconds())
 }
 
-// fits is the part of a time that has to fit for it to count as fitting; what was scaled to
-// fit does.
+// fits is the smallest result of fitting that counts as 1. It is below 1 so that times which
+// were scaled to fit do fit.
 const fits = 0.999
 
-// Usable is the largest batch that an instance may take of which a batch of b takes
-// exec[b-1]; 0 if not even one request can be in time. A request that is taken up a moment
-// after it came must be, or an instance would refuse all that come and never show that
-// its times are better again.
+// Usable returns the largest batch that an instance may execute, 0 if not even a batch of one
+// is in time. exec[b-1] is the time of a batch of b. A batch of one must be in time even if it
+// starts a moment after the request came. Otherwise the instance would refuse all requests and
+// never show that it has become faster.
 func (r Rules) Usable(f *provider.Function, exec []time.Duration) int {
 	if f.Inference.SLO > 0 && len(exec) > 0 && r.fitting(f, exec[0]) < fits {
 		return 0
@@ -187,7 +185,7 @@ func scaled(exec time.Duration, by float64) time.Duration {
 	return max(1, time.Duration(by*float64(exec)))
 }
 
-// Scaled is a table of corrected times as the plan has them.
+// Scaled multiplies a table of corrected times by the plan's Scale, in place, and returns it.
 func (p Plan) Scaled(corrected []time.Duration) []time.Duration {
 	if p.Scale == 0 {
 		return corrected
@@ -198,9 +196,9 @@ func (p Plan) Scaled(corrected []time.Duration) []time.Duration {
 	return corrected
 }
 
-// Fallback are the times by which an instance goes on that is too slow by those in
-// exec: in proportion, so that one request that is executed at once is just in time. If
-// the trouble has passed, it is; otherwise it shows that it has not.
+// Fallback returns the times with which a too slow instance keeps serving. It scales exec, its
+// real times, until one request that is executed at once is just in time. If the slowness has
+// passed, the request is in time; otherwise its execution shows that it has not.
 func (r Rules) Fallback(f *provider.Function, exec []time.Duration) []time.Duration {
 	if len(exec) == 0 {
 		return nil
@@ -208,8 +206,7 @@ func (r Rules) Fallback(f *provider.Function, exec []time.Duration) []time.Durat
 	return Plan{Scale: r.fitting(f, exec[0])}.Scaled(slices.Clone(exec))
 }
 
-// Hopeless says why none of the candidates meets the function's objective; nil
-// if one does.
+// Hopeless returns why none of the candidates meets the function's objective, nil if one does.
 func (r Rules) Hopeless(f *provider.Function, candidates []capacity.Candidate) *annotation.Error {
 	found := placing.Schedule(capacity.Demand{RPS: 1, SLO: r.Planned(f), Configs: candidates, Queue: r.Queue(f)}, nil, r.Scaling)
 	if found.Reason != placing.NoConfig {

@@ -18,13 +18,13 @@ import (
 
 var rules = Rules{Policy: "late", Scaling: capacity.Production()}
 
-// function has an objective, and batches of up to 8.
+// function returns a function with an objective and batches of up to 8.
 func function(slo time.Duration) *provider.Function {
 	return &provider.Function{Name: "f.openfaas-fn", Inference: annotation.Inference{IsInference: true, SLO: slo, MaxBatch: 8, Percentile: 99}}
 }
 
-// profile is of a model of which one request takes ms milliseconds on a core, and each
-// more in the batch a fifth of that.
+// profile returns the profile of a model whose request takes ms milliseconds on a core. Each
+// further request in the batch takes a fifth of that.
 func profile(ms float64) *profiler.Profile {
 	p := &profiler.Profile{Model: "m", Engine: "engine", Machine: "machine", Memory: 300 << 20}
 	for b := 1; b <= 8; b *= 2 {
@@ -34,7 +34,7 @@ func profile(ms float64) *profiler.Profile {
 	return p
 }
 
-// slowed is what instances have shown that take factor times what the profile says.
+// slowed returns the correction of instances that take factor times the profile's times.
 func slowed(p *profiler.Profile, factor float64) *correction.Correction {
 	c := correction.New(p, 0.95)
 	now := time.Unix(1_700_000_000, 0)
@@ -113,8 +113,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// An instance gets what the deployment says, or twice what was measured, and no less
-// than 256 MiB.
+// An instance gets the memory that the deployment says, otherwise twice the measured
+// memory and at least 256 MiB.
 func TestMemory(t *testing.T) {
 	for _, c := range []struct{ limit, measured, want int64 }{
 		{0, 0, 256 << 20}, {0, 100 << 20, 256 << 20}, {0, 300 << 20, 600 << 20}, {128 << 20, 300 << 20, 128 << 20},
@@ -175,9 +175,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Where instances have shown that the objective cannot be met, times are scaled so that
-// the fastest config just meets it, and it is said; where they have shown that it can, what
-// is planned is what meets it by the corrected times.
+// If the objective cannot be met by the corrected times, they are scaled until the fastest
+// config just meets it, and Slow says so. If it can, the plan holds the corrected times.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -220,7 +219,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// An instance that is too slow goes on with batches of one that are started at once.
+// A too slow instance keeps serving with batches of one that start at once.
 func TestMakeshift(t *testing.T) {
 	f := function(100 * time.Millisecond)
 	got := rules.Fallback(f, []time.Duration{400 * time.Millisecond, 500 * time.Millisecond, 800 * time.Millisecond})
@@ -232,7 +231,8 @@ func TestMakeshift(t *testing.T) {
 	}
 }
 
-// requests.cpu is the least share, limits.cpu the largest; where none lies between, requests.cpu.
+// requests.cpu is the smallest share, limits.cpu the largest. If no share of the profile lies
+// between them, requests.cpu is the only one.
 func TestSharesOfRequestsAndLimits(t *testing.T) {
 	for _, c := range []struct {
 		requests, limits int
@@ -246,7 +246,8 @@ func TestSharesOfRequestsAndLimits(t *testing.T) {
 	}
 }
 
-// Where min is max, each share has the one largest batch that meets the objective.
+// If the minimum and maximum number of instances are equal, each share keeps only the largest
+// batch that meets the objective.
 func TestSettledFunctionHasLargestBatches(t *testing.T) {
 	f := function(60 * time.Millisecond)
 	f.Inference.MinReplicas, f.Inference.MaxReplicas = 2, 2
@@ -268,8 +269,9 @@ func TestSettledFunctionHasLargestBatches(t *testing.T) {
 	}
 }
 
-// An instance whose times leave a request no moment would refuse all of them: with 50 ms
-// and 2.5 ms for the way, 47 ms do. It is useless, and goes on by a makeshift that is not.
+// An instance whose times leave a request no moment would refuse all requests: with an
+// objective of 50 ms and 2.5 ms for the way, 47 ms do. It is useless, and keeps serving with
+// fallback times that are not.
 func TestNoMomentLeft(t *testing.T) {
 	f := function(50 * time.Millisecond)
 	for exec, want := range map[time.Duration]bool{47 * time.Millisecond: false, 45 * time.Millisecond: true, 20 * time.Millisecond: true} {
@@ -278,7 +280,7 @@ func TestNoMomentLeft(t *testing.T) {
 			t.Errorf("one request takes %v: batches of %d can be used", exec, got)
 		}
 		if shift := rules.Fallback(f, table); rules.Usable(f, shift) == 0 {
-			t.Errorf("one request takes %v: the makeshift %v does not fit", exec, shift)
+			t.Errorf("one request takes %v: the fallback %v does not fit", exec, shift)
 		}
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// most bounds what is said of a spread: more is a passing trouble of the machine.
-const most = 0.5
+// maxSpread bounds Spread: a larger one comes from a passing disturbance of the machine.
+const maxSpread = 0.5
 
-// Spread is the standard deviation of the logarithm of execution times, on the share
-// that has shown most: that of lognormal times which have the mean that is known and, so
-// much of them being no longer, 0.95 for the 95th percentile, the times in table. It is 0
-// where no share has shown enough, or the quantile is too near the middle to tell.
+// Spread returns the standard deviation of the logarithm of execution times, on the share with
+// the most executions. It assumes lognormal times with the observed mean, of which the part
+// quantile (0.95 for the 95th percentile) is no longer than the times in table. It returns 0 if
+// no share has enough executions, or if the quantile is too close to the median.
 func (ms Means) Spread(p *profiler.Profile, quantile float64, table func(millicores int) []time.Duration) float64 {
 	share := ms.Surest()
 	if share == 0 {
@@ -30,5 +30,5 @@ func (ms Means) Spread(p *profiler.Profile, quantile float64, table func(millico
 	if n == 0 || z < 0.1 {
 		return 0
 	}
-	return min(most, max(0, sum/n/z))
+	return min(maxSpread, max(0, sum/n/z))
 }

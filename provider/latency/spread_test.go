@@ -8,9 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// Executions of 10 ms on average of which the 95th percentile is at 12 ms have a spread
-// of ln(1.2)/1.645 = 0.111. Of too few nobody knows, and without any above the mean it
-// is none.
+// Executions with a mean of 10 ms and a 95th percentile of 12 ms have a spread of
+// ln(1.2)/1.645 = 0.111. The spread of too few is unknown. It is 0 if the percentile is not
+// above the mean.
 func TestSpread(t *testing.T) {
 	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, Median: 10_000, P95: 10_000, CPU: 10_000}}}
 	promised, ok := p.ExecTime(1, 1000)
@@ -37,7 +37,7 @@ func TestSpread(t *testing.T) {
 			means.Observe(250, 1, 5*promised, []time.Duration{promised})
 		}
 	}
-	for factor, want := range map[float64]float64{1.2: math.Log(1.2) / 1.645, 1: 0, 20: most} {
+	for factor, want := range map[float64]float64{1.2: math.Log(1.2) / 1.645, 1: 0, 20: maxSpread} {
 		if got := means.Spread(p, 0.95, table(factor)); math.Abs(got-want) > 1e-3 {
 			t.Errorf("%v above the mean: %v, want %v", factor, got, want)
 		}

@@ -1,8 +1,8 @@
-// Package latency says how long a function's batches take, and whether its objective can
-// be met. A Finder finds a model's profile: in the store, by prediction from its
-// operators (INFless §3.3), or by measuring. Rules turn an objective and a profile into
-// a Plan. Means hold what executions take on average, and Records keep what was seen
-// across restarts. Begin with Finder.
+// Package latency says how long a function's batches take, and whether the function can meet
+// its objective. It does not measure models itself, and decides nothing about instances. Begin
+// with Finder, which finds a model's profile: in the store, by prediction from its operators
+// (INFless §3.3), or by measuring. Rules turn an objective and a profile into a Plan, Means
+// hold the mean times of executions, and Records keep corrections across restarts.
 package latency
 
 import (
@@ -18,68 +18,67 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// Models looks at model files, outside the provider's own process.
+// Models reads, measures and prepares model files, outside the provider's own process.
 type Models interface {
-	// Check returns an error that names what is wrong with a model file, or nil. It asks
-	// whether the model is known by its Hash; one that is can be read, and is not looked at.
+	// Check returns an error that names what is wrong with a model file, or nil. If known
+	// says that the model's hash is known, the model is readable and Check does not read it.
 	Check(ctx context.Context, file string, known func(hash string) bool) error
-	// Hash identifies a model file's content. It is asked often, so it should
-	// not read a file again that has not changed.
+	// Hash identifies a model file's content. It is called often, so it must not read an
+	// unchanged file again.
 	Hash(file string) (string, error)
-	// Prepare makes the model ready for this host's instances, once, and
-	// returns the directory that they load.
+	// Prepare makes the model ready for this host's instances, once, and returns the
+	// directory that they load.
 	Prepare(ctx context.Context, file string) (prepared string, err error)
-	// Sketch prepares the model and finds its times within seconds, since somebody waits
-	// for it: it predicts them if its operators are known, or else measures the model for
-	// about a second, and the profile is provisional.
+	// Sketch prepares the model and finds its times within seconds, since requests wait
+	// for it. It predicts them if the model's operators are known. Otherwise it measures
+	// the model for about a second and returns a provisional profile.
 	Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
-	// Measure prepares the model and measures it for batches of up to
-	// maxBatch that take no longer than until, in the background. It is never asked
-	// twice at the same time.
+	// Measure prepares the model and measures it at low priority, for batches of up to
+	// maxBatch that take no longer than until. Calls never overlap.
 	Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
-	// Predict is Measure, but combines the times of the model's operators
-	// (INFless §3.3). It wraps ErrUnpredictable where that cannot be done.
+	// Predict is Measure, but combines the times of the model's operators (INFless §3.3).
+	// Its error wraps ErrUnpredictable if the model's times do not follow from them.
 	Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 }
 
-// Profiles keeps models' profiles.
+// Profiles stores models' profiles.
 type Profiles interface {
 	Profile(key string) (*profiler.Profile, error)
 	PutProfile(key string, p *profiler.Profile) error
 }
 
-// ErrFollowing is why a replica of the provider that does not lead leaves something
-// alone.
+// ErrFollowing says that this replica leaves a task to the leader.
 var ErrFollowing = errors.New("another replica of the provider leads")
 
-// Finder finds models' times. One model is predicted or measured at a time:
-// measurements side by side would disturb each other. A new model is sketched meanwhile,
-// so that it serves at once.
+// Finder finds models' times. It predicts or measures one model at a time, since parallel
+// measurements would disturb each other. Meanwhile it may sketch a new model, which can then
+// serve at once.
 type Finder struct {
 	Models   Models
 	Profiles Profiles
 	Rules    Rules
-	// Predict has times predicted where that can be done; else they are measured.
+	// Predict makes the Finder predict times. It measures a model that it cannot predict, or
+	// any model if Predict is false.
 	Predict bool
-	// Engine and Machine are what profiles must be of, as they name them; a profile
-	// of another is measured anew.
+	// Engine and Machine are the names that a profile must carry. The Finder measures a
+	// model again if its profile carries others.
 	Engine, Machine string
-	// Leading tells whether this replica finds out what is not known yet.
+	// Leading reports whether this replica leads, and so predicts and measures models.
 	Leading func() bool
 	Logger  zerolog.Logger
-	// sketching, measuring and preparing hold a token while a model is sketched, measured
-	// or prepared.
+	// sketching, measuring and preparing are locks for one sketch, measurement and
+	// preparation at a time.
 	sketching, measuring, preparing chan struct{}
 }
 
-// NewFinder completes a finder.
+// NewFinder returns f, ready to use.
 func NewFinder(f Finder) *Finder {
 	f.sketching, f.measuring, f.preparing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	return &f
 }
 
-// Check refuses a model that cannot be read, or one with an [annotation.Error] if it
-// cannot meet the objective. A model that has been measured can be read.
+// Check returns an error for a model that cannot be read. For a measured model that cannot meet
+// the objective it returns an [annotation.Error].
 func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) error {
 	var p *profiler.Profile
 	err := t.Models.Check(ctx, file, func(hash string) bool {
@@ -90,7 +89,7 @@ func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) e
 		return err
 	}
 	if p == nil || predicted(p) {
-		return nil // Before it is refused, it is measured.
+		return nil // A model is refused only after it was measured.
 	}
 	if why := t.Rules.Hopeless(f, t.Rules.Promised(f, p)); why != nil {
 		return why
@@ -98,41 +97,41 @@ func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) e
 	return nil
 }
 
-// ErrUnpredictable is wrapped by Models.Predict where a model's times do not
-// follow from its operators: it has to be measured.
+// ErrUnpredictable is wrapped by errors of Models.Predict if a model's times do not follow from
+// its operators. The model must be measured then.
 var ErrUnpredictable = errors.New("cannot be predicted")
 
-// Key names the profile of a model's content for a function's batches. The
-// largest batch is part of it because the profile's memory is that batch's.
+// Key returns the store's key of a model's profile for a function. It contains the largest
+// batch, since the profile's memory is that of this batch.
 func (t *Finder) Key(hash string, f *provider.Function) string {
 	return fmt.Sprintf("%s %s %s b≤%d", hash, t.Engine, t.Machine, f.Inference.MaxBatch)
 }
 
-// stored returns a profile from the store, nil if there is none that is usable.
-// Where models are to be measured, a predicted one is not.
+// stored returns a usable profile from the store, nil if there is none. A predicted profile is
+// not usable if Predict is false.
 func (t *Finder) stored(key string) *profiler.Profile {
 	p, err := t.Profiles.Profile(key)
 	if err != nil || !p.Usable(t.Engine, t.Machine) || !t.Predict && predicted(p) {
-		return nil // It is predicted or measured again.
+		return nil // The model is predicted or measured again.
 	}
 	return p
 }
 
-// predicted reports whether any of the profile's times is.
+// predicted reports whether any of the profile's times is predicted.
 func predicted(p *profiler.Profile) bool {
 	return slices.ContainsFunc(p.Measurements, func(m profiler.Measurement) bool { return m.Predicted })
 }
 
-// covers reports whether the profile goes on to maxBatch or, on each number of
-// threads, to a batch that takes longer than until.
+// covers reports whether the profile, for each number of threads, reaches maxBatch or a batch
+// that takes longer than until.
 func covers(p *profiler.Profile, maxBatch int, until time.Duration) bool {
-	return !slices.ContainsFunc(last(p), func(m profiler.Measurement) bool {
+	return !slices.ContainsFunc(largestBatches(p), func(m profiler.Measurement) bool {
 		return m.Batch < maxBatch && m.Median <= float64(until.Microseconds())
 	})
 }
 
-// last lists the measurement of the largest batch on each number of threads.
-func last(p *profiler.Profile) []profiler.Measurement {
+// largestBatches lists the measurement of the largest batch for each number of threads.
+func largestBatches(p *profiler.Profile) []profiler.Measurement {
 	var out []profiler.Measurement
 	for _, threads := range p.Threads() {
 		var largest profiler.Measurement
@@ -146,15 +145,15 @@ func last(p *profiler.Profile) []profiler.Measurement {
 	return out
 }
 
-// doubtful reports whether a profile says that the objective cannot be met, and
-// is only a prediction: the model is measured before it is refused.
+// doubtful reports whether a profile says that the objective cannot be met but is only a
+// prediction. Such a model must be measured before it is refused.
 func (t *Finder) doubtful(f *provider.Function, p *profiler.Profile) bool {
 	return predicted(p) && t.Rules.Hopeless(f, t.Rules.Promised(f, p)) != nil
 }
 
-// serves reports whether a profile will do for a function. A provisional one does until
-// [Finder.Refine] has found a fuller one; a batch above one that takes longer than half
-// the SLO is of no use (INFless Eq. 4), so larger ones are left out.
+// serves reports whether a profile is good enough to serve a function with. A provisional one is,
+// if it meets the objective, until [Finder.Refine] finds a full one. A full one must reach the
+// first batch that takes longer than half the SLO: larger batches are useless (INFless Eq. 4).
 func (t *Finder) serves(f *provider.Function, p *profiler.Profile) bool {
 	switch {
 	case p == nil:
@@ -165,9 +164,9 @@ func (t *Finder) serves(f *provider.Function, p *profiler.Profile) bool {
 	return covers(p, f.Inference.MaxBatch, f.Inference.SLO/2) && !t.doubtful(f, p)
 }
 
-// Profile returns the model's profile from the store, or else a sketch of it, or else
-// predicts or measures it. A replica that does not lead finds nothing out, unless it is
-// alone. Of a provisional profile, Refine finds the fuller one.
+// Profile returns the model's profile from the store. Otherwise it sketches the model, or
+// predicts or measures it. A replica that does not lead only looks into the store, unless alone
+// is set. After a provisional profile, Refine finds the full one.
 func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
@@ -189,14 +188,14 @@ func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string,
 	return t.whole(ctx, f, file, key)
 }
 
-// begin is times to serve with at once, one model's after the other's; without a profile,
-// there are none.
+// begin returns a sketch to serve with at once, or no profile if the sketch is not good enough.
+// It sketches one model at a time.
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	if err := take(ctx, t.sketching); err != nil {
 		return "", nil, err
 	}
 	defer give(t.sketching)
-	if p := t.stored(key); t.serves(f, p) { // Somebody has just found it out.
+	if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
 		prepared, err := t.ready(ctx, file)
 		return prepared, p, err
 	}
@@ -208,8 +207,8 @@ func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key stri
 	return prepared, p, nil
 }
 
-// Refine finds the profile that takes a provisional one's place. A replica that does not
-// lead waits for the leader's.
+// Refine finds the full profile that replaces a provisional one. A replica that does not lead
+// gets ErrFollowing until the leader has stored it.
 func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile, err error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
@@ -226,19 +225,19 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 	return t.whole(ctx, f, file, key)
 }
 
-// whole returns the whole profile from the store, or else predicts or measures it.
+// whole returns the full profile from the store, otherwise predicts or measures it.
 func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	if err := take(ctx, t.measuring); err != nil {
 		return "", nil, err
 	}
 	defer give(t.measuring)
 	until := f.Inference.SLO / 2
-	if p := t.stored(key); p != nil && !p.Provisional { // Somebody may just have found it out.
+	if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
 		if t.serves(f, p) {
 			prepared, err := t.ready(ctx, file)
 			return prepared, p, err
 		}
-		for _, m := range last(p) { // Those who use the stored one go on to.
+		for _, m := range largestBatches(p) { // Other functions need the batches of the stored one.
 			until = max(until, time.Duration(m.Median)*time.Microsecond)
 		}
 	}
@@ -256,13 +255,13 @@ func (t *Finder) keep(f *provider.Function, key string, p *profiler.Profile) {
 		return
 	}
 	if err := t.Profiles.PutProfile(key, p); err != nil {
-		// It serves all the same.
-		t.Logger.Error().Str("function", f.Name).Err(err).Msg("keep profile; a restart will find it out again")
+		// The function is served anyway.
+		t.Logger.Error().Str("function", f.Name).Err(err).Msg("could not store the profile; a restart will predict or measure the model again")
 	}
 }
 
-// sketch finds times to begin with; nil where that fails, and then the model is looked at
-// thoroughly first.
+// sketch finds times to begin with. It returns nil if that fails; then the model needs a full
+// profile before it serves.
 func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile) {
 	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
 	prepared, p, err := t.Models.Sketch(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
@@ -276,8 +275,8 @@ func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) 
 	return prepared, p
 }
 
-// find predicts the model's times, or measures them if it is to, or if they
-// cannot be predicted.
+// find predicts the model's times. It measures them if Predict is false or if they cannot be
+// predicted.
 func (t *Finder) find(ctx context.Context, f *provider.Function, file string, until time.Duration) (prepared string, p *profiler.Profile, err error) {
 	if t.Predict {
 		prepared, p, err := t.predict(ctx, f, file, until)
@@ -295,8 +294,8 @@ func (t *Finder) find(ctx context.Context, f *provider.Function, file string, un
 	return prepared, p, nil
 }
 
-// predict predicts the model's times; without a profile, the model is to be
-// measured, and the log says why. err is then of ctx, if any.
+// predict predicts the model's times. If it returns no profile, the model must be measured and
+// the log says why; its error can then only be ctx's.
 func (t *Finder) predict(ctx context.Context, f *provider.Function, file string, until time.Duration) (prepared string, p *profiler.Profile, err error) {
 	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
 	prepared, p, err = t.Models.Predict(ctx, file, f.Inference.MaxBatch, until)
@@ -304,20 +303,20 @@ func (t *Finder) predict(ctx context.Context, f *provider.Function, file string,
 	case ctx.Err() != nil:
 		return "", nil, ctx.Err()
 	case errors.Is(err, ErrUnpredictable):
-		log.Info().AnErr("why", err).Msg("the model's times do not follow from its operators, it is measured")
+		log.Info().AnErr("why", err).Msg("cannot predict the model's times from its operators; measuring the model instead")
 		return "", nil, nil
 	case err != nil:
-		log.Warn().Err(err).Msg("predict the model's times; it is measured instead")
+		log.Warn().Err(err).Msg("could not predict the model's times; measuring the model instead")
 		return "", nil, nil
 	case t.doubtful(f, p):
-		log.Info().AnErr("why", t.Rules.Hopeless(f, t.Rules.Promised(f, p))).Msg("the prediction says that the objective cannot be met, so the model is measured")
+		log.Info().AnErr("why", t.Rules.Hopeless(f, t.Rules.Promised(f, p))).Msg("by the prediction the model cannot meet its objective; measuring the model instead")
 		return "", nil, nil
 	}
 	log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", p.MaxBatch()).Msg("predicted the model's times from its operators")
 	return prepared, p, nil
 }
 
-// ready prepares a model that need not be measured.
+// ready prepares a model that does not have to be measured.
 func (t *Finder) ready(ctx context.Context, file string) (prepared string, err error) {
 	if err := take(ctx, t.preparing); err != nil {
 		return "", err
@@ -326,14 +325,14 @@ func (t *Finder) ready(ctx context.Context, file string) (prepared string, err e
 	return t.Models.Prepare(ctx, file)
 }
 
-// take takes the token, unless ctx ends first; give gives it back.
-func take(ctx context.Context, token chan struct{}) error {
+// take takes the lock, unless ctx ends first. give releases it.
+func take(ctx context.Context, lock chan struct{}) error {
 	select {
-	case token <- struct{}{}:
+	case lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func give(token chan struct{}) { <-token }
+func give(lock chan struct{}) { <-lock }

@@ -22,15 +22,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// models are one model of which a batch of b takes 10 ms · (b+1)/2, by prediction or
-// measured, each in a second.
+// models holds one model whose batch of b takes 10 ms · (b+1)/2, predicted or measured.
+// Predicting and measuring take a second each.
 type models struct {
 	mu       sync.Mutex
 	calls    []string
 	measured atomic.Int64
-	// sketch is by how much a sketch says that it is slower, 0 for none.
+	// sketch is the factor by which a sketch is slower; 0 means that sketching fails.
 	sketch float64
-	// slower is what a prediction says of it; the rest are failures.
+	// slower is the factor by which a prediction is slower. The other fields are failures.
 	slower                       float64
 	hash, check, predict, failed error
 }
@@ -62,7 +62,7 @@ func (m *models) Prepare(_ context.Context, file string) (string, error) {
 	return "prepared " + file, nil
 }
 
-// Sketch is what was given, at the first of its batches in 20 ms; without, it fails.
+// Sketch returns a provisional profile of at most two batches. It fails if m.sketch is 0.
 func (m *models) Sketch(_ context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if m.sketch == 0 {
 		return "", nil, errors.New("not to be sketched")
@@ -98,7 +98,7 @@ func (m *models) Measure(ctx context.Context, file string, maxBatch int, until t
 	return "prepared " + file, profile(maxBatch, until, 1, false), nil
 }
 
-// profile goes on to maxBatch, or to the first batch that takes longer than until.
+// profile reaches maxBatch, or the first batch that takes longer than until.
 func profile(maxBatch int, until time.Duration, factor float64, predicted bool) *profiler.Profile {
 	p := &profiler.Profile{Model: "m", Engine: "engine", Machine: "machine", Memory: 10 << 20}
 	for b := 1; b <= maxBatch; b *= 2 {
@@ -160,7 +160,7 @@ func function(slo time.Duration, maxBatch int) *provider.Function {
 	return &provider.Function{Name: "f.n", Inference: annotation.Inference{IsInference: true, SLO: slo, MaxBatch: maxBatch, Percentile: 99}}
 }
 
-// put stores what is known of the model "m" for the function.
+// put stores a profile of the model "m" for the function.
 func (r *rig) put(f *provider.Function, p *profiler.Profile) {
 	hash, _ := r.models.Hash("m")
 	r.store.kept[r.Key(hash, f)] = p
@@ -205,7 +205,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// find is Profile's answer as text.
+// find returns Profile's answer as text.
 func (r *rig) find(t *testing.T, f *provider.Function, alone bool) string {
 	prepared, p, err := r.Profile(t.Context(), f, "m", alone)
 	switch {
@@ -253,7 +253,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// A new model serves by a sketch at once, if that says that it can, and is then predicted.
+// A new model serves with a sketch at once, if it meets the objective by that, and is then
+// predicted.
 func TestSketch(t *testing.T) {
 	f := function(time.Second, 8)
 	r := newRig(true)
@@ -285,8 +286,8 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// Who needs a profile that goes on further leaves one that is enough for the others,
-// too: with a longer objective than theirs or a shorter one.
+// A function that needs larger batches stores a profile that is enough for the others, too,
+// whether its objective is longer or shorter than theirs.
 func TestAProfileGoesOnAsFarAsAnybodyNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(false)
@@ -302,8 +303,8 @@ func TestAProfileGoesOnAsFarAsAnybodyNeeds(t *testing.T) {
 	})
 }
 
-// A replica that does not lead looks only at what is stored, unless it is alone; then
-// it keeps nothing of what it finds.
+// A replica that does not lead reads only the store, unless alone is set. Then it stores
+// nothing that it finds.
 func TestFollowing(t *testing.T) {
 	r, f := newRig(true), function(time.Second, 8)
 	r.leading = false
@@ -319,8 +320,8 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-// Of many that need the same model's times at the same time, one measures them; who
-// gives up meanwhile gets its own end.
+// Of many calls that need the same model's times at the same time, one measures them. A call
+// whose context ends meanwhile returns its own error.
 func TestOneMeasuresForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, f := newRig(false), function(time.Second, 8)
@@ -345,7 +346,7 @@ func TestOneMeasuresForAll(t *testing.T) {
 	})
 }
 
-// Giving up while it is predicted does not have it measured.
+// Giving up during a prediction does not start a measurement.
 func TestGivingUpMeasuresNothing(t *testing.T) {
 	r := newRig(true)
 	ctx, cancel := context.WithCancel(t.Context())

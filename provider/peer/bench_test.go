@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// BenchmarkHandOn is what it costs to hand a request on to another replica, beside
-// what dispatching it here does.
+// BenchmarkHandOn compares handing a request on to another replica with dispatching it
+// here.
 func BenchmarkHandOn(b *testing.B) {
 	where, all := several(b, 2)
 	owner := where.owner(all)

@@ -1,5 +1,6 @@
-// Package peer is how several replicas of the provider work together. A function's
-// queue is at one of them, its owner, so that its requests still meet in one batch:
-// the others hand their requests on. The replica that scales pulls from the others
-// what they have seen of the load. Who is there is asked of a [Membership].
+// Package peer makes several replicas of the provider work together. One replica, the owner,
+// has a function's queue, so that the function's requests share batches; the others hand their
+// requests on to it. The replica that leads polls the others for the load that they have seen.
+// The package does not elect the leader or find the replicas: Options.Leading and [Membership]
+// say who they are. Begin with [Group] for the transport and [Replica] for the controller's side.
 package peer

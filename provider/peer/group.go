@@ -13,55 +13,57 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Options are what a Group works with.
+// Options configure a Group.
 type Options struct {
 	Membership Membership
-	// Leading tells whether this replica scales.
+	// Leading reports whether this replica leads; if nil, it always does.
 	Leading func() bool
-	// Credentials are all replicas' basic auth credentials; nil for none.
+	// Credentials are the basic auth credentials that all replicas share; nil for none.
 	Credentials *auth.BasicAuthCredentials
-	// Tick is the time between two askings for loads while this replica leads and
-	// there is any; else it is ten times as long.
+	// Tick is the time between two polls of the others' loads, while this replica leads
+	// and they have requests. Otherwise it is ten times as long.
 	Tick time.Duration
 	// Wait is how long an owner may take beyond a function's objective, cold starts
-	// included, before it counts as stuck.
+	// included, before the request is given up.
 	Wait time.Duration
-	// MaxBody is the largest body of a request that is handed on, in bytes; 256 MiB
-	// if 0.
+	// MaxBody is the maximum body of a request that another replica hands on, in bytes;
+	// 0 means 256 MiB.
 	MaxBody int64
 	Logger  zerolog.Logger
-	// Dial connects to other replicas; nil means net.Dialer's.
+	// Dial connects to other replicas; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 const (
-	// connectPatience is how long it may take to connect to a replica, downFor how
-	// long one is left out that could not be connected to.
-	connectPatience = 500 * time.Millisecond
-	downFor         = 2 * time.Second
-	// answerPatience is how long a replica may take for what it need not wait for.
-	answerPatience = time.Second
-	// stale is after how long what a replica has told counts no more.
-	stale = 5 * time.Second
-	// idleTicks is how many ticks apart loads are asked for while there are none.
+	// connectTimeout bounds connecting to a replica. A replica that fails is left out
+	// for downFor.
+	connectTimeout = 500 * time.Millisecond
+	downFor        = 2 * time.Second
+	// answerTimeout bounds the answer to a request that a replica can answer at once.
+	answerTimeout = time.Second
+	// staleAfter is how long a replica's load counts.
+	staleAfter = 5 * time.Second
+	// idleTicks is the number of ticks between two polls while there are no requests.
 	idleTicks = 10
-	// wakePause is the least time between two wake-ups of the leader.
+	// wakePause is the minimum time between two wake-ups of the leader.
 	wakePause = 5 * time.Millisecond
-	// connections to one replica that are kept: each carries one request at a time.
+	// connections is the maximum number of kept connections to one replica. Each carries
+	// one request at a time.
 	connections = 512
 )
 
-// Group is this replica's side of working together. It is safe for concurrent use.
+// Group connects this replica with the others: it hands requests on, polls loads and serves the
+// routes for the others. It is safe for concurrent use.
 type Group struct {
 	options Options
 	boot    string
 	client  *http.Client
 	handler http.Handler
 	local   atomic.Pointer[Local]
-	// ordinary is what else loads come from; nil if nothing.
+	// ordinary is the controller of ordinary functions, nil if there is none.
 	ordinary atomic.Pointer[Ordinary]
-	// own are this replica's dispatchers by function; down is until when members are
-	// left out, by ID.
+	// own holds this replica's dispatchers by function; down holds the times until which
+	// members are left out, by ID.
 	own, down sync.Map
 	kick      chan struct{}
 	serve     chan served
@@ -72,7 +74,7 @@ type Group struct {
 // New returns a group that does nothing until Attach and Run.
 func New(o Options) *Group {
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: connectPatience, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}).DialContext
+		o.Dial = (&net.Dialer{Timeout: connectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}).DialContext
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = 256 << 20
@@ -86,14 +88,15 @@ func New(o Options) *Group {
 	return g
 }
 
-// Attach names whose loads are told and who is woken. It is called once, before Run.
+// Attach sets the source of this replica's loads, which the group also wakes. Call it once, before
+// Run.
 func (g *Group) Attach(l Local) { g.local.Store(&l) }
 
-// AttachOrdinary names a controller of ordinary functions, whose loads are told, too,
-// and which is woken. It is called at most once, before Run.
+// AttachOrdinary adds a controller of ordinary functions: the group also reports its loads and
+// wakes it. Call it at most once, before Run.
 func (g *Group) AttachOrdinary(o Ordinary) { g.ordinary.Store(&o) }
 
-// seen is what this replica has seen.
+// seen returns the load that this replica has seen, with the batches executed after since.
 func (g *Group) seen(l Local, since uint64) Load {
 	load := l.Load(since)
 	load.Boot = g.boot
@@ -108,7 +111,7 @@ func (g *Group) seen(l Local, since uint64) Load {
 	return load
 }
 
-// wake has this replica look at the load.
+// wake makes this replica's controllers look at the load.
 func (g *Group) wake(l Local) {
 	l.Wake()
 	if o := g.ordinary.Load(); o != nil {
@@ -116,20 +119,19 @@ func (g *Group) wake(l Local) {
 	}
 }
 
-// Listener hears what the others have seen, and leaves what was executed to whom
-// learns from it.
+// Listener reads the others' loads without taking their executed batches.
 type Listener struct{ group *Group }
 
-// Listener is for controllers that want the loads only.
+// Listener returns a reader for controllers that need the loads only.
 func (g *Group) Listener() Listener { return Listener{g} }
 
-// Loads returns what each of the others last told, without what was executed.
+// Loads returns the latest load of each other replica, without executed batches.
 func (l Listener) Loads() []Load { return l.group.remotes.loads(l.group.boot, false) }
 
-// Wake is the group's.
+// Wake makes the leader look at the load now.
 func (l Listener) Wake() { l.group.Wake() }
 
-// attached is what Attach was given, nil before.
+// attached returns the argument of Attach, nil before it was called.
 func (g *Group) attached() Local {
 	if l := g.local.Load(); l != nil {
 		return *l
@@ -137,17 +139,17 @@ func (g *Group) attached() Local {
 	return nil
 }
 
-// Run asks the others for their loads and wakes the leader, until ctx ends.
+// Run polls the others for their loads and sends them this replica's messages, until ctx ends.
 func (g *Group) Run(ctx context.Context) {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){g.ask, g.waking, g.serving} {
+	for _, loop := range []func(context.Context){g.pollLoads, g.wakeLoop, g.serveLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()
 	g.client.CloseIdleConnections()
 }
 
-// others are the members but this one.
+// others returns all members but this replica.
 func (g *Group) others() (out []Member) {
 	self := g.options.Membership.Self()
 	for _, m := range g.options.Membership.Members() {

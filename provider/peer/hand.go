@@ -16,9 +16,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Share returns what a function's routes are to ask in place of its dispatcher at
-// this replica: it hands requests on to the function's owner, which may be this one.
-// An ordinary function's forwarder is not shared: each replica forwards by itself.
+// Share returns a dispatcher that hands a function's requests on to the function's owner, which
+// may be this replica; d is this replica's dispatcher. It returns an ordinary function's forwarder
+// as it is: each replica forwards by itself.
 func (g *Group) Share(f *provider.Function, d provider.Dispatcher) provider.Dispatcher {
 	if _, forwards := d.(provider.Forwarder); forwards {
 		g.own.Delete(f.Name)
@@ -28,10 +28,10 @@ func (g *Group) Share(f *provider.Function, d provider.Dispatcher) provider.Disp
 	return &shared{Dispatcher: d, group: g, name: f.Name, limit: f.Inference.SLO + g.options.Wait}
 }
 
-// Unshare forgets a function that was removed.
+// Unshare forgets a removed function.
 func (g *Group) Unshare(name string) { g.own.Delete(name) }
 
-// shared is a dispatcher of which each replica has one.
+// shared is a function's dispatcher that hands requests on to the owner.
 type shared struct {
 	provider.Dispatcher
 	group *Group
@@ -65,8 +65,9 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		switch {
 		case errors.Is(err, errNotTaken):
 		case errors.Is(err, errDied) && !died:
-			// A model's answer changes nothing, so it may be executed again, as where an
-			// instance dies; once, lest a request that kills its replica kill them all.
+			// Executing a model changes nothing, so the request may run again, as after the
+			// death of an instance. It runs again only once: otherwise a request that kills
+			// its replica would kill them all.
 			died = true
 		default:
 			return response, err
@@ -75,7 +76,7 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 	return invoke(ctx, s.Dispatcher, req, patience)
 }
 
-// invoke asks a dispatcher of this replica.
+// invoke runs a request on a dispatcher of this replica.
 func invoke(ctx context.Context, d provider.Dispatcher, req *frame.Request, patience time.Duration) (*frame.Response, error) {
 	if patient, ok := d.(provider.PatientDispatcher); ok {
 		return patient.InvokePatiently(ctx, req, patience)
@@ -85,7 +86,7 @@ func invoke(ctx context.Context, d provider.Dispatcher, req *frame.Request, pati
 
 // Headers between replicas.
 const (
-	// peerHeader names the replica that asks; in an answer, notTaken, it says that
+	// peerHeader names the replica that asks. In an answer, the value notTaken says that
 	// the request was not dispatched.
 	peerHeader     = "X-Faas-Infer-Peer"
 	patienceHeader = "X-Faas-Infer-Patience-Ms"
@@ -93,7 +94,7 @@ const (
 	notTaken       = "not-taken"
 )
 
-// send has another replica dispatch a request.
+// send makes another replica dispatch a request.
 func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Request, patience time.Duration) (*frame.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience, errStuck)
 	defer cancel()
@@ -102,12 +103,12 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 		again := slices.Clone(buffers)
 		return io.NopCloser(&again), nil
 	}
-	first, _ := body() // It has no error.
+	first, _ := body() // body returns no error.
 	r, err := g.request(ctx, m, http.MethodPost, invokePath+s.name, first)
 	if err != nil {
 		return nil, err
 	}
-	// Where a connection was closed while it was idle, another one is tried.
+	// With GetBody the transport retries if a kept connection was closed while idle.
 	r.ContentLength, r.GetBody = length, body
 	r.Header.Set("Content-Type", frame.ContentType)
 	if patience > 0 {
@@ -125,7 +126,7 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	return take(m, answer, read)
 }
 
-// errStuck is why a replica is waited for no longer.
+// errStuck is the cause of the timeout of send.
 var errStuck = errors.New("it takes too long")
 
 func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
@@ -133,16 +134,16 @@ func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
 		return ctx.Err() // The client has left.
 	}
 	g.outOfReach(m, err)
-	if errors.As(err, new(unconnected)) {
+	if errors.As(err, new(connectError)) {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
 	if context.Cause(ctx) != nil {
-		return errMute
+		return errNoAnswer
 	}
 	return errDied
 }
 
-// readBody reads an answer whose length is most often known.
+// readBody reads an answer's body, in one allocation if its length is known.
 func readBody(r *http.Response) ([]byte, error) {
 	if r.ContentLength < 0 {
 		return io.ReadAll(r.Body)
@@ -152,18 +153,18 @@ func readBody(r *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// take takes an owner's answer apart.
+// take decodes an owner's answer.
 func take(m Member, answer *http.Response, body []byte) (*frame.Response, error) {
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:
-		// It is of another version, or has other credentials.
+		// The replica has another version or other credentials.
 		return nil, fmt.Errorf("%w: replica %s answers %s", errNotTaken, m.ID, answer.Status)
 	}
 	if answer.Header.Get(peerHeader) == notTaken {
 		return nil, fmt.Errorf("%w: %s", errNotTaken, body)
 	}
 	if answer.StatusCode != http.StatusOK {
-		ms, _ := strconv.ParseInt(answer.Header.Get(retryHeader), 10, 64) // Absent: nothing to say.
+		ms, _ := strconv.ParseInt(answer.Header.Get(retryHeader), 10, 64) // Absent: no Retry-After.
 		status := answer.StatusCode
 		if status < 400 || status > 599 {
 			status = http.StatusBadGateway
@@ -172,12 +173,12 @@ func take(m Member, answer *http.Response, body []byte) (*frame.Response, error)
 	}
 	responses, err := frame.DecodeResponses(body)
 	if err != nil || len(responses) != 1 {
-		return nil, &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("replica %s of the provider answered what is no answer; do all replicas have the same version?", m.ID)}
+		return nil, &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("cannot read the answer of replica %s of the provider; do all replicas have the same version?", m.ID)}
 	}
 	return &responses[0], nil
 }
 
-// request makes one of another replica.
+// request makes a request to another replica.
 func (g *Group) request(ctx context.Context, m Member, method, path string, body io.Reader) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, m.URL+path, body)
 	if err != nil {

@@ -121,8 +121,8 @@ func TestErrorsOfTheOwner(t *testing.T) {
 	}
 }
 
-// A request whose owner dies with it is executed by the next one; if that dies, too, it
-// is given up.
+// If the owner dies with a request, the next replica executes it. If that dies, too, the
+// request is given up.
 func TestTheOwnerDiesWithARequest(t *testing.T) {
 	where, all := several(t, 3)
 	var ranked []*one
@@ -149,7 +149,7 @@ func TestTheOwnerDiesWithARequest(t *testing.T) {
 	if err := <-failed; err.Error() != "answered by "+ranked[1].own.id {
 		t.Errorf("%v, want the answer of %s, which is next", err, ranked[1].own.id)
 	}
-	// Others do not wait for the one that died.
+	// Further requests do not wait for the dead replica.
 	if got, err := asker.ask(t.Context(), 0); err != nil || got.Header.Get("X-By") != ranked[1].own.id {
 		t.Errorf("the next request: %v, %v; want the answer of %s", got, err, ranked[1].own.id)
 	}
@@ -167,8 +167,8 @@ func TestTheOwnerDiesWithARequest(t *testing.T) {
 	}
 }
 
-// One that takes longer than an answer could is not asked again elsewhere: it may still
-// be at it.
+// If an owner takes too long, the request is not sent to another replica: the owner may
+// still execute it.
 func TestAnOwnerThatHangsKeepsItsRequest(t *testing.T) {
 	where, all := several(t, 2)
 	owner := where.owner(all)
@@ -180,7 +180,7 @@ func TestAnOwnerThatHangsKeepsItsRequest(t *testing.T) {
 	other.options.Wait = time.Second
 	other.shared = other.Share(function(), other.own).(provider.PatientDispatcher)
 	_, err := other.ask(t.Context(), 0)
-	if !errors.Is(err, errMute) || other.own.requests.Load() != 0 {
+	if !errors.Is(err, errNoAnswer) || other.own.requests.Load() != 0 {
 		t.Errorf("%v, and %d requests elsewhere; want that it has not answered", err, other.own.requests.Load())
 	}
 }

@@ -6,49 +6,49 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Load is what one replica of the provider has seen.
+// Load is the load that one replica of the provider has seen.
 type Load struct {
-	// Boot names the replica's process. Its counters begin with it.
+	// Boot identifies the replica's process. Its counters begin at 0 with each process.
 	Boot string `json:"boot"`
-	// Functions are those of which anything was seen, by full name.
+	// Functions holds the functions that had requests, by full name.
 	Functions map[string]FunctionLoad `json:"functions,omitempty"`
-	// Executed are the latest batches that were executed since the reader last
-	// asked, all of which have been up to Next.
+	// Executed are the latest batches that were executed since the reader last asked.
+	// Next is the number of all batches so far; the reader sends it as since next time.
 	Executed []Executed `json:"executed,omitempty"`
 	Next     uint64     `json:"next"`
-	// Lost are instances that broke off an exchange, with the reason.
+	// Lost maps instances that broke off an exchange to the reason.
 	Lost map[cluster.InstanceID]string `json:"lost,omitempty"`
-	// At is when it came, on the reader's clock.
+	// At is when the reader received it, on the reader's clock.
 	At time.Time `json:"-"`
 }
 
-// FunctionLoad is what one replica has seen of one function.
+// FunctionLoad is the load of one function that one replica has seen.
 type FunctionLoad struct {
-	// Arrivals counts the requests that this replica dispatched itself, or keeps
-	// waiting; Cold those of them that found no ready instance.
+	// Arrivals counts the requests that this replica itself has dispatched or queued.
+	// Cold counts those of them that found no ready instance.
 	Arrivals uint64 `json:"arrivals"`
 	Cold     uint64 `json:"cold,omitempty"`
-	// InTime, Late and Refused count what became of requests, as dispatch.Stats.
+	// InTime, Late and Refused are the counters of dispatch.Stats.
 	InTime  uint64 `json:"inTime,omitempty"`
 	Late    uint64 `json:"late,omitempty"`
 	Refused uint64 `json:"refused,omitempty"`
-	// Waiting requests are in no instance yet, InFlight ones are in some.
+	// Waiting is the number of requests in the queue, InFlight the number on instances.
 	Waiting  int `json:"waiting,omitempty"`
 	InFlight int `json:"inFlight,omitempty"`
-	// Idle is for how many milliseconds each instance that this replica has used
-	// has had nothing from it to do; Busy while it has.
+	// Idle holds, for each instance that this replica has used, how many milliseconds it
+	// has had no request from this replica; Busy while it has one.
 	Idle map[cluster.InstanceID]int64 `json:"idle,omitempty"`
 }
 
-// Busy stands for an instance that executes something.
+// Busy is the Idle value of an instance that executes a request.
 const Busy = -1
 
 // Executed is a batch that an instance has executed.
 type Executed struct {
 	Function string             `json:"f"`
 	Instance cluster.InstanceID `json:"i"`
-	// Size is the requests in it, Exec how long the exchange took, and Beside the CPU time
-	// that the instance used beside the engine.
+	// Size is the number of requests in it, Exec how long the exchange took, and Beside the
+	// CPU time that the instance used outside the engine.
 	Size   int           `json:"n"`
 	Exec   time.Duration `json:"t"`
 	Beside time.Duration `json:"b,omitempty"`

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// remote is what another replica has told.
+// remote is what another replica has reported.
 type remote struct {
 	load Load
-	// next is what to ask for as since.
+	// next is the since of the next poll.
 	next uint64
-	// executed has not been taken yet.
+	// executed are its executed batches that nobody has taken yet.
 	executed []Executed
-	// asking: an answer is waited for.
+	// asking: a poll is in progress.
 	asking bool
 }
 
-// remotes are the other replicas by their IDs.
+// remotes holds the other replicas by their IDs.
 type remotes struct {
 	mu  sync.Mutex
 	all map[string]*remote
-	// lively is when requests last were there.
-	lively time.Time
+	// busyAt is when another replica last had requests.
+	busyAt time.Time
 }
 
-// of finds a replica. The lock is held.
+// of returns a replica, a new one if it is unknown. The lock is held.
 func (r *remotes) of(id string) *remote {
 	if r.all[id] == nil {
 		r.all[id] = &remote{}
@@ -39,11 +39,11 @@ func (r *remotes) of(id string) *remote {
 	return r.all[id]
 }
 
-// maxExecuted bounds what a replica has executed until it is taken.
+// maxExecuted bounds the executed batches per replica that nobody has taken yet.
 const maxExecuted = 8192
 
-// ask asks all others for their loads, again and again.
-func (g *Group) ask(ctx context.Context) {
+// pollLoads polls all other replicas for their loads until ctx ends.
+func (g *Group) pollLoads(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var asked sync.WaitGroup
@@ -62,23 +62,23 @@ func (g *Group) ask(ctx context.Context) {
 				continue
 			}
 			if since, ok := g.remotes.begin(m.ID); ok {
-				asked.Go(func() { g.askOne(ctx, m, since) })
+				asked.Go(func() { g.pollOne(ctx, m, since) })
 			}
 		}
 	}
 }
 
-// pause is the time until loads are asked for again.
+// pause returns the time until the next poll.
 func (g *Group) pause() time.Duration {
 	g.remotes.mu.Lock()
 	defer g.remotes.mu.Unlock()
-	if g.leading() && time.Since(g.remotes.lively) < idleTicks*g.options.Tick {
+	if g.leading() && time.Since(g.remotes.busyAt) < idleTicks*g.options.Tick {
 		return g.options.Tick
 	}
 	return idleTicks * g.options.Tick
 }
 
-// begin notes that a replica is asked; false if it is still.
+// begin marks a replica as being polled; it returns false if it already is.
 func (r *remotes) begin(id string) (since uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *remotes) begin(id string) (since uint64, ok bool) {
 	return one.next, true
 }
 
-// keep drops those that are no members any more.
+// keep drops the replicas that are no longer members.
 func (r *remotes) keep(members []Member) {
 	present := make(map[string]bool, len(members))
 	for _, m := range members {
@@ -105,15 +105,15 @@ func (r *remotes) keep(members []Member) {
 	}
 }
 
-func (g *Group) askOne(ctx context.Context, m Member, since uint64) {
+func (g *Group) pollOne(ctx context.Context, m Member, since uint64) {
 	load, err := g.loadOf(ctx, m, since)
 	if err != nil && ctx.Err() == nil {
-		g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("another replica's load is not known")
+		g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("could not read another replica's load")
 	}
 	g.remotes.answered(m.ID, load, err)
 }
 
-// answered takes in what a replica that was asked has told.
+// answered stores a replica's answer to a poll.
 func (r *remotes) answered(id string, load Load, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,11 +123,11 @@ func (r *remotes) answered(id string, load Load, err error) {
 		return
 	}
 	if load.Boot != one.load.Boot && one.next > 0 {
-		one.next, one.load = 0, Load{} // Another process; all of it is asked for next.
+		one.next, one.load = 0, Load{} // The replica has restarted; the next poll asks for everything.
 		return
 	}
 	if busier(one.load, load) {
-		r.lively = time.Now()
+		r.busyAt = time.Now()
 	}
 	one.next = load.Next
 	if len(one.executed) < maxExecuted {
@@ -137,7 +137,7 @@ func (r *remotes) answered(id string, load Load, err error) {
 	one.load = load
 }
 
-// busier reports whether requests came between two loads, or are there.
+// busier reports whether requests arrived between two loads, or are in progress.
 func busier(before, now Load) bool {
 	for name, f := range now.Functions {
 		if f.Waiting > 0 || f.InFlight > 0 || f.Arrivals != before.Functions[name].Arrivals {
@@ -147,9 +147,9 @@ func busier(before, now Load) bool {
 	return false
 }
 
-// loadOf asks one member.
+// loadOf reads the load of one member.
 func (g *Group) loadOf(ctx context.Context, m Member, since uint64) (Load, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	body, err := g.call(ctx, m, http.MethodGet, loadsPath+"?since="+strconv.FormatUint(since, 10), nil)
 	if err != nil {
@@ -157,13 +157,14 @@ func (g *Group) loadOf(ctx context.Context, m Member, since uint64) (Load, error
 	}
 	var load Load
 	if err := json.Unmarshal(body, &load); err != nil || load.Boot == "" {
-		return Load{}, fmt.Errorf("replica %s tells what is no load: %w", m.ID, err)
+		return Load{}, fmt.Errorf("the answer of replica %s is not a load: %w", m.ID, err)
 	}
 	load.At = time.Now()
 	return load, nil
 }
 
-// call makes a short request of a member and returns the answer; its status is 2xx.
+// call sends a short request to a member and returns the body of the answer. A status other
+// than 2xx is an error.
 func (g *Group) call(ctx context.Context, m Member, method, path string, body io.Reader) ([]byte, error) {
 	r, err := g.request(ctx, m, method, path, body)
 	if err != nil {
@@ -184,12 +185,12 @@ func (g *Group) call(ctx context.Context, m Member, method, path string, body io
 	return read, err
 }
 
-// pushed takes in a load that a replica tells unasked.
+// pushed stores a load that a replica has sent with a wake-up.
 func (r *remotes) pushed(id string, load Load) {
 	load.At, load.Executed = time.Now(), nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lively = load.At
+	r.busyAt = load.At
 	one := r.of(id)
 	if one.load.Boot != load.Boot {
 		one.next = 0
@@ -197,18 +198,18 @@ func (r *remotes) pushed(id string, load Load) {
 	one.load = load
 }
 
-// Loads returns what each of the others last told, if that is not long ago; what was
-// executed is told once.
+// Loads returns the latest load of each other replica, if it is recent. It returns each executed
+// batch once.
 func (g *Group) Loads() []Load { return g.remotes.loads(g.boot, true) }
 
-// loads are those of all but the replica that is called own; take takes what was
-// executed.
+// loads returns the recent loads of all replicas but own. With take it moves the executed
+// batches into them.
 func (r *remotes) loads(own string, take bool) []Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []Load
 	for _, one := range r.all {
-		if one.load.Boot == "" || one.load.Boot == own || time.Since(one.load.At) > stale {
+		if one.load.Boot == "" || one.load.Boot == own || time.Since(one.load.At) > staleAfter {
 			continue
 		}
 		load := one.load
@@ -220,5 +221,5 @@ func (r *remotes) loads(own string, take bool) []Load {
 	return out
 }
 
-// noneExecuted is a since after which nothing was executed.
+// noneExecuted is a since that asks for no executed batches.
 const noneExecuted = math.MaxUint64

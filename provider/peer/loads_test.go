@@ -54,7 +54,7 @@ func TestLoadsAreKnownToAll(t *testing.T) {
 	})
 }
 
-// processes are ordinary functions.
+// processes is a controller of ordinary functions.
 type processes struct{ woken chan struct{} }
 
 func (processes) Loads() map[string]FunctionLoad {

@@ -2,19 +2,19 @@ package peer
 
 // Member is one replica of the provider.
 type Member struct {
-	// ID is the replica's for as long as its process or pod lives, the same to
-	// all replicas.
+	// ID identifies the replica while its process or pod lives. All replicas know it by
+	// the same ID.
 	ID string
-	// URL is where its HTTP routes are, without a slash at the end.
+	// URL is the base of its HTTP routes, without a trailing slash.
 	URL string
 }
 
-// Membership tells which replicas there are.
+// Membership lists the replicas.
 type Membership interface {
-	// Members lists the replicas that are ready, this one included if it is, in
-	// any order. It is asked on a request's way: it must not wait or lock long,
-	// and nobody may change what it returns.
+	// Members lists the ready replicas in any order, with this one if it is ready. It
+	// is called for every request, so it must not wait or hold a lock for long. The
+	// caller must not change the result.
 	Members() []Member
-	// Self is this replica's ID.
+	// Self returns this replica's ID.
 	Self() string
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 )
 
-// replicaLocal is what a Replica tells the others and does at the leader's word.
+// replicaLocal implements [Local] for a Replica.
 type replicaLocal struct{ *Replica }
 
-// Local is what a [Group] is attached to: what this replica tells the others, and does at
-// the leader's word.
+// Local returns the replica's side for [Group.Attach].
 func (r *Replica) Local() Local { return replicaLocal{r} }
 
 // Wake implements [Local].
@@ -44,7 +43,7 @@ func (r replicaLocal) Load(since uint64) Load {
 
 // Drain implements [Local].
 func (r replicaLocal) Drain(ctx context.Context, id cluster.InstanceID) error {
-	r.ask(id)
+	r.leaveAlone(id)
 	return r.local.Leave(ctx, id)
 }
 
@@ -52,7 +51,7 @@ func (r replicaLocal) Drain(ctx context.Context, id cluster.InstanceID) error {
 func (r replicaLocal) Park(id cluster.InstanceID) bool {
 	rests, left := r.local.Rest(id)
 	if left {
-		r.ask(id)
+		r.leaveAlone(id)
 	}
 	return rests
 }
@@ -64,9 +63,9 @@ func (r replicaLocal) Serve(id cluster.InstanceID, config cluster.Config) {
 	}
 }
 
-// ask notes that an instance is to be left alone from now on.
-func (r *Replica) ask(id cluster.InstanceID) {
+// leaveAlone records that this replica leaves an instance alone from now on.
+func (r *Replica) leaveAlone(id cluster.InstanceID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked[id] = time.Now()
+	r.leftAlone[id] = time.Now()
 }

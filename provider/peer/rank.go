@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Rank sorts members by who is to have a function's queue, the owner first
-// (rendezvous hashing, Thaler and Ravishankar 1998): when a member goes, only its
-// functions go to others, and they are shared out evenly; when one comes, it takes
-// its share and nothing else moves. Members of the same ID count once. The order does
-// not depend on that of the members.
+// Rank sorts members by their claim to a function's queue, the owner first (rendezvous hashing,
+// Thaler and Ravishankar 1998). When a member goes, only its functions move, evenly to the
+// others. When a member comes, it takes its share and nothing else moves. Members with the same
+// ID count once. The result does not depend on the order of members.
 func Rank(function string, members []Member) []Member {
 	type ranked struct {
 		Member
@@ -31,8 +30,8 @@ func Rank(function string, members []Member) []Member {
 	return out
 }
 
-// weight is FNV-1a over both names with something between, and then mixed, so that
-// names that differ little weigh differently (the finisher of SplitMix64).
+// weight is FNV-1a over both names with a separator. The finisher of SplitMix64 then mixes it, so
+// that similar names get different weights.
 func weight(function, member string) uint64 {
 	h := uint64(14695981039346656037)
 	add := func(s string) {

@@ -9,91 +9,90 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 )
 
-// leaveAlone is how long an instance may be kept out of use at the leader's word; by then
-// it is gone or parked, or the leader is.
-const leaveAlone = 30 * time.Second
+// maxLeftAlone is how long this replica leaves an instance alone at the leader's request. By
+// then the leader has stopped or parked the instance, or the leader itself is gone.
+const maxLeftAlone = 30 * time.Second
 
-// Others are the provider's other replicas; a [Group] reaches them. A function's queue is
-// in one replica at a time, which need not be the leader; what a look at the load must
-// know of it, and what must be done there before an instance stops, goes through here.
+// Others reaches the provider's other replicas; [Group] implements it. A function's queue is at
+// one replica, which may not be the leader. Through Others the leader learns the load there, and
+// makes that replica stop using an instance before it stops the instance.
 type Others interface {
-	// Loads returns what each of them last told; what was executed is told once. It
+	// Loads returns the latest load of each of them, and each executed batch once. It
 	// does not wait.
 	Loads() []Load
-	// Wake has the leader look at the load now. It does not wait.
+	// Wake makes the leader look at the load now. It does not wait.
 	Wake()
-	// Drain has the others give an instance nothing new, and returns when none of
-	// them has anything on it, or with ctx.
+	// Drain makes the others send an instance nothing new. It returns when none of
+	// them has a request on it, or when ctx ends.
 	Drain(ctx context.Context, id cluster.InstanceID)
-	// Park has the others give an instance nothing until Serve; false, and nothing
-	// has changed, if one of them needs it.
+	// Park makes the others send an instance nothing until Serve. If one of them needs
+	// it, Park returns false and changes nothing.
 	Park(ctx context.Context, id cluster.InstanceID) bool
 	// Serve tells the others that an instance takes batches, and with which config.
 	// It does not wait.
 	Serve(id cluster.InstanceID, config cluster.Config)
 }
 
-// Controlled is the controller of models that a [Replica] is for.
+// Controlled is the controller of models that a [Replica] belongs to.
 type Controlled interface {
-	// Wake has it look at the load now.
+	// Wake makes it look at the load now.
 	Wake()
-	// EachStats calls each with what this replica's own dispatchers have seen.
+	// EachStats calls each with the stats of this replica's own dispatchers.
 	EachStats(each func(function string, s dispatch.Stats))
-	// Leave has the dispatcher give an instance nothing new, and returns when nothing
-	// of it is in flight, or with ctx's error.
+	// Leave makes the dispatcher send an instance nothing new. It returns when the
+	// instance has no request in flight, or with ctx's error.
 	Leave(ctx context.Context, id cluster.InstanceID) error
-	// Rest has the dispatcher give an instance nothing until Resume; false if it needs
-	// it, and left if it gave it something until now.
+	// Rest makes the dispatcher send an instance nothing until Resume. rests is false if
+	// the dispatcher needs the instance. left: the dispatcher used the instance until now.
 	Rest(id cluster.InstanceID) (rests, left bool)
-	// Resume has an instance take batches with a config, the one that it has if that
-	// is the zero one.
+	// Resume makes an instance take batches with a config; the zero config means the one
+	// that it has.
 	Resume(id cluster.InstanceID, config cluster.Config)
 }
 
-// Replica is this replica of the provider as its controller of models knows it: it tells
-// who leads and what the others have seen, and does what these must know of. A nil
-// Replica is a provider alone. It is safe for concurrent use, and may be called with the
-// controller's lock held.
+// Replica is this replica of the provider as its controller of models sees it. It says whether
+// this replica leads and what the others have seen, and passes on what they must know. A nil
+// Replica is a provider that never has others. It is safe for concurrent use, and may be called
+// with the controller's lock held.
 type Replica struct {
 	leads  func() bool
 	others Others
 	local  Controlled
 
 	mu sync.Mutex
-	// led: this replica was leading at its latest turn.
+	// led: this replica led at its latest turn.
 	led bool
-	// lost are the instances that broke off an exchange with this replica, while
-	// another leads; ran is what was executed for it.
+	// lost are the instances that broke off an exchange with this replica while another
+	// one leads. ran are the batches that this replica had executed.
 	lost map[cluster.InstanceID]string
-	ran  chronicle
-	// asked is when the leader had this replica leave instances alone.
-	asked map[cluster.InstanceID]time.Time
-	// functions is what the others have told, by function.
-	functions map[string]*elsewhere
+	ran  executedLog
+	// leftAlone holds when the leader asked this replica to leave each instance alone.
+	leftAlone map[cluster.InstanceID]time.Time
+	// functions holds what the others have reported, by function.
+	functions map[string]*peerLoads
 }
 
-// NewReplica returns the replica that leads when leads says so; others may be nil where
-// only the lead changes.
+// NewReplica returns a replica that leads whenever leads returns true. others may be nil if the
+// replicas do not exchange loads.
 func NewReplica(leads func() bool, others Others) *Replica {
-	return &Replica{leads: leads, others: others, lost: map[cluster.InstanceID]string{}, asked: map[cluster.InstanceID]time.Time{}, functions: map[string]*elsewhere{}}
+	return &Replica{leads: leads, others: others, lost: map[cluster.InstanceID]string{}, leftAlone: map[cluster.InstanceID]time.Time{}, functions: map[string]*peerLoads{}}
 }
 
-// Attach names the controller. It is called once, before a group is attached.
+// Attach sets the controller. Call it once, before attaching the replica to a group.
 func (r *Replica) Attach(local Controlled) {
 	if r != nil {
 		r.local = local
 	}
 }
 
-// Alone reports whether there is no other replica, now or later.
+// Alone reports whether the provider never has other replicas.
 func (r *Replica) Alone() bool { return r == nil }
 
-// Leads reports whether this replica starts and stops instances. The others dispatch to
-// all instances, learn the same and plan along, so that each can go on where the leader
-// leaves.
+// Leads reports whether this replica starts and stops instances. The others also dispatch to all
+// instances, learn and plan, so that any of them can take over from the leader.
 func (r *Replica) Leads() bool { return r == nil || r.leads() }
 
-// Led reports whether this replica was leading at its latest turn.
+// Led reports whether this replica led at its latest turn.
 func (r *Replica) Led() bool {
 	if r == nil {
 		return true
@@ -103,9 +102,8 @@ func (r *Replica) Led() bool {
 	return r.led
 }
 
-// Turn notes whether this replica leads, which is what it is to be during one look, and
-// whether that has changed. Whoever begins to lead takes over first; after an error it
-// does not lead yet.
+// Turn decides whether this replica leads during one look, and reports whether that has changed.
+// A replica that begins to lead first calls takeOver. If that fails, it does not lead yet.
 func (r *Replica) Turn(takeOver func() error) (leads, changed bool, err error) {
 	if r == nil {
 		return true, false, nil
@@ -127,16 +125,16 @@ func (r *Replica) Turn(takeOver func() error) (leads, changed bool, err error) {
 	return leads, true, nil
 }
 
-// News is what the others have told since the last look.
+// News is what the others have reported since the last look.
 type News struct {
-	// Lost are instances that another replica has lost, with the reason.
+	// Lost maps instances that another replica has lost to the reason.
 	Lost map[cluster.InstanceID]string
-	// Overdue are instances that were to be left alone for something that has not
-	// come: Settled has to be said of them.
+	// Overdue are instances that this replica has left alone for too long: the leader
+	// neither stopped nor parked them. Call Settled for each.
 	Overdue []cluster.InstanceID
 }
 
-// Listen takes in what the others have told.
+// Listen reads the others' loads and returns what is new.
 func (r *Replica) Listen(now time.Time) (n News) {
 	if r == nil {
 		return n
@@ -164,34 +162,34 @@ func (r *Replica) Listen(now time.Time) (n News) {
 	for _, e := range r.functions {
 		e.Keep(present)
 	}
-	for id, since := range r.asked {
-		if now.Sub(since) > leaveAlone {
+	for id, since := range r.leftAlone {
+		if now.Sub(since) > maxLeftAlone {
 			n.Overdue = append(n.Overdue, id)
 		}
 	}
 	return n
 }
 
-// of is what the others have told of a function.
-func (r *Replica) of(function string) *elsewhere {
+// of returns what the others have reported about a function. The lock is held.
+func (r *Replica) of(function string) *peerLoads {
 	e, ok := r.functions[function]
 	if !ok {
-		e = &elsewhere{}
+		e = &peerLoads{}
 		r.functions[function] = e
 	}
 	return e
 }
 
-// Settled notes that an instance is not to be left alone any more.
+// Settled ends leaving an instance alone.
 func (r *Replica) Settled(id cluster.InstanceID) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.asked, id)
+		delete(r.leftAlone, id)
 	}
 }
 
-// Add adds to what this replica's dispatcher has seen of a function what the others have.
+// Add adds what the others have seen of a function to the stats of this replica's dispatcher.
 func (r *Replica) Add(function string, s *dispatch.Stats) {
 	if r != nil {
 		r.mu.Lock()
@@ -202,8 +200,8 @@ func (r *Replica) Add(function string, s *dispatch.Stats) {
 	}
 }
 
-// Executed appends to what this replica's dispatcher has executed of a function what the
-// others have, and keeps the former for these.
+// Executed appends the others' executed batches of a function to own, those of this replica. It
+// keeps own for the others to read.
 func (r *Replica) Executed(function string, own []dispatch.Executed) []dispatch.Executed {
 	if r == nil {
 		return own
@@ -214,7 +212,7 @@ func (r *Replica) Executed(function string, own []dispatch.Executed) []dispatch.
 	return r.of(function).TakeExecuted(own)
 }
 
-// Forget drops what was told of a function that was removed.
+// Forget drops what the others have reported about a removed function.
 func (r *Replica) Forget(function string) {
 	if r != nil {
 		r.mu.Lock()
@@ -223,8 +221,7 @@ func (r *Replica) Forget(function string) {
 	}
 }
 
-// WakeLeader has the replica that can start instances look at the load now: this one by
-// own, or the leader.
+// WakeLeader makes the leader look at the load now. If this replica leads, it calls own.
 func (r *Replica) WakeLeader(own func()) {
 	if r.Leads() || r.others == nil {
 		own()
@@ -233,16 +230,16 @@ func (r *Replica) WakeLeader(own func()) {
 	r.others.Wake()
 }
 
-// Drain has the others give an instance nothing new, and returns when none of them has
-// anything on it, or with ctx.
+// Drain makes the others send an instance nothing new. It returns when none of them has a
+// request on it, or when ctx ends.
 func (r *Replica) Drain(ctx context.Context, id cluster.InstanceID) {
 	if r != nil && r.others != nil {
 		r.others.Drain(ctx, id)
 	}
 }
 
-// Release has the others give an instance nothing that is to be parked; false, and
-// nothing has changed, if one of them needs it.
+// Release makes the others send nothing to an instance that is to be parked. If one of them needs
+// it, Release returns false and changes nothing.
 func (r *Replica) Release(ctx context.Context, id cluster.InstanceID) bool {
 	return r == nil || r.others == nil || r.others.Park(ctx, id)
 }
@@ -254,7 +251,7 @@ func (r *Replica) Announce(id cluster.InstanceID, config cluster.Config) {
 	}
 }
 
-// Lost keeps for the leader that an instance broke off an exchange.
+// Lost records that an instance broke off an exchange, and wakes the leader, which then reads it.
 func (r *Replica) Lost(id cluster.InstanceID, cause error) {
 	if r == nil {
 		return
@@ -271,12 +268,12 @@ func (r *Replica) Lost(id cluster.InstanceID, cause error) {
 	}
 }
 
-// Gone forgets an instance that is no more.
+// Gone forgets an instance that has exited.
 func (r *Replica) Gone(id cluster.InstanceID) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.lost, id)
-		delete(r.asked, id)
+		delete(r.leftAlone, id)
 	}
 }

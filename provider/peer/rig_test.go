@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// place is where replicas find each other.
+// place lists the replicas of a test.
 type place struct {
 	mu  sync.Mutex
 	all []Member
@@ -50,12 +50,12 @@ type seat struct {
 func (s seat) Members() []Member { return s.members() }
 func (s seat) Self() string      { return s.id }
 
-// answering is a dispatcher that says who it is.
+// answering is a dispatcher that names its replica in each answer.
 type answering struct {
 	id       string
 	requests atomic.Int64
 	patience atomic.Int64
-	// fails is its error, hold what it waits for.
+	// fails is its error. It waits for hold before it answers.
 	fails error
 	hold  chan struct{}
 }
@@ -81,7 +81,7 @@ func (a *answering) InvokePatiently(ctx context.Context, req *frame.Request, pat
 	return &frame.Response{Status: 201, Header: http.Header{"X-By": {a.id}}, Body: []byte(body)}, nil
 }
 
-// worker is a Local that notes what it is told.
+// worker is a Local that records its calls.
 type worker struct {
 	mu      sync.Mutex
 	load    Load
@@ -138,20 +138,20 @@ func (w *worker) Serve(id cluster.InstanceID, config cluster.Config) {
 	w.serves[id] = config
 }
 
-// locked runs f while nothing is noted.
+// locked runs f under the lock.
 func (w *worker) locked(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-// one is one replica.
+// one is one replica of a test.
 type one struct {
 	*Group
 	worker *worker
 	server *httptest.Server
 	own    *answering
-	// shared is what its routes ask.
+	// shared is the dispatcher that its routes use.
 	shared provider.PatientDispatcher
 	leads  atomic.Bool
 	// strange: it has other credentials.
@@ -160,7 +160,7 @@ type one struct {
 
 const name = "f.openfaas-fn"
 
-// several makes n replicas of which the first leads, with one function, and runs them.
+// several makes and runs n replicas with one function. The first leads.
 func several(t testing.TB, n int) (*place, []*one) {
 	t.Helper()
 	where, all := &place{}, []*one{}

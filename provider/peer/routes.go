@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Prefix is where Handler's routes are.
+// Prefix begins the paths of Handler's routes.
 const Prefix = "/system/peer/"
 
 const (
@@ -31,7 +31,7 @@ const (
 	servePath  = Prefix + "serve"
 )
 
-// Handler serves the routes below Prefix to other replicas, which must know the
+// Handler serves the routes below Prefix to other replicas, which must send the
 // credentials.
 func (g *Group) Handler() http.Handler { return g.handler }
 
@@ -60,11 +60,11 @@ func (g *Group) withLocal(serve func(Local, http.ResponseWriter, *http.Request))
 	}
 }
 
-// serveInvoke dispatches a request here that another replica hands on.
+// serveInvoke dispatches a request that another replica hands on.
 func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 	d, ok := g.own.Load(r.PathValue("name"))
 	if !ok {
-		fail(w, fmt.Errorf("%w: the function is not known here (yet)", errNotTaken))
+		fail(w, fmt.Errorf("%w: this replica does not know the function (yet)", errNotTaken))
 		return
 	}
 	req, err := g.receive(w, r)
@@ -84,30 +84,30 @@ func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	for _, b := range buffers {
 		if _, err := w.Write(b); err != nil {
-			return // It has left.
+			return // The other replica has hung up.
 		}
 	}
 }
 
-// receive reads the one request of a frame.
+// receive reads a frame of one request.
 func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, error) {
-	most := g.options.MaxBody + frame.Overhead(1)
-	if r.ContentLength < 0 || r.ContentLength > most {
-		return nil, &web.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a request of %d bytes was handed on, the limit is %d", r.ContentLength, most)}
+	limit := g.options.MaxBody + frame.Overhead(1)
+	if r.ContentLength < 0 || r.ContentLength > limit {
+		return nil, &web.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("another replica handed on a request of %d bytes; the limit is %d", r.ContentLength, limit)}
 	}
 	body := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(http.MaxBytesReader(w, r.Body, most), body); err != nil {
-		return nil, &web.Error{Status: http.StatusBadRequest, Text: "the request that was handed on could not be read: " + err.Error()}
+	if _, err := io.ReadFull(http.MaxBytesReader(w, r.Body, limit), body); err != nil {
+		return nil, &web.Error{Status: http.StatusBadRequest, Text: "could not read the request that another replica handed on: " + err.Error()}
 	}
 	requests, err := frame.DecodeRequests(body)
 	if err != nil || len(requests) != 1 {
-		return nil, &web.Error{Status: http.StatusBadRequest, Text: "what was handed on is not one request"}
+		return nil, &web.Error{Status: http.StatusBadRequest, Text: "the body that another replica handed on is not one request"}
 	}
 	return &requests[0], nil
 }
 
-// fail answers with an error, and says whether another replica may be asked: a
-// dispatcher that is closed has not executed what it refuses.
+// fail answers with an error and says whether another replica may execute the request: a closed
+// dispatcher has certainly not.
 func fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	var known web.HTTPError
@@ -128,22 +128,22 @@ func fail(w http.ResponseWriter, err error) {
 func (g *Group) serveLoads(l Local, w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
 	if err != nil {
-		http.Error(w, "since must be a number: the next of the last answer, 0 at first", http.StatusBadRequest)
+		http.Error(w, "since must be a number: the next of the previous answer, or 0 at first", http.StatusBadRequest)
 		return
 	}
 	load := g.seen(l, since)
 	w.Header().Set("Content-Type", "application/json")
-	// A reader that is gone cannot be told.
+	// An error means that the reader has hung up.
 	_ = json.NewEncoder(w).Encode(load)
 }
 
-// maxLoad bounds the load that somebody pushes, in bytes.
+// maxLoad bounds the load of another replica, in bytes.
 const maxLoad = 64 << 20
 
 func (g *Group) serveWake(l Local, w http.ResponseWriter, r *http.Request) {
 	var load Load
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLoad)).Decode(&load); err != nil || load.Boot == "" {
-		http.Error(w, "the body must be a load as "+loadsPath+" tells it", http.StatusBadRequest)
+		http.Error(w, "the body must be a load, as GET "+loadsPath+" returns it", http.StatusBadRequest)
 		return
 	}
 	g.remotes.pushed(r.Header.Get(peerHeader), load)
@@ -174,7 +174,7 @@ func servePark(l Local, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// instanceOf is the instance that a request names.
+// instanceOf returns the instance that a request names.
 func instanceOf(w http.ResponseWriter, r *http.Request) (cluster.InstanceID, bool) {
 	id := strings.TrimSpace(r.URL.Query().Get("instance"))
 	if id == "" {

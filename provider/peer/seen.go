@@ -8,18 +8,18 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 )
 
-// maxRan bounds the executed batches of which others can still ask.
+// maxRan bounds the executed batches that others can still ask for.
 const maxRan = 2048
 
-// chronicle keeps the latest batches that were executed. Its zero value is empty.
-type chronicle struct {
-	// kept are the latest ones; all that there were are Total.
+// executedLog keeps the latest executed batches. Its zero value is empty.
+type executedLog struct {
+	// kept are the latest batches, Total counts all.
 	kept  []Executed
 	Total uint64
 }
 
-// Add adds what a function has executed.
-func (r *chronicle) Add(function string, ran []dispatch.Executed) {
+// Add adds a function's executed batches.
+func (r *executedLog) Add(function string, ran []dispatch.Executed) {
 	for _, e := range ran {
 		r.kept = append(r.kept, Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
 	}
@@ -29,8 +29,8 @@ func (r *chronicle) Add(function string, ran []dispatch.Executed) {
 	}
 }
 
-// Since are those after the first n.
-func (r *chronicle) Since(n uint64) []Executed {
+// Since returns the batches after the first n, at most the latest maxRan.
+func (r *executedLog) Since(n uint64) []Executed {
 	if n >= r.Total {
 		return nil
 	}
@@ -38,35 +38,35 @@ func (r *chronicle) Since(n uint64) []Executed {
 	return append([]Executed(nil), r.kept[uint64(len(r.kept))-missing:]...)
 }
 
-// elsewhere is what the other replicas have told of one function.
-type elsewhere struct {
-	// told is what each last told, by its Boot.
-	told map[string]toldLoad
-	// arrivals and cold count what came to them since this replica listens, the others
-	// what became of it.
+// peerLoads is what the other replicas have reported about one function.
+type peerLoads struct {
+	// latest is the latest load of each replica, by its Boot.
+	latest map[string]timedLoad
+	// These counters sum up the others' counters since this replica first heard of each.
 	arrivals, cold, inTime, late, refused uint64
 	executed                              []dispatch.Executed
-	// unused is since when instances have been idle that this replica has never used,
-	// as far as it was looked at: the others need not be told of those.
-	unused map[cluster.InstanceID]time.Time
+	// idleAtFirst is the time since which each instance was idle when this replica first
+	// looked at it. An instance that is still idle since then was never used here, and the
+	// others need no report about it.
+	idleAtFirst map[cluster.InstanceID]time.Time
 }
 
-type toldLoad struct {
+type timedLoad struct {
 	FunctionLoad
 	at time.Time
 }
 
-// maxPending bounds what others have executed until it is looked at.
+// maxPending bounds the others' executed batches that nobody has taken yet.
 const maxPending = 1024
 
-// Take takes in what a replica tells. Counters of one that has told nothing before begin
-// with what does not wait yet.
-func (o *elsewhere) Take(boot string, load FunctionLoad, at time.Time) {
-	h := toldLoad{load, at}
-	before, ok := o.told[boot]
+// Take adds up a replica's load. Of a replica that is new, only the requests that still wait
+// count as arrivals.
+func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
+	h := timedLoad{load, at}
+	before, ok := o.latest[boot]
 	if !ok {
-		if o.told == nil {
-			o.told = map[string]toldLoad{}
+		if o.latest == nil {
+			o.latest = map[string]timedLoad{}
 		}
 		before.FunctionLoad = h.FunctionLoad
 		before.Arrivals -= min(h.Arrivals, uint64(max(0, h.Waiting)))
@@ -82,38 +82,38 @@ func (o *elsewhere) Take(boot string, load FunctionLoad, at time.Time) {
 			*count.sum += count.after - count.before
 		}
 	}
-	o.told[boot] = h
+	o.latest[boot] = h
 }
 
 // Keep forgets replicas that are not present.
-func (o *elsewhere) Keep(present map[string]bool) {
-	for boot := range o.told {
+func (o *peerLoads) Keep(present map[string]bool) {
+	for boot := range o.latest {
 		if !present[boot] {
-			delete(o.told, boot)
+			delete(o.latest, boot)
 		}
 	}
 }
 
-// TakeExecuted appends what others have executed to into.
-func (o *elsewhere) TakeExecuted(into []dispatch.Executed) []dispatch.Executed {
+// TakeExecuted appends the others' executed batches to into and forgets them.
+func (o *peerLoads) TakeExecuted(into []dispatch.Executed) []dispatch.Executed {
 	into = append(into, o.executed...)
 	o.executed = o.executed[:0]
 	return into
 }
 
-// Note keeps a batch that others have executed until it is taken.
-func (o *elsewhere) Note(e Executed) {
+// Note keeps another replica's executed batch until TakeExecuted.
+func (o *peerLoads) Note(e Executed) {
 	if len(o.executed) < maxPending {
 		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
 	}
 }
 
-// Add adds to what this replica's dispatcher has seen what the others have told.
-func (o *elsewhere) Add(s *dispatch.Stats) {
+// Add adds the others' loads to the stats of this replica's dispatcher.
+func (o *peerLoads) Add(s *dispatch.Stats) {
 	s.Arrivals += o.arrivals
 	s.Cold += o.cold
 	s.InTime, s.Late, s.Refused = s.InTime+o.inTime, s.Late+o.late, s.Refused+o.refused
-	for _, h := range o.told {
+	for _, h := range o.latest {
 		s.Waiting += h.Waiting
 		for id, idle := range h.Idle {
 			since, ok := s.Instances[id]
@@ -128,30 +128,30 @@ func (o *elsewhere) Add(s *dispatch.Stats) {
 	}
 }
 
-// look notes since when instances have been idle that were not seen before.
-func (o *elsewhere) look(s *dispatch.Stats) {
-	if o.unused == nil {
-		o.unused = map[cluster.InstanceID]time.Time{}
+// look records in idleAtFirst the instances that were not seen before.
+func (o *peerLoads) look(s *dispatch.Stats) {
+	if o.idleAtFirst == nil {
+		o.idleAtFirst = map[cluster.InstanceID]time.Time{}
 	}
 	for id, since := range s.Instances {
-		if _, ok := o.unused[id]; !ok {
-			o.unused[id] = since
+		if _, ok := o.idleAtFirst[id]; !ok {
+			o.idleAtFirst[id] = since
 		}
 	}
-	if len(o.unused) > 2*len(s.Instances)+16 {
-		maps.DeleteFunc(o.unused, func(id cluster.InstanceID, _ time.Time) bool { _, ok := s.Instances[id]; return !ok })
+	if len(o.idleAtFirst) > 2*len(s.Instances)+16 {
+		maps.DeleteFunc(o.idleAtFirst, func(id cluster.InstanceID, _ time.Time) bool { _, ok := s.Instances[id]; return !ok })
 	}
 }
 
-// idle is for how many milliseconds the instances that this replica has used have been
-// idle.
-func (o *elsewhere) idle(now time.Time, s *dispatch.Stats) map[cluster.InstanceID]int64 {
+// idle returns, for the instances that this replica has used, how many milliseconds each has been
+// idle; Busy for those that are not.
+func (o *peerLoads) idle(now time.Time, s *dispatch.Stats) map[cluster.InstanceID]int64 {
 	idle := map[cluster.InstanceID]int64{}
 	for id, since := range s.Instances {
 		switch {
 		case since.IsZero():
 			idle[id] = Busy
-		case since.After(o.unused[id]):
+		case since.After(o.idleAtFirst[id]):
 			idle[id] = now.Sub(since).Milliseconds()
 		}
 	}

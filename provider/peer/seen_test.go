@@ -14,7 +14,7 @@ import (
 
 var t0 = time.Unix(1_700_000_000, 0)
 
-// batches are batches of these sizes.
+// batches returns batches of these sizes.
 func batches(sizes ...int) (all []dispatch.Executed) {
 	for _, n := range sizes {
 		all = append(all, dispatch.Executed{Instance: "i", Size: n, Exec: time.Duration(n) * time.Millisecond})
@@ -30,7 +30,7 @@ func sizes(all []Executed) (out []int) {
 }
 
 func TestChronicle(t *testing.T) {
-	var c chronicle
+	var c executedLog
 	if c.Since(0) != nil {
 		t.Error("nothing was executed")
 	}
@@ -44,7 +44,7 @@ func TestChronicle(t *testing.T) {
 			t.Errorf("after %d: %v, want %v", n, got, want)
 		}
 	}
-	// Who keeps what was asked for is not disturbed by what comes.
+	// Later batches do not change a result of Since.
 	kept := c.Since(0)
 	c.Add("f", batches(make([]int, 3*maxRan)...))
 	if got := sizes(kept); !reflect.DeepEqual(got, []int{1, 2, 3}) {
@@ -55,15 +55,15 @@ func TestChronicle(t *testing.T) {
 	}
 }
 
-// Who asks often enough hears of every batch once and in order, however many come at
-// a time; who does not hears the latest.
+// A reader that asks often enough gets every batch once and in order, however many come at
+// a time. Any other reader gets the latest.
 func FuzzChronicle(f *testing.F) {
 	for seed := range uint64(6) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		var c chronicle
+		var c executedLog
 		next, heard := 0, 0
 		for range 50 {
 			var some []int
@@ -94,7 +94,7 @@ func load(arrivals, cold uint64, waiting int) FunctionLoad {
 }
 
 func TestCounting(t *testing.T) {
-	var o elsewhere
+	var o peerLoads
 	stats := func() dispatch.Stats {
 		s := dispatch.Stats{Arrivals: 1000, Cold: 100, Waiting: 10}
 		o.Add(&s)
@@ -126,7 +126,7 @@ func TestCounting(t *testing.T) {
 }
 
 func TestIdleInstances(t *testing.T) {
-	var o elsewhere
+	var o peerLoads
 	tell := func(boot string, at time.Time, idle map[cluster.InstanceID]int64) {
 		o.Take(boot, FunctionLoad{Idle: idle}, at)
 	}
@@ -145,7 +145,7 @@ func TestIdleInstances(t *testing.T) {
 }
 
 func TestExecutedElsewhere(t *testing.T) {
-	var o elsewhere
+	var o peerLoads
 	for n := range maxPending + 10 {
 		o.Note(Executed{Function: "f", Instance: cluster.InstanceID(fmt.Sprint(n)), Size: n, Exec: time.Duration(n)})
 	}

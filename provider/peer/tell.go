@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Wake has the leader look at the load now, with this replica's as it is. It does not
+// Wake sends this replica's load to the leader and makes it look at the load now. It does not
 // wait.
 func (g *Group) Wake() {
 	select {
@@ -21,9 +21,9 @@ func (g *Group) Wake() {
 	}
 }
 
-// waking tells the others of this replica's load when it is asked to. Who does not
-// lead takes note only.
-func (g *Group) waking(ctx context.Context) {
+// wakeLoop sends this replica's load to all others after each Wake. Those that do not lead only
+// store it.
+func (g *Group) wakeLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,7 +37,7 @@ func (g *Group) waking(ctx context.Context) {
 		load := g.seen(l, noneExecuted)
 		body, err := json.Marshal(load)
 		if err != nil {
-			g.options.Logger.Error().Err(err).Msg("the load cannot be told")
+			g.options.Logger.Error().Err(err).Msg("could not encode the load for the other replicas")
 			continue
 		}
 		g.each(ctx, func(ctx context.Context, m Member) error {
@@ -52,10 +52,10 @@ func (g *Group) waking(ctx context.Context) {
 	}
 }
 
-// each does something with all others at the same time, for as long as an answer may
-// take, and returns how many of them failed.
+// each calls f for all other replicas in parallel, within answerTimeout. It returns how many
+// calls failed.
 func (g *Group) each(ctx context.Context, f func(context.Context, Member) error) (failed int) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return g.eachOf(ctx, g.others(), f)
 }
@@ -70,7 +70,7 @@ func (g *Group) eachOf(ctx context.Context, members []Member, f func(context.Con
 				return
 			}
 			if ctx.Err() == nil {
-				g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("another replica was not told")
+				g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("could not notify another replica")
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -81,8 +81,8 @@ func (g *Group) eachOf(ctx context.Context, members []Member, f func(context.Con
 	return failed
 }
 
-// Drain has the others give an instance nothing new, and returns when none of those
-// that can be reached has anything on it, or with ctx.
+// Drain makes the others send an instance nothing new. It returns when none of the reachable
+// ones has a request on it, or when ctx ends.
 func (g *Group) Drain(ctx context.Context, id cluster.InstanceID) {
 	g.eachOf(ctx, g.reachable(), func(ctx context.Context, m Member) error {
 		_, err := g.call(ctx, m, http.MethodPost, drainPath+"?instance="+url.QueryEscape(string(id)), nil)
@@ -90,7 +90,7 @@ func (g *Group) Drain(ctx context.Context, id cluster.InstanceID) {
 	})
 }
 
-// reachable are the others that are not left out.
+// reachable returns the other replicas that are not left out.
 func (g *Group) reachable() (out []Member) {
 	for _, m := range g.others() {
 		if !g.isDown(m.ID) {
@@ -100,8 +100,8 @@ func (g *Group) reachable() (out []Member) {
 	return out
 }
 
-// Park has the others give an instance nothing until Serve; false, and they use it
-// on, if one of them needs it or cannot be asked.
+// Park makes the others send an instance nothing until Serve. If one of them needs the instance
+// or cannot be reached, Park returns false and the others keep using it.
 func (g *Group) Park(ctx context.Context, id cluster.InstanceID) bool {
 	others := g.others()
 	if len(g.reachable()) < len(others) {
@@ -112,14 +112,14 @@ func (g *Group) Park(ctx context.Context, id cluster.InstanceID) bool {
 		return err
 	})
 	if failed > 0 {
-		g.tellServed(context.WithoutCancel(ctx), served{ID: id})
+		g.postServed(context.WithoutCancel(ctx), served{ID: id})
 		return false
 	}
 	return true
 }
 
-// Serve tells the others that an instance takes batches, and with which config. It
-// does not wait; who is not told learns it from the backend.
+// Serve tells the others that an instance takes batches, and with which config. It does not
+// wait. A replica that misses the message learns it from the backend.
 func (g *Group) Serve(id cluster.InstanceID, config cluster.Config) {
 	select {
 	case g.serve <- served{id, config}:
@@ -127,22 +127,22 @@ func (g *Group) Serve(id cluster.InstanceID, config cluster.Config) {
 	}
 }
 
-// serving tells, in order, which instances serve.
-func (g *Group) serving(ctx context.Context) {
+// serveLoop sends the messages of Serve to the others, in order.
+func (g *Group) serveLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case s := <-g.serve:
-			g.tellServed(ctx, s)
+			g.postServed(ctx, s)
 		}
 	}
 }
 
-func (g *Group) tellServed(ctx context.Context, s served) {
+func (g *Group) postServed(ctx context.Context, s served) {
 	body, err := json.Marshal(s)
 	if err != nil {
-		g.options.Logger.Error().Err(err).Msg("an instance cannot be told of")
+		g.options.Logger.Error().Err(err).Msg("could not encode an instance for the other replicas")
 		return
 	}
 	g.each(ctx, func(ctx context.Context, m Member) error {

@@ -21,18 +21,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// behaviour is what becomes of one instance of the fake backend.
+// behaviour says what one instance of the fake backend does.
 type behaviour struct {
 	// refuse is Start's error.
 	refuse error
-	// readyAfter its start it is ready; 0 means coldStart, below 0 never.
+	// readyAfter is the time from its start until it is ready; 0 means coldStart,
+	// a negative time never.
 	readyAfter time.Duration
-	// exitAfter its start it exits for reason, if not 0.
+	// exitAfter is the time from its start until it exits for reason, 0 for never.
 	exitAfter time.Duration
 	reason    string
 	// answerAfter is how long a request takes.
 	answerAfter time.Duration
-	// deaf takes no connection.
+	// deaf accepts no connection.
 	deaf bool
 }
 
@@ -56,7 +57,7 @@ type fakeBackend struct {
 	// started lists every instance that was asked for.
 	started   []cluster.InstanceSpec
 	stopFails int
-	// most is the most instances at the same time.
+	// most is the maximum number of instances at the same time.
 	most int
 }
 

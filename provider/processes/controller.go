@@ -1,7 +1,7 @@
-// Package processes drives ordinary functions on one machine: it keeps every function's
-// program and forwarder, asks [replica.Scaler] how many instances there are to be, and
-// makes it so through a keeper. Begin with Controller.look. Nothing here is on a
-// request's way but the wake-up that a cold request gives.
+// Package processes runs ordinary functions on one machine: it keeps each function's program
+// and forwarder, and starts and retires instances through a keeper. It does not decide how many
+// instances there should be: [replica.Scaler] does. No request passes through it: a request
+// without a ready instance only wakes it. Begin with Controller.look.
 package processes
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// Program is what an image's bundle says of its process.
+// Program is the process that an image's bundle describes.
 type Program struct {
 	// Dir is the bundle's directory.
 	Dir string
-	// Env is the bundle's environment, what its manifest says of the process
-	// included (fprocess, mode, upstream_url).
+	// Env is the bundle's environment. It includes the process settings of the manifest
+	// (fprocess, mode, upstream_url).
 	Env map[string]string
-	// Network is "private" for a network namespace of each instance's own.
+	// Network is "private" if each instance gets its own network namespace.
 	Network string
 	// Fingerprint changes with the bundle's content.
 	Fingerprint string
@@ -32,14 +32,14 @@ type Program struct {
 
 // Bundles finds the program that a function's image names.
 type Bundles interface {
-	// Program returns an error that names what is wrong if there is none.
+	// Program returns the program, or an error that names what is wrong.
 	Program(image string) (Program, error)
 }
 
 // Secrets finds the files that hold functions' secrets.
 type Secrets interface {
-	// File returns the file with a secret's value, or an error that names the
-	// secret.
+	// File returns the path of the file with a secret's value, or an error that
+	// names the secret.
 	File(namespace, secret string) (string, error)
 }
 
@@ -50,20 +50,20 @@ type Options struct {
 	Secrets Secrets
 	Metrics *metrics.Metrics
 	Logger  zerolog.Logger
-	// ColdWait is how long a request that finds no ready instance may wait;
-	// QueueLimit how many may wait per function.
+	// ColdWait is how long a request without a ready instance may wait. QueueLimit
+	// is the maximum number of waiting requests per function.
 	ColdWait   time.Duration
 	QueueLimit int
-	// BodyTimeout is forward's BodyIdle.
+	// BodyTimeout is BodyIdle of [forward.Options].
 	BodyTimeout time.Duration
-	// Tick is the time between two looks at the load. While nothing happens it
-	// is ten times as long.
+	// Tick is the time between two looks at the load. It is ten times as long while
+	// nothing happens.
 	Tick time.Duration
-	// DrainGrace is how long a retired instance may take to answer what it
-	// has, if the function's own timeouts do not allow longer, and StopGrace
-	// how long it may then take to leave.
+	// DrainGrace is how long a retired instance may take to answer its requests,
+	// unless the function's own timeouts allow longer. StopGrace is how long it may
+	// then take to exit.
 	DrainGrace, StopGrace time.Duration
-	// Dial connects to an instance; nil means net.Dialer's.
+	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -77,8 +77,8 @@ type Controller struct {
 	keeper    *keeper.Keeper[*instance]
 }
 
-// New returns a controller that has found the instances of an earlier provider
-// on the backend; Deploy claims them. Run serves.
+// New returns a controller that knows the instances which an earlier provider has
+// left on the backend; Deploy claims them. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{options: o, kick: keeper.NewKick(), functions: map[string]*function{}}
 	var err error
@@ -91,11 +91,11 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// idleTicks is how many ticks apart the looks are while nothing happens.
+// idleTicks is the number of ticks between two looks while nothing happens.
 const idleTicks = 10
 
 // Run follows the backend's events and looks at the load every tick, and at once
-// when something happened, until ctx ends.
+// after an event, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	keeper.Loop{
 		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.look,
@@ -104,11 +104,11 @@ func (c *Controller) Run(ctx context.Context) {
 	}.Run(ctx)
 }
 
-// Wake makes Run look at the load now.
+// Wake makes Run look at the load at once.
 func (c *Controller) Wake() { c.kick.Now() }
 
-// Close stops every instance and waits until nothing of them is left; those
-// that are still there when ctx ends are killed. Run must have returned.
+// Close stops every instance and waits until all are gone; it kills those that
+// remain when ctx ends. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.keeper.End()

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// One that has answered is replaced at once; requests meanwhile wait for that.
+// An instance that has answered is replaced at once, and requests wait for its successor.
 func TestInstanceThatDiesIsReplaced(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a")
@@ -19,7 +19,7 @@ func TestInstanceThatDiesIsReplaced(t *testing.T) {
 		for range 5 {
 			r.answered("f", "a")
 			r.backend.crash(r.only().ID, "killed by signal 9")
-			// A request that it may have had already could not be sent again.
+			// A request that it may have received already could not be sent again.
 			synctest.Wait()
 			began := time.Now()
 			r.answered("f", "a")
@@ -60,7 +60,8 @@ func TestCrashLoopBacksOff(t *testing.T) {
 	})
 }
 
-// Instances of an update that die leave what was deployed before, which is said.
+// If the instances of an update exit, the earlier deployment serves, and the problem says
+// so.
 func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a")
@@ -86,7 +87,7 @@ func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 	})
 }
 
-// It gets well by itself, and what waits is answered.
+// The function recovers by itself, and waiting requests are answered.
 func TestCrashLoopThatEnds(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
@@ -104,7 +105,7 @@ func TestCrashLoopThatEnds(t *testing.T) {
 	})
 }
 
-// A deployment whose instances do not live leaves the old ones serving.
+// If the instances of a deployment exit, the old ones keep serving.
 func TestUpdateThatCrashes(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "good", between(2, 2))
@@ -129,7 +130,7 @@ func TestUpdateThatCrashes(t *testing.T) {
 	})
 }
 
-// An instance that takes no connection any more is killed and replaced.
+// An instance that no longer accepts connections is killed and replaced.
 func TestDeafInstance(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{deaf: n == 0} })
@@ -158,7 +159,7 @@ func TestStopThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Where there is no room, what there is serves, and users can read why.
+// If there is no room, the existing instances serve, and users can read why.
 func TestNoRoom(t *testing.T) {
 	try(t, func(r *rig) {
 		large := func(f *provider.Function) { f.Inference.Requests.CPU = 1500 }
@@ -173,7 +174,7 @@ func TestNoRoom(t *testing.T) {
 		if _, err := r.invoke("g", "x"); err == nil || !strings.Contains(err.Error(), "requests.cpu 1500m") {
 			t.Errorf("a request is told %v", err)
 		}
-		// One that requests nothing always fits.
+		// An instance that requests nothing always fits.
 		r.deploy("small", "a")
 		r.answered("small", "a")
 		if err := r.Remove(t.Context(), full("f")); err != nil {
@@ -192,7 +193,7 @@ func TestNoRoom(t *testing.T) {
 	})
 }
 
-// What other kinds of instances hold is not given away.
+// The controller leaves what other kinds of instances hold.
 func TestRoomOfOthers(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.mu.Lock()

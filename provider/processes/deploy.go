@@ -12,10 +12,10 @@ import (
 
 var _ provider.Controller = (*Controller)(nil)
 
-// Deploy implements [provider.Controller]. The bundle and the secrets are
-// checked before anything changes. Instances that would be started in just the
-// same way are kept; others serve until those that take their place are ready.
-// The dispatcher is a [provider.Forwarder].
+// Deploy implements [provider.Controller]. It checks the bundle and the secrets
+// before it changes anything. It keeps instances that the deployment would start in
+// the same way; others serve until their replacements are ready. The dispatcher is a
+// [provider.Forwarder].
 func (c *Controller) Deploy(_ context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	r, err := c.revise(f)
 	if err != nil {
@@ -48,8 +48,8 @@ func (c *Controller) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Release is Remove for a function that another controller has taken over: what
-// was counted of it stays.
+// Release is Remove for a function that another controller has taken over: it keeps
+// the function's metrics.
 func (c *Controller) Release(_ context.Context, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	return nil
 }
 
-// Scale implements [provider.Controller]. The number holds at once, until load
+// Scale implements [provider.Controller]. The number applies at once, until the load
 // changes it; 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {
 	c.mu.Lock()

@@ -13,12 +13,12 @@ import (
 
 // function is a deployed function with everything that runs for it.
 type function struct {
-	// revision is what is deployed.
+	// revision is the deployed revision.
 	*revision
 	keeper.Fleet[*instance]
 	forwarder *forward.Forwarder
 	replicas  *replica.Scaler
-	// wish is the number that the scale route or the deployment gave last.
+	// wish is the number that the scale route or the deployment set last.
 	wish uint64
 	// arrivals is the counter at the last look.
 	arrivals uint64
@@ -30,13 +30,13 @@ type instance struct {
 	function *function
 }
 
-// Holds is what the instance takes of its node.
+// Holds returns what the instance holds of its node.
 func (in *instance) Holds() cluster.Resources { return in.Config.Resources }
 
-// Current reports whether the instance is what its function would start now.
+// Current reports whether its function would now start the same instance.
 func (in *instance) Current() bool { return in.Fingerprint == in.function.fingerprint }
 
-// Up lets a ready instance take requests.
+// Up makes the forwarder send a ready instance requests.
 func (in *instance) Up() { in.function.forwarder.Up(in.ID, in.Network, in.Address) }
 
 func (c *Controller) newFunction(now time.Time, r *revision) *function {
@@ -50,24 +50,24 @@ func (c *Controller) newFunction(now time.Time, r *revision) *function {
 	return fn
 }
 
-// load is what was asked of the function.
+// load returns the function's load.
 func (fn *function) load() replica.Load {
 	s := fn.forwarder.Stats()
 	return replica.Load{Arrivals: s.Arrivals, InFlight: s.InFlight, Waiting: s.Waiting}
 }
 
-// change puts a later deployment in the place of the present one. Instances that
-// it would start in just the same way stay.
+// change replaces the present deployment by a later one. Instances that the later one
+// would start in the same way stay.
 func (fn *function) change(now time.Time, r *revision) {
 	fn.revision = r
 	fn.replicas.Configure(keeper.ScaleSettings(r.Inference))
 	fn.want(now, r.Replicas)
-	// An earlier problem need not be one any more.
+	// The new deployment may not have the earlier problem.
 	fn.Unplaced, fn.Failures = "", keeper.Failures{}
 	fn.Tell(now)
 }
 
-// want takes a number that was given, unless it was given before.
+// want sets the number of instances if it differs from the last one set.
 func (fn *function) want(now time.Time, n uint64) {
 	if n != fn.wish {
 		fn.wish = n
@@ -75,9 +75,9 @@ func (fn *function) want(now time.Time, n uint64) {
 	}
 }
 
-// staying lists the instances that are not being retired, those that run what is
-// deployed apart from others. Instances that are not ready come first, then the
-// latest: the order in which they can be spared.
+// staying lists the instances that are not being retired: current ones, which run the
+// deployed revision, and old ones. Both are in the order in which to retire them: those
+// that are not ready first, then the latest.
 func (fn *function) staying() (current, old []*instance) {
 	for _, in := range fn.Instances {
 		switch {
@@ -88,12 +88,12 @@ func (fn *function) staying() (current, old []*instance) {
 			old = append(old, in)
 		}
 	}
-	spare := func(a, b *instance) int {
+	retireOrder := func(a, b *instance) int {
 		return cmp.Or(-compareBool(a.State != cluster.Ready, b.State != cluster.Ready),
 			b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.ID, b.ID))
 	}
-	slices.SortFunc(current, spare)
-	slices.SortFunc(old, spare)
+	slices.SortFunc(current, retireOrder)
+	slices.SortFunc(old, retireOrder)
 	return current, old
 }
 
@@ -107,16 +107,15 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// start begins one instance. The lock is held.
+// start starts one instance. The lock is held.
 func (c *Controller) start(fn *function, node string) {
 	in := &instance{function: fn, Kept: keeper.Kept{DrainGrace: drainGrace(fn.env, c.options.DrainGrace)}}
 	c.keeper.Add(in, &fn.Fleet, cluster.Instance{InstanceSpec: fn.spec(keeper.NewID(fn.Name), node), State: cluster.Starting, StartedAt: time.Now()})
 	c.keeper.Start(in, nil)
 }
 
-// claim takes over the instances of an earlier provider that are this
-// function's. Those of another content are replaced like after an update. The
-// lock is held.
+// claim takes over the function's instances that an earlier provider has started.
+// Instances with other content are replaced as after an update. The lock is held.
 func (c *Controller) claim(now time.Time, fn *function) {
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		in := &instance{function: fn, Kept: keeper.Kept{DrainGrace: drainGrace(known.Env, c.options.DrainGrace)}}

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// A function that wants more than the machine has takes only what there is, a few
-// at a time, and others start beside it.
+// A function that needs more than the machine has starts only as many instances as fit, a
+// few at a time, and others start beside it.
 func TestGreedyFunctionLeavesRoomForOthers(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("greedy", "a", between(10000, 10000))
@@ -27,7 +27,7 @@ func TestGreedyFunctionLeavesRoomForOthers(t *testing.T) {
 		}
 		r.answered("other", "a")
 		time.Sleep(time.Minute)
-		// 8 GiB, and 16 MiB for each.
+		// The machine has 8 GiB, and each instance holds 16 MiB.
 		if n := len(r.backend.living()); n != 8<<30/leastMemory {
 			t.Errorf("%d instances live, want as many as the memory holds", n)
 		}

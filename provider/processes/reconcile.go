@@ -9,9 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// look looks at every function's load and makes the number of its instances what
-// it is to be. It returns after how long to do so again if nothing happens
-// before.
+// look looks at every function's load and starts or retires instances to match. It
+// returns the time until the next look if nothing happens before.
 func (c *Controller) look(now time.Time) time.Duration {
 	var free *room
 	if c.decide(now) {
@@ -41,8 +40,8 @@ func (c *Controller) look(now time.Time) time.Duration {
 	return idleTicks * c.options.Tick
 }
 
-// decide asks scaling for every function, and reports whether one of them has
-// too few instances.
+// decide asks the scaler of each function how many instances it should have. It
+// reports whether a function has too few.
 func (c *Controller) decide(now time.Time) (short bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +57,8 @@ func (c *Controller) decide(now time.Time) (short bool) {
 	return short
 }
 
-// reconcile starts what is missing of a function and retires what is not wanted.
-// It reports whether there is more to do soon. The lock is held.
+// reconcile starts the missing instances of a function and retires the surplus ones.
+// It reports whether the function needs another look soon. The lock is held.
 func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bool) {
 	wanted := fn.replicas.Wanted()
 	current, old := fn.staying()
@@ -75,10 +74,10 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	}
 	if extra := len(current) - wanted; extra > 0 {
 		for _, in := range current[:extra] {
-			c.keeper.Retire(in, "not wanted any more")
+			c.keeper.Retire(in, "no longer needed")
 		}
 	}
-	// Older ones serve until as many others do in their place.
+	// Old instances serve until as many current ones are proven.
 	if extra := len(old) - max(0, wanted-proven); extra > 0 {
 		for _, in := range old[:extra] {
 			c.keeper.Retire(in, "replaced")
@@ -97,12 +96,12 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	return busy
 }
 
-// steady is how long an instance must have been ready before one of an earlier
-// deployment goes in exchange. Where others before it have not lived, that takes as long
-// as [keeper.Settled].
+// steady is how long an instance must have been ready before it replaces one of an
+// earlier deployment. After failures the time is [keeper.Settled].
 const steady = time.Second
 
-// proven reports whether an instance of the present deployment can be relied upon.
+// proven reports whether an instance of the present deployment has been ready for long
+// enough to replace an older one.
 func (fn *function) proven(now time.Time, in *instance) bool {
 	if fn.Failures.Count > 0 {
 		return now.Sub(in.ReadyAt) >= keeper.Settled
@@ -110,23 +109,23 @@ func (fn *function) proven(now time.Time, in *instance) bool {
 	return now.Sub(in.ReadyAt) >= steady
 }
 
-// How many instances start at a time, altogether and of one function: starting
-// takes processor time, which those that serve need, and a function that wants
-// thousands is not to keep others waiting.
+// maxStarting and maxOwnStarting are the maximum numbers of instances that start at a
+// time, altogether and of one function. Starting takes processor time that serving
+// instances need. A function that needs thousands must not delay others.
 const (
 	maxStarting    = 32
 	maxOwnStarting = 8
 )
 
-// grow starts so many instances, as far as there is room; those above what may
-// start at a time wait for the next look. Where there is no room, an older one
-// goes to make some.
+// grow starts the missing instances as far as there is room. Those above
+// maxOwnStarting and maxStarting wait for the next look. If there is no room, grow
+// retires an older instance to make some.
 func (c *Controller) grow(fn *function, missing int, old []*instance, free *room) {
 	unplaced := ""
 	for starts := fn.starting(); missing > 0 && starts < maxOwnStarting && free.starting < maxStarting; missing-- {
 		node, ok := free.take(fn.config().Resources)
 		if !ok {
-			unplaced = fmt.Sprintf("%d more instances are wanted, and no machine has the free resources that one holds (requests.cpu %dm, requests.memory %d MiB)",
+			unplaced = fmt.Sprintf("the function needs %d more instances, and no machine has room for one (requests.cpu %dm, requests.memory %d MiB)",
 				missing, fn.config().CPU, fn.config().Memory>>20)
 			break
 		}
@@ -153,8 +152,8 @@ func (fn *function) starting() (n int) {
 	return n
 }
 
-// changing reports whether an instance is on its way in or out, so that there
-// may be room soon.
+// changing reports whether an instance is starting or being retired. There may be
+// room soon then.
 func (fn *function) changing() bool {
 	for _, in := range fn.Instances {
 		if in.Retiring || in.Current() && in.State == cluster.Starting {
@@ -164,13 +163,14 @@ func (fn *function) changing() bool {
 	return false
 }
 
-// room is what is free on the nodes, and how many instances are starting there.
+// room holds the nodes' free resources and the number of instances that are starting.
 type room struct {
 	nodes    []cluster.Node
 	starting int
 }
 
-// fill counts what everything holds that was begun.
+// fill subtracts what all instances hold from the nodes, and counts those that are
+// starting.
 func (c *Controller) fill(r *room) {
 	c.keeper.Free(r.nodes)
 	for _, in := range c.keeper.Instances() {
@@ -180,8 +180,8 @@ func (c *Controller) fill(r *room) {
 	}
 }
 
-// take finds the node with the most processor time free, then memory, and takes
-// the resources of it; false if they fit nowhere.
+// take finds the node with the most free CPU, then memory, and takes the resources
+// from it; it returns false if they fit nowhere.
 func (r *room) take(need cluster.Resources) (node string, ok bool) {
 	best := -1
 	for i, n := range r.nodes {
@@ -199,8 +199,8 @@ func (r *room) take(need cluster.Resources) (node string, ok bool) {
 	return r.nodes[best].Name, true
 }
 
-// fits is Fits where what is not asked for fits always, also where more is held
-// than there is.
+// fits reports whether need fits into free. A resource that is not requested always
+// fits, even if free is negative.
 func fits(need, free cluster.Resources) bool {
 	return (need.CPU == 0 || need.CPU <= free.CPU) && (need.Memory == 0 || need.Memory <= free.Memory) && (need.GPU == 0 || need.GPU <= free.GPU)
 }

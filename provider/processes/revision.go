@@ -14,28 +14,27 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// revision is a deployment with what its instances are started with.
+// revision is a deployment with everything that its instances are started with.
 type revision struct {
 	*provider.Function
 	bundle string
 	env    map[string]string
-	// secrets are the files of the function's secrets, by name.
+	// secrets are the paths of the function's secret files, by secret name.
 	secrets map[string]string
-	// fingerprint is that of every instance that would be started in the same
-	// way.
+	// fingerprint is equal for all instances that would be started in the same way.
 	fingerprint string
 }
 
 const (
-	// networkVariable tells the backend which network an instance is to have.
+	// networkVariable tells the backend which network an instance gets.
 	networkVariable = "FAAS_INFER_NETWORK"
 	processVariable = "fprocess"
 )
 
-// revise finds what a deployment needs, or says what is missing.
+// revise finds what a deployment needs, or returns an error that names what is missing.
 func (c *Controller) revise(f *provider.Function) (*revision, error) {
 	if f.Inference.Limits.GPU > 0 || f.Inference.Requests.GPU > 0 {
-		return nil, errors.New("the function asks for a GPU (limits or requests), and only on Kubernetes does an ordinary function get one; leave it out")
+		return nil, errors.New("the function asks for a GPU (limits or requests), but ordinary functions get one only on Kubernetes; leave it out")
 	}
 	program, err := c.options.Bundles.Program(f.Deployment.Image)
 	if err != nil {
@@ -58,7 +57,8 @@ func (c *Controller) revise(f *provider.Function) (*revision, error) {
 	return r, err
 }
 
-// environment is the bundle's, then the deployment's, then its process.
+// environment returns the bundle's environment. The deployment's variables override
+// it, and the deployment's process overrides both.
 func environment(f *provider.Function, program Program) map[string]string {
 	env := maps.Clone(program.Env)
 	if env == nil {
@@ -74,8 +74,8 @@ func environment(f *provider.Function, program Program) map[string]string {
 	return env
 }
 
-// sum is the fingerprint: a hash over all that instances are started with, the
-// content of bundle and secrets included.
+// sum returns the fingerprint: a hash over everything that instances are started
+// with, including the content of the bundle and of the secrets.
 func (r *revision) sum(program string, secrets map[string][]byte) (string, error) {
 	spec := r.spec("", "")
 	spec.Revision, spec.Secrets = 0, nil
@@ -91,19 +91,19 @@ func (r *revision) sum(program string, secrets map[string][]byte) (string, error
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// leastMemory is what an instance holds of its node whatever it requests: about
-// what a watchdog and a small process take, in bytes. It bounds how many there
-// can be.
+// leastMemory is the minimum memory that an instance holds of its node, in bytes: about
+// what a watchdog and a small process take. It bounds the number of instances that
+// request no memory.
 const leastMemory = 16 << 20
 
-// config is what an instance holds of its node.
+// config returns what an instance holds of its node.
 func (r *revision) config() cluster.Config {
 	held := r.Inference.Requests
 	held.Memory = max(held.Memory, leastMemory)
 	return cluster.Config{Batch: 1, Resources: held}
 }
 
-// spec is what an instance is started with.
+// spec returns what an instance is started with.
 func (r *revision) spec(id cluster.InstanceID, node string) cluster.InstanceSpec {
 	return cluster.InstanceSpec{
 		ID: id, Kind: cluster.Process, Function: r.Name, Revision: r.Revision, Node: node,
@@ -112,11 +112,11 @@ func (r *revision) spec(id cluster.InstanceID, node string) cluster.InstanceSpec
 	}
 }
 
-// longestDrain bounds what the function's own timeouts allow.
+// longestDrain is the maximum drain grace from a function's own timeouts.
 const longestDrain = time.Hour
 
-// drainGrace is how long requests may go on on an instance that is not wanted
-// any more: as long as its watchdog lets them, if it was told.
+// drainGrace returns how long the requests of a retired instance may continue: at least
+// least, or as long as the timeouts of its watchdog allow, at most longestDrain.
 func drainGrace(env map[string]string, least time.Duration) time.Duration {
 	for _, name := range []string{"exec_timeout", "write_timeout"} {
 		if d, err := time.ParseDuration(env[name]); err == nil {

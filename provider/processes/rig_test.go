@@ -159,7 +159,7 @@ func (r *rig) function(name, image string, edit ...func(*provider.Function)) *pr
 	return f
 }
 
-// between sets the bounds.
+// between sets the minimum and maximum number of instances.
 func between(least, most int) func(*provider.Function) {
 	return func(f *provider.Function) { f.Inference.MinReplicas, f.Inference.MaxReplicas = least, most }
 }
@@ -191,7 +191,7 @@ func (r *rig) shows(name string, replicas, available uint64) {
 	}
 }
 
-// ready waits until so many instances are ready, and no more live.
+// ready waits until this many instances are ready and no others exist.
 func (r *rig) ready(name string, n int) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("%d of %s are ready", n, name), func() bool {

@@ -9,7 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// Right after a deployment, the minimum is what is to be, and soon it is there.
+// Right after a deployment Replicas is the minimum, and soon that many instances are
+// ready.
 func TestDeployStartsTheMinimum(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("one", "a")
@@ -30,8 +31,8 @@ func TestDeployStartsTheMinimum(t *testing.T) {
 	})
 }
 
-// The conformance suite's load: a second instance within a minute, and within a
-// minute after the load none but the first.
+// Under the conformance suite's load there is a second instance within a minute. A minute
+// after the load only the first is left.
 func TestScaleUpAndDownFromThroughput(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a", between(1, 2))
@@ -103,7 +104,7 @@ func TestScaleRoute(t *testing.T) {
 		r.shows("f", 0, 0)
 		r.answered("f", "a")
 		r.shows("f", 1, 1)
-		// The same deployment again does not undo what the route has set last.
+		// The same deployment again does not undo the number that the route has set.
 		scale(2)
 		r.ready("f", 2)
 		again := r.function("f", "a")
@@ -118,7 +119,7 @@ func TestScaleRoute(t *testing.T) {
 	})
 }
 
-// What is in flight when a function is scaled to zero is answered.
+// Requests in flight when a function is scaled to zero are answered.
 func TestScaleToZeroLosesNothing(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: 20 * time.Second} })

@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// Describe tells what runs of a function; false if it is not deployed.
+// Describe returns the state of a function; false if it is not deployed.
 func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -21,7 +21,8 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	return d, true
 }
 
-// problem is why the function cannot be served as it should, "" if it can.
+// problem returns why the function is not served as it should be, "" if there is no
+// problem.
 func (fn *function) problem() string {
 	why := cmp.Or(fn.Failures.Why, fn.Unplaced)
 	if why != "" && fn.earlier() {
@@ -30,7 +31,7 @@ func (fn *function) problem() string {
 	return why
 }
 
-// earlier reports whether what is ready is of an earlier deployment.
+// earlier reports whether only instances of an earlier deployment are ready.
 func (fn *function) earlier() bool {
 	earlier := false
 	for _, in := range fn.Instances {
@@ -42,9 +43,9 @@ func (fn *function) earlier() bool {
 	return earlier
 }
 
-// Status implements [provider.Controller]. Replicas is the number that there is
-// to be: right after a deployment its minimum, right after the scale route what
-// that has set.
+// Status implements [provider.Controller]. Replicas is the number of instances that
+// the function should have: right after a deployment its minimum, right after the
+// scale route that route's number.
 func (c *Controller) Status(name string) (provider.Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// storm does anything that users, clients and the machine may do, in any order.
+// storm does in random order what users, clients and the machine may do.
 type storm struct {
 	*rig
 	random *rand.Rand
 	wait   sync.WaitGroup
-	// bounds are the deployed functions'.
+	// bounds are the minimum and maximum of each deployed function.
 	bounds map[string][2]int
 }
 
@@ -56,8 +56,8 @@ func (s *storm) step() {
 	}
 }
 
-// After any storm every function has what it is to have, and nothing is left
-// over.
+// After any storm every function has the instances that it should have, and nothing is
+// left over.
 func TestStorm(t *testing.T) {
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// again is the next provider on the same cluster.
+// again starts the next provider on the same cluster.
 func (r *rig) again() *rig {
 	next := newRig(r.t)
 	next.backend, next.bundles, next.secrets, next.revision = r.backend, r.bundles, r.secrets, r.revision
@@ -23,7 +23,7 @@ func (r *rig) again() *rig {
 	return next
 }
 
-// abandon ends what a killed provider did in the background.
+// abandon ends the background work of a killed provider.
 func (r *rig) abandon() {
 	r.mu.Lock()
 	r.keeper.End()
@@ -69,13 +69,13 @@ func TestTakeOver(t *testing.T) {
 				t.Error("an instance of a function that is gone lives on")
 			}
 		}
-		// Nobody asks for so many any more.
+		// The load no longer needs so many.
 		time.Sleep(time.Minute)
 		r.shows("f", 2, 2)
 	})
 }
 
-// An instance that exits, or becomes ready, before anybody claims it.
+// An instance exits or becomes ready before a function claims it.
 func TestEventsBeforeTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newRig(t)

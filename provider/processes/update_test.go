@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// An update keeps the old program serving until the new one's instances are
-// ready, and lets it finish what it has.
+// An update keeps the old program serving until the new one's instances are ready, and
+// lets it finish its requests.
 func TestUpdateLosesNothing(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(_ int, s cluster.InstanceSpec) behaviour {
@@ -43,7 +43,7 @@ func TestUpdateLosesNothing(t *testing.T) {
 	})
 }
 
-// Instances whose number shrinks at an update go, too.
+// If an update lowers the number of instances, the surplus ones go, too.
 func TestUpdateWithOtherBounds(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a", between(4, 4))
@@ -107,8 +107,7 @@ func TestADeploymentThatChangesNothingKeepsInstances(t *testing.T) {
 	})
 }
 
-// The provider goes back to an earlier revision where the later one could not
-// be recorded.
+// The provider goes back to the earlier revision if it could not store the later one.
 func TestGoingBackToAnEarlierRevision(t *testing.T) {
 	try(t, func(r *rig) {
 		before := r.function("f", "old")
@@ -227,7 +226,7 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// A function that is deployed again while its earlier instances still leave.
+// A function is deployed again while its earlier instances are still stopping.
 func TestRemoveAndDeployAtOnce(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a")
@@ -243,8 +242,8 @@ func TestRemoveAndDeployAtOnce(t *testing.T) {
 	})
 }
 
-// The function's own timeouts say how long a request may go on on an instance
-// that is replaced.
+// The function's own timeouts say how long a request may continue on an instance that is
+// being replaced.
 func TestDrainGrace(t *testing.T) {
 	for _, c := range []struct {
 		variable, value string
@@ -257,7 +256,7 @@ func TestDrainGrace(t *testing.T) {
 	}
 }
 
-// Close ends a drain that may take long.
+// Close ends a long drain.
 func TestCloseDoesNotWaitForDrains(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: time.Hour} })

@@ -1,7 +1,8 @@
-// Package router puts the controllers of the two kinds of functions behind one:
-// those with a latency objective, whose instances run models, and ordinary ones,
-// whose instances run processes. It shares one backend out between them, and
-// moves a function from one to the other when an update changes its kind.
+// Package router puts the controllers of the two kinds of functions behind one
+// [provider.Controller]: functions with a latency objective, whose instances run models, and
+// ordinary functions, whose instances run processes. It splits one backend between the two
+// controllers, and moves a function when an update changes its kind. It neither scales
+// functions nor dispatches requests. Begin with Controller.Deploy in move.go.
 package router
 
 import (
@@ -19,21 +20,21 @@ import (
 
 var _ provider.Controller = (*Controller)(nil)
 
-// part is the controller of one kind.
+// part is the controller of one kind of function.
 type part interface {
 	provider.Controller
 	// Release is Remove for a function that the other part has taken over.
 	Release(ctx context.Context, name string) error
 	Describe(name string) (keeper.Description, bool)
-	// able reports whether requests of a function that has just been deployed
-	// will be answered without much waiting, or why they will not be at all.
+	// able reports whether a function that has just been deployed can soon answer
+	// requests. failure is why it never will, "" if that is not known.
 	able(name string) (ready bool, failure string)
 	Run(ctx context.Context)
 	Close(ctx context.Context) error
 }
 
-// models are functions with an objective. They are served once their model has
-// been measured; before that, nothing is too late.
+// models is the part of functions with an objective. A function is able as soon as its
+// model's times are known.
 type models struct{ *control.Controller }
 
 func (m models) able(name string) (ready bool, failure string) {
@@ -41,11 +42,11 @@ func (m models) able(name string) (ready bool, failure string) {
 	return ok && (d.Measured || d.Ready > 0), ""
 }
 
-// Processes is the controller of ordinary functions: *processes.Controller, whose
-// instances are a backend's, or another that runs them in its own way.
+// Processes is a controller of ordinary functions: *processes.Controller on a backend, or one
+// that runs Deployments on Kubernetes.
 type Processes interface {
 	provider.Controller
-	// Release is Remove for a function that has become a model's.
+	// Release is Remove for a function that now has an objective.
 	Release(ctx context.Context, name string) error
 	Describe(name string) (keeper.Description, bool)
 	// Run runs functions until ctx ends.
@@ -53,17 +54,17 @@ type Processes interface {
 	Close(ctx context.Context) error
 }
 
-// ordinary are functions without one.
+// ordinary is the part of functions without an objective.
 type ordinary struct{ Processes }
 
-// Describe implements part: nothing has to be measured.
+// Describe implements part. Ordinary functions need no measurement.
 func (o ordinary) Describe(name string) (keeper.Description, bool) {
 	d, ok := o.Processes.Describe(name)
 	d.Measured = true
 	return d, ok
 }
 
-// able: where there is no room, what was before must go first.
+// able also returns true if there is no room: then the function's model must go first.
 func (o ordinary) able(name string) (ready bool, failure string) {
 	d, ok := o.Processes.Describe(name)
 	return ok && (d.Ready > 0 || d.Wanted == 0 || d.Unplaced != ""), d.Crash
@@ -76,24 +77,23 @@ type Controller struct {
 
 	mu        sync.Mutex
 	functions map[string]*function
-	// ctx ends with Close; moves counts the functions that move.
+	// ctx ends with Close. moves waits for the background part of moves.
 	ctx    context.Context
 	cancel context.CancelFunc
 	moves  sync.WaitGroup
 }
 
-// function is where a function is. It never changes: a deployment puts another
-// in its place.
+// function says which part has a function. It is immutable: a deployment replaces it.
 type function struct {
 	kind   cluster.Kind
 	target *target
-	// leaving is its way out of the other kind's controller, nil if it never
+	// leaving is its removal from the other kind's controller, nil if it never
 	// was there.
 	leaving *leaving
 }
 
-// New puts the two controllers behind one. Where both have a backend, these should
-// be Split's.
+// New returns a controller in front of the two. If both use a backend, give them the two views
+// of [Split].
 func New(functions *control.Controller, processes Processes, log zerolog.Logger) *Controller {
 	return newController(models{functions}, ordinary{processes}, log)
 }
@@ -104,7 +104,7 @@ func newController(models, processes part, log zerolog.Logger) *Controller {
 	return c
 }
 
-// Kind is what a function's instances are.
+// Kind returns the kind of a function's instances.
 func Kind(f *provider.Function) cluster.Kind {
 	if f.Inference.IsInference {
 		return cluster.Model
@@ -121,8 +121,8 @@ func (c *Controller) Run(ctx context.Context) {
 	wait.Wait()
 }
 
-// Close stops every instance and waits until nothing of them is left; those
-// that are still there when ctx ends are killed. Run must have returned.
+// Close stops every instance and waits until all are gone; it kills those that remain when
+// ctx ends. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
 	c.cancel()
 	c.moves.Wait()
@@ -137,14 +137,14 @@ func (c *Controller) Close(ctx context.Context) error {
 	return err
 }
 
-// find returns where a function is, nil if nowhere.
+// find returns a function, nil if it is not deployed.
 func (c *Controller) find(name string) *function {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.functions[name]
 }
 
-// in is the controller that a function is in; that of models if in none.
+// in returns the part that has a function, that of models if none has it.
 func (c *Controller) in(name string) part {
 	if fn := c.find(name); fn != nil {
 		return c.parts[fn.kind]
@@ -176,7 +176,7 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 // Status implements [provider.Controller].
 func (c *Controller) Status(name string) (provider.Status, bool) { return c.in(name).Status(name) }
 
-// Describe tells what runs of a function; false if it is not deployed.
+// Describe returns the state of a function; false if it is not deployed.
 func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	return c.in(name).Describe(name)
 }

@@ -251,7 +251,7 @@ func TestEachKindHasItsController(t *testing.T) {
 	}
 }
 
-// same tells whether two dispatchers are of the same target.
+// same reports whether two dispatchers belong to the same target.
 func same(a, b provider.Dispatcher) bool {
 	bare := func(d provider.Dispatcher) *target {
 		if f, ok := d.(*forwarding); ok {
@@ -262,8 +262,7 @@ func same(a, b provider.Dispatcher) bool {
 	return bare(a) == bare(b)
 }
 
-// A function changes its kind under load: nothing is lost, and what was before
-// goes.
+// A function changes its kind under load. No request is lost, and the former kind goes.
 func TestMove(t *testing.T) {
 	for _, c := range []struct{ from, to cluster.Kind }{{cluster.Model, cluster.Process}, {cluster.Process, cluster.Model}} {
 		try(t, func(r *rig) {
@@ -323,7 +322,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// What cannot become the other kind stays what it is.
+// A function that cannot become the other kind keeps its kind.
 func TestMoveThatFails(t *testing.T) {
 	try(t, func(r *rig) {
 		d := r.deployed(cluster.Model)
@@ -347,7 +346,7 @@ func TestMoveThatFails(t *testing.T) {
 		if d, _ := r.Describe("f.n"); d.Problem != "model" {
 			t.Error("it is not what it was")
 		}
-		// A model that never can be measured leaves the ordinary function serving.
+		// While a model cannot be measured, the ordinary function keeps serving.
 		r.processes.set(true, "")
 		d = r.deployed(cluster.Process)
 		time.Sleep(time.Minute)
@@ -355,7 +354,7 @@ func TestMoveThatFails(t *testing.T) {
 		d = r.deployed(cluster.Model)
 		time.Sleep(time.Hour)
 		r.answers(d, r.processes)
-		// And can be taken back.
+		// The change can be undone.
 		d = r.deployed(cluster.Process)
 		r.answers(d, r.processes)
 		time.Sleep(time.Minute)
@@ -365,7 +364,7 @@ func TestMoveThatFails(t *testing.T) {
 	})
 }
 
-// Slow ones are not waited for for ever.
+// Deploy does not wait for slow functions for ever.
 func TestMoveToASlowStarter(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deployed(cluster.Model)
@@ -386,8 +385,8 @@ func TestMoveToASlowStarter(t *testing.T) {
 	})
 }
 
-// Back and forth, at any pace, ends where it was left, with nothing lost and
-// nothing over.
+// A function may change its kind back and forth at any pace. It ends up with the last
+// kind; no request is lost and nothing is left over.
 func TestBackAndForth(t *testing.T) {
 	for _, pace := range []time.Duration{0, moveLook, 700 * time.Millisecond, leastStay + moveLook, 5 * time.Second} {
 		for _, last := range []int{6, 7} {

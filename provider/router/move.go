@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// moveLook is how often it is looked whether a move can go on.
+	// moveLook is the time between two checks whether a move can continue.
 	moveLook = 50 * time.Millisecond
 	// readyWait is how long a deployment waits for the first instance of a
 	// function that becomes an ordinary one.
 	readyWait = 10 * time.Second
-	// leastStay is how long what was before stays at least once requests are
-	// passed on, for those that have looked it up and not asked it yet, and
-	// longestStay at most, for those that it has.
+	// leastStay is how long the former kind keeps a function after requests are passed
+	// on: some requests have found the former target and not called it yet.
+	// longestStay is the maximum, while it still has requests in flight.
 	leastStay   = time.Second
 	longestStay = time.Minute
 )
 
-// Deploy implements [provider.Controller]. Where the kind changes, what was
-// before serves until the other kind can, and answers what it has before it
-// goes. Where the other kind fails at once, nothing changes.
+// Deploy implements [provider.Controller]. If the kind changes, the former kind serves
+// until the new one can, and then answers its requests before it goes. If the new kind
+// fails at once, nothing changes.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	fn, kind := c.find(f.Name), Kind(f)
 	if fn != nil && fn.kind != kind {
@@ -37,10 +37,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	}
 	if fn == nil {
 		fn = &function{kind: kind}
-		// A provider that died while the function was on its way to another kind
-		// may have left something of it.
+		// A provider that died while it moved the function may have left parts of
+		// the other kind.
 		if err := c.parts[other(kind)].Release(ctx, f.Name); err != nil {
-			c.log.Error().Str("function", f.Name).Err(err).Msg("what is left of the function's other kind")
+			c.log.Error().Str("function", f.Name).Err(err).Msg("could not remove what is left of the function's other kind")
 		}
 	}
 	if fn.target == nil || fn.target.Dispatcher != d {
@@ -50,7 +50,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	return fn.target.dispatcher(), nil
 }
 
-// other is the other kind.
+// other returns the other kind.
 func other(kind cluster.Kind) cluster.Kind {
 	if kind == cluster.Model {
 		return cluster.Process
@@ -64,10 +64,10 @@ func (c *Controller) put(name string, fn *function) {
 	c.functions[name] = fn
 }
 
-// move deploys a function that is to be of the other kind than fn is.
+// move deploys f, whose kind differs from that of fn.
 func (c *Controller) move(ctx context.Context, fn *function, f *provider.Function) (provider.Dispatcher, error) {
 	kind := Kind(f)
-	// It may still be on its way out of the kind that it goes back to.
+	// The function may still be leaving the kind to which it returns.
 	there := fn.leaving != nil && !fn.leaving.stop()
 	d, err := c.parts[kind].Deploy(ctx, f)
 	if err == nil && kind == cluster.Process {
@@ -90,8 +90,8 @@ func (c *Controller) move(ctx context.Context, fn *function, f *provider.Functio
 	return next.dispatcher(), nil
 }
 
-// leavingTarget is the target that the function has in the kind that it leaves,
-// or one of nothing.
+// leavingTarget returns the function's target in the kind that it is leaving, an empty
+// target if it is leaving none.
 func (fn *function) leavingTarget() *target {
 	if fn.leaving != nil {
 		return fn.leaving.target
@@ -99,8 +99,8 @@ func (fn *function) leavingTarget() *target {
 	return &target{}
 }
 
-// await waits until an ordinary function can answer. One whose instances do not
-// live is an error.
+// await waits until an ordinary function can answer, at most readyWait. It returns an
+// error if the function's instances exit.
 func (c *Controller) await(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
@@ -118,39 +118,39 @@ func (c *Controller) await(ctx context.Context, name string) error {
 			return c.ctx.Err()
 		case <-ctx.Done():
 			if context.Cause(ctx) == context.DeadlineExceeded {
-				return nil // It is slow; what comes waits for it.
+				return nil // It starts slowly; requests wait for it.
 			}
 			return ctx.Err()
 		}
 	}
 }
 
-// failed is a deployment whose instances do not live.
+// failed returns the error of a deployment whose instances exit.
 func failed(why string) error {
-	return web.Refuse(http.StatusBadRequest, "the function stays what it was, because as an ordinary one it does not start: %s", why)
+	return web.Refuse(http.StatusBadRequest, "the function was not changed, because it does not start as an ordinary function: %s", why)
 }
 
-// leaving is a function's way out of one kind's controller.
+// leaving is the removal of a moved function from its former kind's controller.
 type leaving struct {
 	kind   cluster.Kind
 	target *target
 	cancel context.CancelFunc
-	// done is closed when it has ended; gone tells then that the controller
-	// does not have the function any more.
+	// done is closed when it has ended. gone: the controller has then released the
+	// function.
 	done chan struct{}
 	gone bool
 }
 
-// stop ends the leaving and reports whether it was too late.
+// stop ends the leaving and reports whether the function was already released.
 func (l *leaving) stop() (gone bool) {
 	l.cancel()
 	<-l.done
 	return l.gone
 }
 
-// leave takes a function out of the controller of a kind in the background:
-// once the other kind can serve, requests that find from are passed on to next,
-// and when from has nothing left the controller lets go.
+// leave removes a function from the controller of a kind in the background. As soon as
+// the other kind can serve, it passes requests from one target to the next. When from
+// has nothing in flight, it releases the function.
 func (c *Controller) leave(name string, kind cluster.Kind, from, next *target) *leaving {
 	ctx, cancel := context.WithCancel(c.ctx)
 	l := &leaving{kind: kind, target: from, cancel: cancel, done: make(chan struct{})}
@@ -172,13 +172,13 @@ func (c *Controller) leave(name string, kind cluster.Kind, from, next *target) *
 		}
 		l.gone = true
 		if err := c.parts[kind].Release(ctx, name); err != nil {
-			c.log.Error().Str("function", name).Err(err).Msg("a function that changed its kind is not quite gone from the other one")
+			c.log.Error().Str("function", name).Err(err).Msg("could not remove all of a function from its former kind")
 		}
 	})
 	return l
 }
 
-// pause waits for the next look; false if ctx ends.
+// pause waits for moveLook; it returns false if ctx ends first.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(moveLook):

@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// SharedProvider is a controller with its life, as kinds.Controller is.
+// SharedProvider is a controller with Run and Close, such as [Controller].
 type SharedProvider interface {
 	provider.Controller
 	Describe(name string) (keeper.Description, bool)
@@ -16,13 +16,13 @@ type SharedProvider interface {
 	Close(ctx context.Context) error
 }
 
-// Shared is a controller whose functions are dispatched by one replica each.
+// Shared is a controller that dispatches each function at one replica, its owner.
 type Shared struct {
 	SharedProvider
 	group *peer.Group
 }
 
-// NewShared puts a controller into a group, which the caller runs.
+// NewShared makes a controller share its functions in a group. The caller runs the group.
 func NewShared(c SharedProvider, group *peer.Group) *Shared { return &Shared{c, group} }
 
 // Deploy implements [provider.Controller].

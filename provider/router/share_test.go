@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// fake is a controller with nothing behind it.
+// fake is a controller without instances.
 type fake struct {
 	SharedProvider
 	fails error

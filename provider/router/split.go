@@ -7,11 +7,10 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Split shares a backend out between two drivers: each sees the instances and
-// events of its own kind only. Where it starts instances, they must be of that
-// kind. The backend is closed when both have been; it may also be closed itself,
-// which ends both event channels. What has not been read of them by then is
-// dropped.
+// Split splits a backend between two controllers: each sees only instances and events
+// of its own kind, and must start only instances of that kind. The backend is closed
+// when both views are closed. It may also be closed directly; that ends both event
+// channels and drops their unread events.
 func Split(backend cluster.Backend) (models, processes cluster.Backend) {
 	s := &shared{Backend: backend, ended: make(chan struct{})}
 	m := &view{shared: s, kind: cluster.Model, events: make(chan cluster.Instance)}
@@ -23,16 +22,16 @@ func Split(backend cluster.Backend) (models, processes cluster.Backend) {
 // shared is a backend with two users.
 type shared struct {
 	cluster.Backend
-	// ended is closed when all events have been dealt out.
+	// ended is closed when sort has returned.
 	ended chan struct{}
 
 	mu     sync.Mutex
 	closed int
 }
 
-// sort deals events out until there are no more. A controller that does not read its own does
-// not hold up the other: an instance causes at most three events in its life, so
-// what waits is bounded.
+// sort distributes events by kind until the backend's channel ends. It queues the events
+// of a controller that does not read, so it never blocks the other. The queues are
+// bounded: an instance causes at most three events in its life.
 func (s *shared) sort(models, processes chan<- cluster.Instance) {
 	defer close(s.ended)
 	defer close(models)
@@ -60,7 +59,7 @@ func (s *shared) sort(models, processes chan<- cluster.Instance) {
 	}
 }
 
-// head is the next event and where to send it: nowhere if there is none.
+// head returns the next event and its channel, or a nil channel if there is no event.
 func head(to chan<- cluster.Instance, waiting []cluster.Instance) (chan<- cluster.Instance, cluster.Instance) {
 	if len(waiting) == 0 {
 		return nil, cluster.Instance{}
@@ -68,7 +67,7 @@ func head(to chan<- cluster.Instance, waiting []cluster.Instance) (chan<- cluste
 	return to, waiting[0]
 }
 
-// view is a backend of which one kind is seen.
+// view is a backend that shows only one kind of instance.
 type view struct {
 	*shared
 	kind   cluster.Kind
@@ -97,8 +96,8 @@ func (v *view) instances(ctx context.Context) (mine, others []cluster.Instance, 
 	return mine, others, nil
 }
 
-// Nodes implements [cluster.Backend]. The other kind's holdings are in
-// the nodes' Others.
+// Nodes implements [cluster.Backend]. It adds what the other kind holds to the nodes'
+// Others.
 func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
 	nodes, err := v.Backend.Nodes(ctx)
 	if err != nil {

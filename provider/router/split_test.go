@@ -92,7 +92,7 @@ func TestSplitShowsOneKind(t *testing.T) {
 	}
 }
 
-// Every event comes to who wants it, in order, whether or not the other reads.
+// Every event reaches its controller in order, whether or not the other one reads.
 func TestSplitLosesNoEvent(t *testing.T) {
 	b := &fakeBackend{events: make(chan cluster.Instance)}
 	models, processes := Split(b)
@@ -120,7 +120,7 @@ func TestSplitLosesNoEvent(t *testing.T) {
 	}
 }
 
-// A reader that has gone does not keep the backend from ending.
+// The backend can end although a reader no longer reads.
 func TestSplitEndsWithoutReaders(t *testing.T) {
 	b := &fakeBackend{events: make(chan cluster.Instance)}
 	models, processes := Split(b)

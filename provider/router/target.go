@@ -10,13 +10,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// target is a function's dispatcher for as long as the function is of one kind.
-// While it moves to the other kind, requests that found the one are passed on to
-// the other.
+// target is a function's dispatcher in one kind. While the function moves, a target
+// passes requests on to the target in the other kind.
 type target struct {
 	provider.Dispatcher
-	// before serves for as long as Dispatcher cannot, next instead of it from
-	// then on.
+	// before serves until Dispatcher can. next serves instead of Dispatcher once the
+	// function has moved on.
 	before, next atomic.Pointer[target]
 	inFlight     atomic.Int64
 }
@@ -26,10 +25,10 @@ func (t *target) Invoke(ctx context.Context, req *frame.Request) (*frame.Respons
 	return t.InvokePatiently(ctx, req, 0)
 }
 
-// InvokePatiently implements [provider.PatientDispatcher], as far as the
-// dispatcher is one.
+// InvokePatiently implements [provider.PatientDispatcher]. It ignores patience if the
+// dispatcher does not implement it.
 func (t *target) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
-	// Counted first: who sees next unset is waited for.
+	// Count the request first: leave then waits for requests that saw next unset.
 	t.inFlight.Add(1)
 	defer t.inFlight.Add(-1)
 	if next := t.next.Load(); next != nil {
@@ -57,7 +56,8 @@ func (t *forwarding) Forward(w http.ResponseWriter, r *http.Request, path string
 	return t.forwarder.Forward(w, r, path)
 }
 
-// dispatcher is what the routes are to ask.
+// dispatcher returns the dispatcher for the routes: one that can forward if
+// Dispatcher can.
 func (t *target) dispatcher() provider.Dispatcher {
 	if f, ok := t.Dispatcher.(provider.Forwarder); ok {
 		return &forwarding{target: t, forwarder: f}
