@@ -8,16 +8,16 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// Adopt makes a function run as the store has it, where somebody other than this
-// server has changed it: another replica of the provider, or kubectl. r is what the
-// store held when the change was noticed; one that runs already as r says is left
-// alone, so that a server may be told of its own changes. An error leaves what ran
-// before running; where nothing did, invocations say why.
+// Adopt makes a function run as the store has it, after another replica of the
+// provider or kubectl has changed it. r is the store's record when the change was
+// noticed. A function that already runs as r says stays as it is, so a server may be
+// told of its own changes. After an error the revision before goes on running. If none
+// ran, invocations answer with the reason.
 func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 	a := address{name: r.Deployment.Service, namespace: r.Deployment.Namespace}
 	defer s.arriving.begin(a.full())()
-	defer s.placing.Share(a.namespace)()
-	defer s.busy.Lock(a.full())()
+	defer s.namespaceLocks.Share(a.namespace)()
+	defer s.functionLocks.Lock(a.full())()
 	before, err := s.find(a)
 	if err != nil {
 		before = nil
@@ -26,14 +26,14 @@ func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 		return nil
 	}
 	if before == nil || r.Revision <= before.Revision {
-		// The news may be from before this server deleted, deployed or scaled it, or
-		// from an API server that is behind.
+		// r may be older than this server's own deletion, deployment or scaling, or
+		// come from an API server that lags.
 		r, err = s.store.Function(a.namespace, a.name)
 		if errors.Is(err, store.ErrAbsent) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("function %s could not be read again: %w", a.full(), err)
+			return fmt.Errorf("function %s could not be read from the store: %w", a.full(), err)
 		}
 	}
 	if before != nil && before.Revision == r.Revision && !before.isBroken() {
@@ -49,9 +49,9 @@ func (d *deployed) has(r store.Function) bool {
 
 // adopt makes another revision run; before is nil if there is none.
 func (s *Server) adopt(ctx context.Context, before *deployed, r store.Function) error {
-	nothing, run := before == nil || before.isBroken(), s.try
+	nothing, run := before == nil || before.isBroken(), s.deployStored
 	if nothing {
-		run = s.begin
+		run = s.deployOrFallBack
 	}
 	f, dispatcher, err := run(ctx, r)
 	if err == nil || nothing {
@@ -60,12 +60,12 @@ func (s *Server) adopt(ctx context.Context, before *deployed, r store.Function) 
 	if err != nil {
 		return err
 	}
-	s.log.Info().Str("function", f.Name).Str("image", f.Deployment.Image).Uint64("revision", f.Revision).Msg("deployed, as somebody else has it")
+	s.log.Info().Str("function", f.Name).Str("image", f.Deployment.Image).Uint64("revision", f.Revision).Msg("deployed after a change from outside")
 	return nil
 }
 
-// adoptReplicas scales a function as the scale route does, but keeps nothing: the
-// store has it already.
+// adoptReplicas scales a function as the scale route does, but stores nothing: the
+// store already has the new number.
 func (s *Server) adoptReplicas(d *deployed, n uint64) error {
 	if n == d.Replicas {
 		return nil
@@ -76,15 +76,15 @@ func (s *Server) adoptReplicas(d *deployed, n uint64) error {
 	f := *d.Function
 	f.Replicas = n
 	s.publish(s.deployed(&f, d.dispatcher))
-	s.log.Info().Str("function", d.Name).Uint64("replicas", n).Msg("scaled, as somebody else has it")
+	s.log.Info().Str("function", d.Name).Uint64("replicas", n).Msg("scaled after a change from outside")
 	return nil
 }
 
-// Forget ends a function that somebody other than this server has deleted. One that
-// this server does not know is no error.
+// Forget ends a function that another replica or kubectl has deleted. It returns nil
+// for a function that this server does not know.
 func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 	a := address{name: name, namespace: namespace}
-	defer s.busy.Lock(a.full())()
+	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
 		return nil
@@ -92,14 +92,14 @@ func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 	return s.end(ctx, d)
 }
 
-// end makes requests find a function no more and ends its instances; the caller has
-// its lock.
+// end hides a function from requests and ends its instances. The caller holds the
+// function's lock.
 func (s *Server) end(ctx context.Context, d *deployed) error {
 	s.withdraw(d)
 	err := s.controller.Remove(context.WithoutCancel(ctx), d.Name)
 	s.metrics.Remove(d.Name)
 	if err != nil {
-		return fmt.Errorf("function %s was deleted, but its instances were not all ended: %w", d.Name, err)
+		return fmt.Errorf("function %s was deleted, but some of its instances did not end: %w", d.Name, err)
 	}
 	s.log.Info().Str("function", d.Name).Msg("deleted")
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// elsewhere is a function as another replica would keep it.
+// elsewhere returns a function's record as another replica would store it.
 func (r *rig) elsewhere(t *testing.T, revision uint64, edit func(f *store.Function)) store.Function {
 	t.Helper()
 	f := store.Function{Revision: revision, CreatedAt: now, Deployment: types.FunctionDeployment{Service: "mnist", Namespace: DefaultNamespace, Image: "mnist:2",
@@ -67,7 +67,8 @@ func TestAdoptReplicas(t *testing.T) {
 	}
 }
 
-// What cannot be adopted leaves what ran, and says why where nothing did.
+// After a failed adoption the revision before goes on running. If none ran, invocations
+// answer with the reason.
 func TestAdoptNonsense(t *testing.T) {
 	r := newRig(t, nil)
 	r.adopt(t, r.elsewhere(t, 7, nil))
@@ -107,7 +108,7 @@ func TestForget(t *testing.T) {
 	wantSentence(t, r.do("POST", "/function/mnist", "x"), 404, "mnist")
 }
 
-// slow is a controller whose deployments take until they are told to go on.
+// slow is a controller whose deployments wait for a signal.
 type slow struct {
 	*fakeController
 	begun, goOn chan struct{}
@@ -119,8 +120,7 @@ func (c *slow) Deploy(ctx context.Context, f *Function) (Dispatcher, error) {
 	return c.fakeController.Deploy(ctx, f)
 }
 
-// A request for a function that another replica has deployed, and which is being
-// adopted, waits for that.
+// A request for a function that is being adopted waits for the adoption.
 func TestRequestsWaitForWhatArrives(t *testing.T) {
 	var c *slow
 	r := newRig(t, func(o *Options) {
@@ -139,8 +139,8 @@ func TestRequestsWaitForWhatArrives(t *testing.T) {
 	}
 }
 
-// What the system routes and the queue are asked for may have been deployed
-// elsewhere, with no news of it yet.
+// System routes and the queue find a function that another replica has deployed and that
+// this server has not heard of yet.
 func TestRoutesKnowWhatTheStoreHas(t *testing.T) {
 	for name, ask := range map[string]func(r *rig) int{
 		"describe": func(r *rig) int { return r.do("GET", "/system/function/mnist", "").Code },
@@ -163,7 +163,7 @@ func TestRoutesKnowWhatTheStoreHas(t *testing.T) {
 	}
 }
 
-// remembers is a store that knows what was accepted last.
+// remembers is a store that knows the deployment accepted last.
 type remembers struct {
 	Store
 	accepted store.Function
@@ -174,8 +174,8 @@ func (r remembers) Accepted(namespace, name string) (store.Function, bool) {
 	return r.accepted, d.Namespace == namespace && d.Service == name
 }
 
-// What cannot run after a restart is served as it was accepted before, if that can be,
-// until it can run.
+// If a deployment cannot run after a restart, the deployment accepted before is served
+// until it can.
 func TestWhatWasAcceptedBeforeIsServed(t *testing.T) {
 	var was store.Function
 	image := func(name string) func(f *store.Function) {

@@ -10,19 +10,20 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// arrivals are the functions that are being adopted: deployed somewhere else, and
-// here in a moment.
+// arrivals are the functions that this server is adopting: another replica or kubectl
+// deployed them.
 type arrivals struct {
 	mu      sync.Mutex
 	pending map[string]*arrival
 }
 
+// arrival is one such function. over is closed when the last of its users has ended.
 type arrival struct {
 	over  chan struct{}
 	users int
 }
 
-// begin notes a function by its full name until what it returns is called.
+// begin notes a function by its full name until end is called.
 func (a *arrivals) begin(name string) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +46,8 @@ func (a *arrivals) begin(name string) (end func()) {
 	}
 }
 
-// wait waits until a function that is being adopted is, or cannot be, or ctx ends.
+// wait returns when the adoption of a function has ended, well or not, or when ctx ends.
+// It returns at once if nobody adopts the function.
 func (a *arrivals) wait(ctx context.Context, name string) {
 	a.mu.Lock()
 	p := a.pending[name]
@@ -59,9 +61,9 @@ func (a *arrivals) wait(ctx context.Context, name string) {
 	}
 }
 
-// lookUpSoon is lookUp that waits for a function that is being adopted. Only what
-// lookUp does not find takes its lock.
-func (s *Server) lookUpSoon(ctx context.Context, name string) (*deployed, error) {
+// lookUpOrWait is lookUp that waits for a function that is being adopted. It takes the
+// lock of arriving only if lookUp does not find the function.
+func (s *Server) lookUpOrWait(ctx context.Context, name string) (*deployed, error) {
 	d, err := s.lookUp(name)
 	if err == nil || web.StatusOf(err) != http.StatusNotFound {
 		return d, err
@@ -70,14 +72,14 @@ func (s *Server) lookUpSoon(ctx context.Context, name string) (*deployed, error)
 	if wrong != nil {
 		return nil, err
 	}
-	// It may have arrived since it was not found: then there is nothing to wait for.
+	// It may have arrived in the meantime: then wait returns at once.
 	s.arriving.wait(ctx, a.full())
 	return s.lookUp(name)
 }
 
-// known is find for what is not on a request's way: a function that another replica
-// has just deployed, and of which no news has come yet, is adopted first.
-func (s *Server) known(ctx context.Context, a address) (*deployed, error) {
+// findOrAdopt is find for callers off the request path. It first adopts a function that
+// another replica has deployed and this server has not heard of yet.
+func (s *Server) findOrAdopt(ctx context.Context, a address) (*deployed, error) {
 	d, absent := s.find(a)
 	if absent == nil {
 		return d, nil
@@ -90,7 +92,7 @@ func (s *Server) known(ctx context.Context, a address) (*deployed, error) {
 		err = s.Adopt(ctx, r)
 	}
 	if d, absent := s.find(a); absent == nil {
-		return d, nil // It may be there to say what is wrong.
+		return d, nil // Its dispatcher may be the broken one, which says what is wrong.
 	}
 	if err != nil {
 		return nil, err

@@ -9,26 +9,26 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// asyncPrefix is where functions are invoked for later.
+// asyncPrefix begins the path of an asynchronous invocation.
 const asyncPrefix = "/async-function/"
 
-// Async keeps requests until their functions have answered them; *async.Queue is
-// one.
+// Async keeps requests until their functions have answered them. *async.Queue
+// implements it.
 type Async interface {
 	// Accept answers a request to /async-function/NAME and below: 202 once it is
-	// kept. name is NAME, path what follows it, "/" if nothing does. An error has
-	// not been answered.
+	// stored. path is the rest of the request's path after NAME, "/" if there is none.
+	// If it returns an error, the caller writes the answer.
 	Accept(w http.ResponseWriter, r *http.Request, name, path string) error
-	// System serves /system/async and below. The client was authenticated. An error
-	// has not been answered.
+	// System serves /system/async and below. The caller has authenticated the client.
+	// If it returns an error, the caller writes the answer.
 	System(w http.ResponseWriter, r *http.Request) error
 }
 
-// UseAsync lets the server take requests for later. It is to be called before
-// the handler serves; without it there are no such routes.
+// UseAsync makes the server take asynchronous requests. Call it before the handler
+// serves. Without it, /async-function/ answers 501 and /system/async 404.
 func (s *Server) UseAsync(a Async) {
 	s.async = a
-	system := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answered(w, r, a.System(w, r)) })
+	system := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answerError(w, r, a.System(w, r)) })
 	s.system.Handle("/system/async", system)
 	s.system.PathPrefix("/system/async/").Handler(system)
 }
@@ -37,7 +37,7 @@ func (s *Server) UseAsync(a Async) {
 // request's path.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
 	if s.async == nil {
-		web.WriteError(w, web.Refuse(http.StatusNotImplemented, "this provider takes no asynchronous requests"))
+		web.WriteError(w, web.Refuse(http.StatusNotImplemented, "this provider does not take asynchronous requests"))
 		return
 	}
 	if !s.inFlight.Enter() {
@@ -50,24 +50,23 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	if a, err := resolve(name); err == nil {
 		s.arriving.wait(r.Context(), a.full())
 	}
-	s.answered(w, r, s.async.Accept(w, r, name, path))
+	s.answerError(w, r, s.async.Accept(w, r, name, path))
 }
 
-// asyncPatience is how much longer than its function's objective a request that
-// came by the queue may wait for its turn. Those that somebody waits for go
-// first.
+// asyncPatience is added to the deadline of a request from the queue. Requests whose
+// client waits for the answer go first.
 const asyncPatience = time.Minute
 
-// Invoke answers a request that did not come over HTTP but from the queue: name
-// is the function's name or full name. It counts as any other request. The
-// error is an [web.HTTPError] where the provider has a status for it.
+// Invoke answers a request from the queue. name is the function's name or full name.
+// Metrics count the request like any other. The error is a [web.HTTPError] if the
+// provider has a status for it.
 func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*frame.Response, error) {
 	a, err := resolve(name)
 	if err != nil {
 		return nil, err
 	}
-	// It was deployed when the request was accepted, perhaps by another replica.
-	d, err := s.known(ctx, a)
+	// The function was deployed when the request was accepted, perhaps by another replica.
+	d, err := s.findOrAdopt(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +93,7 @@ func (d *deployed) invokeQueued(ctx context.Context, req *frame.Request) (*frame
 	return d.dispatcher.Invoke(ctx, req)
 }
 
-// Annotations returns the annotations of a deployed function; false if there is
+// Annotations returns the annotations of a deployed function, and false if there is
 // no such function.
 func (s *Server) Annotations(name string) (map[string]string, bool) {
 	d, err := s.lookUp(name)

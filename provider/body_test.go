@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// chunked is a request whose body's length is not known, as the stock gateway
-// sends all.
+// chunked returns a request with a body of unknown length. The stock gateway sends all
+// requests like this.
 func chunked(body io.Reader) *http.Request {
 	r := httptest.NewRequest("POST", "/function/mnist", io.NopCloser(body))
 	r.ContentLength = -1
@@ -32,8 +32,8 @@ func (r *rig) send(request *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// The sizes of package body: of the first buffer where the length is not known, and of
-// what is allocated before anything has come, and by how much it grows then.
+// Sizes of package web: the first buffer of a body of unknown length, the bytes allocated
+// before any have come, and the factor by which a buffer grows then.
 const firstChunk, onTrust, trustFactor = 16 << 10, 64 << 10, 16
 
 func TestBodiesOfEveryLength(t *testing.T) {
@@ -77,8 +77,8 @@ func TestSmallChunkedBodiesTakeLittle(t *testing.T) {
 	}
 }
 
-// What is held is bounded in bytes, over all functions; and whatever becomes of
-// a request, its bytes are given back.
+// The bytes held for all functions are bounded, and every request gives its bytes back,
+// whatever its outcome.
 func TestHeldBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan error)
@@ -119,8 +119,8 @@ func TestHeldBytesAreBounded(t *testing.T) {
 	})
 }
 
-// A client that does not send its body is not waited for: neither at shutdown
-// nor for ever.
+// The server does not wait for ever for a client that does not send its body, and
+// shutdown does not wait for it at all.
 func TestSlowClients(t *testing.T) {
 	r := invoker(t, echo, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond })
 	server := httptest.NewServer(r.Handler())

@@ -12,8 +12,8 @@ type changes struct {
 	inFlight *web.Gate
 }
 
-// read reads the body of a route that changes something; what is the
-// object that the route expects, for the error.
+// read parses a body as JSON into value. what names the object that the route expects,
+// for the error.
 func (c changes) read(w http.ResponseWriter, r *http.Request, what string, value any) error {
 	text, err := c.text(w, r, maxSystemBody)
 	if err != nil {
@@ -22,8 +22,7 @@ func (c changes) read(w http.ResponseWriter, r *http.Request, what string, value
 	return web.ParseJSON(text, what, value)
 }
 
-// text reads a body of at most limit bytes. No change is taken while the
-// provider shuts down.
+// text reads a body of at most limit bytes. It refuses while the provider shuts down.
 func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if c.inFlight.Closed() {
 		return nil, errDraining
@@ -31,7 +30,7 @@ func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) ([]by
 	c.bodies.Limit(w)
 	text, err := web.ReadText(w, r, limit)
 	if err != nil {
-		// The rest of the body is not waited for.
+		// Do not wait for the rest of the body.
 		w.Header().Set("Connection", "close")
 		return nil, err
 	}

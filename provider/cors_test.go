@@ -59,7 +59,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// What pages may use a function is the function's to say.
+// A function decides itself which pages may use it.
 func TestFunctionsAnswerPreflightsThemselves(t *testing.T) {
 	r := invoker(t, func(_ context.Context, req *frame.Request) (*frame.Response, error) {
 		h := http.Header{"Access-Control-Allow-Origin": {"https://its.own"}, "Vary": {"Origin, Accept"}}
@@ -73,8 +73,8 @@ func TestFunctionsAnswerPreflightsThemselves(t *testing.T) {
 	}
 }
 
-// A browser sends a form, or text, to any site without asking it, and that is how
-// a page could deploy a function on the machine of whoever looks at it.
+// A browser sends a form, or text, to any site without a preflight. A page must not deploy
+// a function on the machine of its reader that way.
 func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 	const page = "https://ui.example.com"
 	for _, c := range []struct {

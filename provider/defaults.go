@@ -11,13 +11,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// Defaults tells which annotations a deployment has from its image where it says
-// nothing itself; nil for none. The error says why the image cannot be read. The
-// deployment has its namespace, which need not be one of functions, and is not to be
-// changed.
+// Defaults returns the annotations that a deployment's image sets, nil for none. They
+// apply where the deployment does not set them. The error says why the image cannot be
+// read. d has its namespace filled in, which need not be a namespace of functions.
+// Implementations must not change d.
 type Defaults func(ctx context.Context, d types.FunctionDeployment) (map[string]string, error)
 
-// Of is what an image brings along for a deployment: nothing where nobody can tell.
+// Of returns the annotations that a deployment's image sets. It returns nil if the
+// receiver is nil or the deployment names no image.
 func (defaults Defaults) Of(ctx context.Context, d types.FunctionDeployment) (map[string]string, error) {
 	if defaults == nil || d.Image == "" {
 		return nil, nil
@@ -25,20 +26,20 @@ func (defaults Defaults) Of(ctx context.Context, d types.FunctionDeployment) (ma
 	return defaults(ctx, d)
 }
 
-// Complete adds to a deployment the annotations that its image brings along and whose
-// keys it has neither as an annotation nor as a label. It returns what it asks for then
-// and what was added. An error is [annotation.Error]'s; where what cannot be read is the
-// image's, it says so: it is not in the stack file.
+// Complete adds the image's annotations to a deployment, unless the deployment has the
+// key as an annotation or a label. It returns the parsed deployment and the added
+// annotations. An error wraps an [annotation.Error]. If the image set the wrong
+// annotation, the error says so, because the user will not find it in the stack file.
 func Complete(d *types.FunctionDeployment, brought map[string]string) (in annotation.Inference, added map[string]string, err error) {
 	added = fill(d, brought)
 	in, err = annotation.Parse(*d)
 	if wrong := new(annotation.Error); errors.As(err, &wrong) && has(&added, wrong.Key) {
-		err = fmt.Errorf("the annotations that the image %s brings along: %w", d.Image, err)
+		err = fmt.Errorf("annotation of the image %s: %w", d.Image, err)
 	}
 	return in, added, err
 }
 
-// fill is what Complete adds.
+// fill adds the image's annotations that d does not have, and returns them.
 func fill(d *types.FunctionDeployment, brought map[string]string) map[string]string {
 	added := map[string]string{}
 	for key, value := range brought {

@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// What an image brings along fills in what a deployment leaves out, and no more.
+// The image's annotations apply only where the deployment does not set them.
 func TestDefaultsFillIn(t *testing.T) {
 	brought := map[string]string{"com.openfaas.slo.latency": "100ms", "com.openfaas.slo.percentile": "95", "com.openfaas.scale.min": "2"}
 	own := map[string]string{"com.openfaas.slo.latency": "20ms", "topic": "mail"}
@@ -39,21 +39,21 @@ func TestDefaultsFillIn(t *testing.T) {
 	}
 }
 
-// An annotation of the image's that cannot be read is not looked for in vain in the
-// stack file.
+// The error of an annotation that the image sets names the image, because the user would
+// not find the annotation in the stack file.
 func TestDefaultsThatCannotBeRead(t *testing.T) {
 	soon := map[string]string{"com.openfaas.slo.latency": "soon"}
 	_, _, err := Complete(&types.FunctionDeployment{Service: "spam", Image: "spam:latest"}, soon)
-	if err == nil || !strings.Contains(err.Error(), "the image spam:latest brings along") || web.StatusOf(err) != 400 {
+	if err == nil || !strings.Contains(err.Error(), "annotation of the image spam:latest") || web.StatusOf(err) != 400 {
 		t.Errorf("%v", err)
 	}
 	_, _, err = Complete(&types.FunctionDeployment{Service: "spam", Image: "spam:latest", Annotations: &map[string]string{"com.openfaas.slo.latency": "now"}}, soon)
-	if err == nil || strings.Contains(err.Error(), "brings along") {
+	if err == nil || strings.Contains(err.Error(), "annotation of the image") {
 		t.Errorf("%v", err)
 	}
 }
 
-// Whoever deploys, the image is asked with the deployment's namespace and secrets.
+// Defaults gets the deployment with its namespace and secrets.
 func TestTheImageIsAsked(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Defaults = func(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {

@@ -9,13 +9,13 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// errDraining answers what comes while the provider shuts down.
+// errDraining answers requests that come while the provider shuts down.
 var errDraining = web.Refuse(http.StatusServiceUnavailable, "the provider is shutting down; try again in a moment")
 
-// Shutdown ends service: from now on /healthz answers 503 and so do invocations
-// and changes, logs are not followed any more, and what is in flight is finished.
-// It returns when nothing is in flight any more, or with ctx's error. The HTTP server that carries the
-// handler is to be shut down after it, the controller after that.
+// Shutdown ends service. From now on /healthz, invocations and changes answer 503, and
+// followed logs end. Requests in flight are finished. Shutdown returns when none is left,
+// or with ctx's error. Shut down the HTTP server that carries the handler after it, and
+// then the controller.
 func (s *Server) Shutdown(ctx context.Context) error {
 	started := time.Now()
 	select {
@@ -27,8 +27,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// unlessDraining is h as long as the provider does not shut down, which waits for
-// it.
+// unlessDraining serves h until the provider shuts down, and 503 from then on. Shutdown
+// waits for requests that h is serving.
 func unlessDraining(inFlight *web.Gate, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !inFlight.Enter() {

@@ -7,13 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// longestProblem is how much of a problem a status shows, in bytes: the last lines
-// of an installation's log, and not all of it.
-const longestProblem = 2 << 10
+// maxProblem is the most bytes of a problem that a status shows. A problem may hold
+// the log of a whole installation.
+const maxProblem = 2 << 10
 
-// runs is what runs of a function, and what is wrong with it. Of one that the
-// controller does not know, nothing runs.
-func (s *Server) runs(d *deployed) Status {
+// statusOf returns a function's status with its problem. The status has no instances if the
+// controller does not know the function.
+func (s *Server) statusOf(d *deployed) Status {
 	now, ok := s.controller.Status(d.Name)
 	if !ok {
 		now = Status{}
@@ -22,7 +22,7 @@ func (s *Server) runs(d *deployed) Status {
 		now.Problem = b.err.Error()
 		return now
 	}
-	if in, ok := s.store.(doubting); ok {
+	if in, ok := s.store.(refusalStore); ok {
 		if why := in.Refused(d.Deployment.Namespace, d.Deployment.Service); why != "" {
 			if now.Problem != "" {
 				why += "; " + now.Problem
@@ -33,18 +33,19 @@ func (s *Server) runs(d *deployed) Status {
 	return now
 }
 
-// doubting is a store whose functions others may change into what is not accepted; it
-// tells why, "" where the latest is accepted. It is asked often.
-type doubting interface {
+// refusalStore is a store whose functions kubectl may change to something that the provider
+// refuses. Refused returns the reason, "" if the latest deployment is accepted. It is
+// called often.
+type refusalStore interface {
 	Refused(namespace, name string) string
 }
 
-// Before is what is told of a function whose latest deployment is not served, while
-// the one before it is; why is why.
-func Before(why string) string { return "what was deployed before is served: " + why }
+// Before describes a function whose latest deployment is refused for the reason why,
+// while the deployment before it is served.
+func Before(why string) string { return "the previous deployment is served: " + why }
 
-// withProblem adds to a deployment's annotations why it is not served. A status of
-// OpenFaaS has no field for that, and all of its clients show annotations.
+// withProblem adds a problem to a deployment's annotations. OpenFaaS' status has no
+// field for it, and all its clients show annotations.
 func withProblem(of *map[string]string, problem string) *map[string]string {
 	if problem == "" {
 		return of
@@ -56,20 +57,22 @@ func withProblem(of *map[string]string, problem string) *map[string]string {
 	return &with
 }
 
-// withoutProblem takes it out of a deployment that was made from a status.
+// withoutProblem removes the problem from the annotations of a deployment that was made
+// from a status.
 func withoutProblem(annotations *map[string]string) {
 	if annotations != nil {
 		delete(*annotations, annotation.InferProblem)
 	}
 }
 
-// shortened is a problem in one line: its beginning, which says what failed, and its
-// end, where a log has its reason.
+// shortened returns a problem in one line of at most maxProblem bytes and the mark of
+// omission. It keeps the beginning, which says what failed, and the end, where a log has
+// the reason.
 func shortened(problem string) string {
 	problem = strings.ToValidUTF8(strings.Join(strings.Fields(problem), " "), "")
-	if len(problem) <= longestProblem {
+	if len(problem) <= maxProblem {
 		return problem
 	}
-	const half = longestProblem / 2
+	const half = maxProblem / 2
 	return strings.ToValidUTF8(problem[:half], "") + " … " + strings.ToValidUTF8(problem[len(problem)-half:], "")
 }

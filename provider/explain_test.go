@@ -35,8 +35,8 @@ func problemOf(s types.FunctionStatus) string {
 	return (*s.Annotations)[annotation.InferProblem]
 }
 
-// Why a function is not served can be read where all clients of OpenFaaS look, and
-// does not get into a deployment from there.
+// A function's status shows in an annotation why the function is not served. A deployment
+// made from that status does not keep the annotation.
 func TestWhyAFunctionIsNotServed(t *testing.T) {
 	r := newRig(t, nil)
 	r.deploy(t, nil)
@@ -58,12 +58,12 @@ func TestWhyAFunctionIsNotServed(t *testing.T) {
 	r.controller.problem = ""
 	want("")
 	r.controller.problem = "first" + strings.Repeat(" word", 10000) + " last"
-	if alone, _ := r.described(t, "mnist"); len(problemOf(alone)) > longestProblem+10 || !strings.HasPrefix(problemOf(alone), "first word") || !strings.HasSuffix(problemOf(alone), "word last") {
+	if alone, _ := r.described(t, "mnist"); len(problemOf(alone)) > maxProblem+10 || !strings.HasPrefix(problemOf(alone), "first word") || !strings.HasSuffix(problemOf(alone), "word last") {
 		t.Errorf("%d bytes", len(problemOf(alone)))
 	}
 }
 
-// One that could not be restored says why.
+// A function that could not be restored says why.
 func TestWhyAFunctionIsBroken(t *testing.T) {
 	r := newRig(t, nil)
 	r.deploy(t, nil)
@@ -77,7 +77,7 @@ func TestWhyAFunctionIsBroken(t *testing.T) {
 	}
 }
 
-// refuses is a store that knows why what somebody has made of mnist was not accepted.
+// refuses is a store that knows why the latest deployment of mnist was refused.
 type refuses struct {
 	Store
 	why *string
@@ -90,8 +90,8 @@ func (r refuses) Refused(namespace, name string) string {
 	return *r.why
 }
 
-// One whose latest deployment was not accepted says so, and that the one before is
-// served.
+// A function whose latest deployment was refused says so, and that the deployment before
+// is served.
 func TestWhatWasDeployedBeforeIsServed(t *testing.T) {
 	why := ""
 	r := newRig(t, func(o *Options) { o.Store = refuses{o.Store, &why} })
@@ -99,8 +99,8 @@ func TestWhatWasDeployedBeforeIsServed(t *testing.T) {
 	r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "other" })
 	for _, c := range []struct{ why, problem, want string }{
 		{"", "", ""},
-		{"spec.image is \"\"", "", "what was deployed before is served: spec.image is \"\""},
-		{"spec.image is \"\"", "no node has room", "what was deployed before is served: spec.image is \"\"; no node has room"},
+		{"spec.image is \"\"", "", "the previous deployment is served: spec.image is \"\""},
+		{"spec.image is \"\"", "no node has room", "the previous deployment is served: spec.image is \"\"; no node has room"},
 		{"", "", ""},
 	} {
 		why, r.controller.problem = c.why, c.problem

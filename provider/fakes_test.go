@@ -39,7 +39,7 @@ func echo(_ context.Context, req *frame.Request) (*frame.Response, error) {
 	return &frame.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: req.Body}, nil
 }
 
-// fakeController runs nothing; it remembers what it was told.
+// fakeController runs nothing and records its calls.
 type fakeController struct {
 	mu         sync.Mutex
 	dispatcher Dispatcher
@@ -131,7 +131,7 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	return w
 }
 
-// deployment is a good one as JSON, edited.
+// deployment returns a valid deployment as JSON, after edit.
 func deployment(edit func(d *types.FunctionDeployment)) string {
 	d := types.FunctionDeployment{Service: "mnist", Image: "mnist:latest",
 		Annotations: &map[string]string{"com.openfaas.slo.latency": "50ms"}}

@@ -13,19 +13,19 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Restore brings the functions in the store back, as after a restart. One that
-// cannot run any more stays listed, and its invocations say why; only a store
-// that cannot be read is an error.
+// Restore brings back the functions in the store after a restart. A function that
+// cannot run any more stays listed, and its invocations answer with the reason. Restore
+// fails only if it cannot read or write the store.
 func (s *Server) Restore(ctx context.Context) error {
 	records, err := s.store.Functions("")
 	if err != nil {
 		return fmt.Errorf("restoring functions: %w", err)
 	}
-	if err := s.spaces.restore(records); err != nil {
+	if err := s.namespaces.restore(records); err != nil {
 		return err
 	}
 	for _, r := range records {
-		f, dispatcher, err := s.begin(ctx, r)
+		f, dispatcher, err := s.deployOrFallBack(ctx, r)
 		if err != nil {
 			s.log.Error().Err(err).Str("function", f.Name).Bool("as_before", f.Revision != r.Revision).Msg("a function could not be restored")
 		}
@@ -34,24 +34,25 @@ func (s *Server) Restore(ctx context.Context) error {
 	return nil
 }
 
-// remembering is a store that knows which deployment of a function was accepted last,
-// false for none.
-type remembering interface {
+// acceptedStore is a store that knows which deployment of a function was accepted last.
+// Accepted returns false if none was.
+type acceptedStore interface {
 	Accepted(namespace, name string) (store.Function, bool)
 }
 
-// begin makes a function run of which nothing runs yet. Where it cannot run as it is
-// said, it is what was accepted before that if the store remembers and that can run, or
-// else what says why; the error is why in both cases.
-func (s *Server) begin(ctx context.Context, r store.Function) (*Function, Dispatcher, error) {
-	f, dispatcher, err := s.try(ctx, r)
+// deployOrFallBack makes a function run that does not run yet. If the deployment in r cannot run, it
+// falls back to the one accepted before, if the store has it and it can run. Otherwise
+// the dispatcher is one that answers with the reason. The error is the reason in both
+// cases.
+func (s *Server) deployOrFallBack(ctx context.Context, r store.Function) (*Function, Dispatcher, error) {
+	f, dispatcher, err := s.deployStored(ctx, r)
 	if err == nil {
 		return f, dispatcher, nil
 	}
-	if m, ok := s.store.(remembering); ok {
+	if m, ok := s.store.(acceptedStore); ok {
 		was, known := m.Accepted(r.Deployment.Namespace, r.Deployment.Service)
 		if known && was.Revision < r.Revision {
-			if before, dispatcher, wrong := s.try(ctx, was); wrong == nil {
+			if before, dispatcher, wrong := s.deployStored(ctx, was); wrong == nil {
 				return before, dispatcher, err
 			}
 		}
@@ -59,7 +60,8 @@ func (s *Server) begin(ctx context.Context, r store.Function) (*Function, Dispat
 	return f, broken{name: f.Name, err: err}, err
 }
 
-func (s *Server) try(ctx context.Context, r store.Function) (*Function, Dispatcher, error) {
+// deployStored checks the deployment in r again and makes it run.
+func (s *Server) deployStored(ctx context.Context, r store.Function) (*Function, Dispatcher, error) {
 	f, err := restored(r)
 	if err != nil {
 		return f, nil, err
@@ -75,28 +77,28 @@ type broken struct {
 	err  error
 }
 
-// Invoke tells what is wrong.
+// Invoke refuses the request with the reason.
 func (b broken) Invoke(context.Context, *frame.Request) (*frame.Response, error) {
-	return nil, web.Refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; mend that, or deploy it again", b.name, b.err)
+	return nil, web.Refuse(http.StatusServiceUnavailable, "function %s cannot run: %v; fix that, or deploy the function again", b.name, b.err)
 }
 
-// isBroken reports whether the function stands there only to say what is wrong.
+// isBroken reports whether the function's dispatcher only says what is wrong.
 func (d *deployed) isBroken() bool {
 	_, is := d.dispatcher.(broken)
 	return is
 }
 
-// registry is what is deployed.
+// registry holds the deployed functions.
 type registry struct {
-	// functions are by full name and, in the default namespace, by bare name. The map
-	// never changes; replace puts another in its place.
+	// functions has every function by its full name, and those in the default namespace
+	// by their bare name, too. The map never changes; replace stores a changed copy.
 	functions atomic.Pointer[map[string]*deployed]
 	change    sync.Mutex
-	// listing is what the list shows of functions, sorted.
+	// listing has the same functions, sorted for lists.
 	listing atomic.Pointer[listing]
 }
 
-// publish makes d what requests and look-ups find under its name.
+// publish makes requests and look-ups find d under its name.
 func (g *registry) publish(d *deployed) {
 	g.replace(func(m map[string]*deployed) {
 		m[d.Name] = d

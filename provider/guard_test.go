@@ -13,8 +13,8 @@ import (
 	"github.com/gorilla/mux"
 )
 
-// systemTargets are all system routes that the router knows, with a name in the
-// place of each variable, and paths that only look as if they were none.
+// systemTargets returns all system routes of the router, with a name in the place of each
+// variable, and paths that are system routes in disguise.
 func systemTargets(t *testing.T, r *rig) []string {
 	t.Helper()
 	var targets []string
@@ -36,8 +36,7 @@ func systemTargets(t *testing.T, r *rig) []string {
 	return targets
 }
 
-// Every system route wants credentials, whatever the method and the path's
-// disguise.
+// Every system route needs credentials, whatever the method and the disguise of the path.
 func TestEverySystemRouteIsGuarded(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		withSecrets(t)(o)
@@ -87,7 +86,8 @@ func TestNoPathGoesAroundTheGuard(t *testing.T) {
 	}
 }
 
-// raw sends what no client would and returns the answer's status and body.
+// raw sends a request that no ordinary client would send, and returns the answer's status
+// and body.
 func raw(t *testing.T, address, request string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -104,8 +104,7 @@ func raw(t *testing.T, address, request string) (int, string) {
 	return resp.StatusCode, readAll(t, resp.Body)
 }
 
-// Who asks first whether a body is welcome is told so, or why not, before
-// sending it.
+// A client that sends Expect: 100-continue gets its answer before it sends the body.
 func TestExpectContinue(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		withSecrets(t)(o)

@@ -10,22 +10,22 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// providerName is what the provider tells of itself.
+// providerName is the provider's name in /system/info and /system/telemetry.
 const providerName = "faas-infer"
 
-// gatewayInfo is what a gateway tells of itself and of its provider.
+// gatewayInfo is a gateway's answer to GET /system/info.
 type gatewayInfo struct {
 	Arch     string             `json:"arch"`
 	Provider types.ProviderInfo `json:"provider"`
 	Version  types.VersionInfo  `json:"version"`
 }
 
-// info is GET /system/info. A gateway wants to know of a provider, and puts that
-// into what it tells; a client of OpenFaaS that asks directly expects what a
-// gateway tells, since it knows of nothing else.
+// info is GET /system/info. A gateway gets the provider's part, which it puts into its
+// own answer. An OpenFaaS client that asks the provider directly expects a gateway's
+// answer, and gets one.
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	own := types.ProviderInfo{Name: providerName, Orchestration: providerName, Version: &s.version}
-	if takesForGateway(r) {
+	if fromGatewayClient(r) {
 		web.WriteJSON(w, gatewayInfo{Arch: runtime.GOARCH, Provider: own, Version: s.version})
 		return nil
 	}
@@ -33,9 +33,9 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// takesForGateway reports whether the request is one that OpenFaaS's clients,
-// faas-cli and its SDK, send to a gateway, and no gateway has passed on.
-func takesForGateway(r *http.Request) bool {
+// fromGatewayClient reports whether the request comes directly from faas-cli or the
+// OpenFaaS SDK, and not through a gateway.
+func fromGatewayClient(r *http.Request) bool {
 	if r.Header.Get("X-Forwarded-Host") != "" {
 		return false
 	}

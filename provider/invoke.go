@@ -11,20 +11,19 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// functionPrefix is where functions are invoked.
+// functionPrefix begins the path of an invocation.
 const functionPrefix = "/function/"
 
-// maxHead is the largest path and header, in bytes, that a request may carry
-// into a batch frame, whose heads are limited; one that is larger must not
-// spoil the batch that it would join.
+// maxHead is the most bytes that path, query and headers of a request may take. A batch
+// frame limits its heads, and a larger request must not spoil the batch that it joins.
 const maxHead = 60 << 10
 
-// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1),
-// and those that the next one sets anew from the body.
+// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
+// that the next connection sets itself from the body.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 
-// invocations are what answers /function/.
+// invocations serves /function/.
 type invocations struct{ *Server }
 
 // invoke answers /function/NAME and everything below it; escaped is the
@@ -32,7 +31,7 @@ type invocations struct{ *Server }
 func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
-	d, err := s.lookUpSoon(r.Context(), name)
+	d, err := s.lookUpOrWait(r.Context(), name)
 	if err == nil && s.inFlight.Closed() {
 		err = errDraining
 	}
@@ -48,8 +47,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	}
 	req, held, err := s.receive(w, r, path)
 	defer s.bodies.Release(held)
-	// Only now, so that shutting down need not wait for a client that sends
-	// slowly.
+	// Enter only after the body: shutdown must not wait for a client that sends slowly.
 	if err == nil {
 		if s.inFlight.Enter() {
 			defer s.inFlight.Leave()
@@ -68,8 +66,8 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	code = s.dispatch(w, r, d, req, held)
 }
 
-// splitPath takes "/function/NAME/rest", where "/function/" is the prefix, apart
-// into NAME and "/rest", both still escaped.
+// splitPath splits "/function/NAME/rest", where "/function/" is the prefix, into NAME
+// and "/rest", both still escaped.
 func splitPath(path, prefix string) (name, rest string) {
 	name = path[len(prefix):]
 	if i := strings.IndexByte(name, '/'); i >= 0 {
@@ -97,8 +95,7 @@ func absent(a address) error {
 	return web.Refuse(http.StatusNotFound, "there is no function %q in namespace %q", web.Clip(a.name), web.Clip(a.namespace))
 }
 
-// receive makes a member of a batch of the client's request, with its whole
-// body.
+// receive reads the client's request with its whole body, as a member of a batch.
 func (s invocations) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, web.Body, error) {
 	if !methods[r.Method] {
 		return nil, web.Body{}, web.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", web.Clip(r.Method))
@@ -109,7 +106,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, path string
 	}
 	held, err := s.bodies.Read(w, r)
 	if err != nil {
-		// The rest of the body would be taken for the next request.
+		// Otherwise the rest of the body would be parsed as the next request.
 		w.Header()["Connection"] = []string{"close"}
 		return nil, web.Body{}, err
 	}
@@ -119,14 +116,14 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, path string
 	return req, held, nil
 }
 
-// dispatch hands one request to the function's dispatcher and returns the
-// status code that was answered.
+// dispatch hands one request to the function's dispatcher, writes the answer and returns
+// its status code.
 func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err != nil {
 		code := web.WriteError(w, err)
 		if code == http.StatusInternalServerError {
-			s.unexpected.Error().Err(err).Str("function", d.Name).Msg("invoke")
+			s.sampledLog.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
 		return code
 	}
@@ -135,7 +132,7 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 	return code
 }
 
-// forward lets an ordinary function's forwarder answer one request as it streams.
+// forward lets an ordinary function's forwarder answer one request, streaming both ways.
 func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
@@ -159,8 +156,8 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 	code = d.forwarder.Forward(w, r, path)
 }
 
-// statusBrokenOff is what an answer counts as that broke off after it had begun:
-// the client's fault if its connection has ended, else the instance's.
+// statusBrokenOff is the status code under which metrics count an answer that broke off:
+// 499 if the client's connection has ended, otherwise 502, the instance's fault.
 func statusBrokenOff(r *http.Request) int {
 	if r.Context().Err() != nil {
 		return web.StatusHungUp
@@ -171,8 +168,8 @@ func statusBrokenOff(r *http.Request) int {
 var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,
 	http.MethodPatch: true, http.MethodDelete: true, http.MethodOptions: true}
 
-// prepareHeader makes the client's headers those of the batch's member. The
-// map is this request's own, so it is changed in place.
+// prepareHeader turns the client's headers into those of the batch's member. It changes
+// the map in place, since the map belongs to this request.
 func prepareHeader(req *frame.Request, r *http.Request) error {
 	h := req.Header
 	dropHopByHop(h)
@@ -195,7 +192,7 @@ func prepareHeader(req *frame.Request, r *http.Request) error {
 }
 
 func dropHopByHop(h http.Header) {
-	// Connection may name further headers that are for this hop only.
+	// Connection may name further headers that belong to this connection only.
 	for _, names := range h["Connection"] {
 		for name := range strings.SplitSeq(names, ",") {
 			delete(h, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)))
@@ -209,7 +206,7 @@ func dropHopByHop(h http.Header) {
 // writeResponse sends a member's answer and returns its status code.
 func writeResponse(w http.ResponseWriter, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
-		return web.WriteError(w, web.Refuse(http.StatusBadGateway, "the function answered with status %d, which is none", resp.Status))
+		return web.WriteError(w, web.Refuse(http.StatusBadGateway, "the function answered with status %d, which is not from 200 to 599", resp.Status))
 	}
 	dropHopByHop(resp.Header)
 	h := w.Header()
@@ -222,7 +219,7 @@ func writeResponse(w http.ResponseWriter, resp *frame.Response) int {
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(resp.Body))}
 	w.WriteHeader(resp.Status)
-	// A client that is gone cannot be told.
+	// The write fails if the client is gone.
 	_, _ = w.Write(resp.Body)
 	return resp.Status
 }

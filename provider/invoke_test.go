@@ -180,7 +180,7 @@ func TestInvokeOddAnswers(t *testing.T) {
 
 func TestPanicsAreAnswered(t *testing.T) {
 	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { panic("a mistake") }, nil)
-	wantSentence(t, r.do("POST", "/function/mnist", "x"), 500, "its log tells more")
+	wantSentence(t, r.do("POST", "/function/mnist", "x"), 500, "its log has the details")
 	if r.inFlight.Inside() != 0 {
 		t.Error("the request is still counted as in flight")
 	}
@@ -189,8 +189,8 @@ func TestPanicsAreAnswered(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, what reaches the dispatcher fits into a frame and
-// comes out of it again, so that it cannot spoil the batch that it joins.
+// Every request that reaches the dispatcher fits into a frame and comes out of it
+// unchanged, so it cannot spoil the batch that it joins.
 func FuzzInvoke(f *testing.F) {
 	f.Add("POST", "mnist/v2/models/m/infer", "v", []byte("body"))
 	f.Add("GET", "mnist.team-a?x=%0a b", "close, x-header", []byte{})

@@ -13,8 +13,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// listing is every namespace's functions in the order of their names, as of one
-// map of functions. A new map makes a new listing, when somebody asks for one.
+// listing has every namespace's functions, sorted by name, as of one map of functions.
+// After a change of the map, the next call of sorted makes a new listing.
 type listing struct {
 	of          *map[string]*deployed
 	byNamespace map[string][]*deployed
@@ -28,7 +28,7 @@ func (g *registry) sorted() *listing {
 	}
 	l := &listing{of: functions, byNamespace: map[string][]*deployed{}}
 	for key, d := range *functions {
-		// Functions in the default namespace stand there twice.
+		// Functions in the default namespace are in the map twice.
 		if namespace := d.Deployment.Namespace; key == d.Name {
 			l.byNamespace[namespace] = append(l.byNamespace[namespace], d)
 		}
@@ -40,9 +40,9 @@ func (g *registry) sorted() *listing {
 	return l
 }
 
-// list is GET /system/functions: one namespace's functions by name. One that
-// does not exist has none: whoever looks at all namespaces, as the gateway does
-// every few seconds, may come to one that has just been deleted.
+// list is GET /system/functions: one namespace's functions, sorted by name. A namespace
+// that does not exist has none. The gateway lists all namespaces every few seconds, and
+// one of them may have been deleted since it read their names.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), DefaultNamespace)
 	h := w.Header()
@@ -59,7 +59,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		}
 		whole = false
 		if _, err := w.Write(text); err != nil {
-			return nil // A client that is gone cannot be told.
+			return nil // The client is gone.
 		}
 		text = text[:0]
 	}
@@ -71,20 +71,19 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// listChunk is how many bytes of a list are written at a time.
+// listChunk is the number of bytes of a list that are written at a time.
 const listChunk = 64 << 10
 
-// lasting is the part of a function's status that is the same for as long as
-// the deployment is, as JSON without its last brace. It is made once, when it
-// is first listed.
-type lasting struct {
+// fixedStatus is the part of a function's status that does not change until the next
+// deployment, as JSON without its last brace. The first list makes it.
+type fixedStatus struct {
 	once sync.Once
 	text []byte
 }
 
-// withoutChanging is a status less the fields that change. A field of the outer
-// struct hides the one with its name in the inner, and is left out as empty.
-type withoutChanging struct {
+// fixedFields is a status without the fields that change. A field of the outer struct
+// hides the inner one with the same name, and is left out because it is empty.
+type fixedFields struct {
 	types.FunctionStatus
 	InvocationCount   *struct{} `json:"invocationCount,omitempty"`
 	Replicas          *struct{} `json:"replicas,omitempty"`
@@ -94,17 +93,17 @@ type withoutChanging struct {
 
 // appendStatus adds a function's status, without usage, as JSON to text.
 func (s *Server) appendStatus(text []byte, d *deployed) []byte {
-	now := s.runs(d)
-	if now.Problem != "" { // That changes, too, and few functions have one.
+	now := s.statusOf(d)
+	if now.Problem != "" { // The problem changes, too, and few functions have one.
 		object, _ := json.Marshal(d.status(now, false))
 		return append(text, object...)
 	}
-	d.lasting.once.Do(func() {
+	d.fixedStatus.once.Do(func() {
 		// Strings, numbers and a time of this era cannot fail to marshal.
-		object, _ := json.Marshal(withoutChanging{FunctionStatus: d.status(Status{}, false)})
-		d.lasting.text = object[:len(object)-1]
+		object, _ := json.Marshal(fixedFields{FunctionStatus: d.status(Status{}, false)})
+		d.fixedStatus.text = object[:len(object)-1]
 	})
-	text = append(text, d.lasting.text...)
+	text = append(text, d.fixedStatus.text...)
 	for _, field := range []struct {
 		name  string
 		value uint64

@@ -39,7 +39,7 @@ func (r *rig) fill(t testing.TB, n int) {
 	r.functions.Store(&m)
 }
 
-// What the list shows of a function is what describing it shows, at any time.
+// The list and the description of a function show the same at any time.
 func TestListShowsWhatDescribeShows(t *testing.T) {
 	r := newRig(t, nil)
 	same := func() {
@@ -94,8 +94,8 @@ func TestTenThousandFunctions(t *testing.T) {
 	wg.Wait()
 }
 
-// BenchmarkList measures GET /system/functions: again and again, and after each
-// deployment, when what is kept of it must be made anew.
+// BenchmarkList measures GET /system/functions: repeated, and after a deployment, when
+// the cached parts must be made again.
 func BenchmarkList(b *testing.B) {
 	for _, n := range []int{200, 10_000} {
 		r := newRig(b, nil)

@@ -15,22 +15,20 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// LogSource finds what a function's instances printed, as faas-provider's
-// logs.Requester does.
+// LogSource reads the output of a function's instances. It has the method of
+// faas-provider's logs.Requester.
 type LogSource interface {
-	// Query returns messages from the oldest to the newest, at most the last
-	// Tail of them if that is above 0, then, with Follow, what is printed from
-	// now on until ctx ends. It closes the channel after the last. A function
-	// that has no logs has no messages.
+	// Query returns messages from the oldest to the newest: only the last Tail if
+	// that is above 0. With Follow, it adds new messages until ctx ends. It closes the
+	// channel after the last message. A function without logs has no messages.
 	Query(ctx context.Context, q logs.Request) (<-chan logs.Message, error)
 }
 
-// logRoutes are those of /system/logs.
+// logRoutes serves /system/logs.
 type logRoutes struct{ *Server }
 
-// show is GET /system/logs: one message a line, as JSON, each on its way as
-// soon as it is there. A function that is not deployed any more is shown as long
-// as there is anything of it.
+// show is GET /system/logs: one message a line, as JSON, sent as soon as it is there. It
+// shows the logs of a deleted function, too, for as long as they are kept.
 func (s logRoutes) show(w http.ResponseWriter, r *http.Request) error {
 	if s.logs == nil {
 		return web.Refuse(http.StatusNotImplemented, "this provider keeps no logs")
@@ -60,13 +58,13 @@ func (s logRoutes) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.stream(w, first, messages)
 	cancel()
-	for range messages { // Until the source has noticed.
+	for range messages { // Until the source has noticed that ctx has ended.
 	}
 	return nil
 }
 
-// stream writes messages until there are no more, the client is gone, or the
-// provider shuts down: that would otherwise wait for everyone who follows.
+// stream writes messages until there are no more, the client is gone, or the provider
+// shuts down. Otherwise shutdown would wait for every client that follows.
 func (s logRoutes) stream(w http.ResponseWriter, first *logs.Message, messages <-chan logs.Message) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -78,8 +76,8 @@ func (s logRoutes) stream(w http.ResponseWriter, first *logs.Message, messages <
 		return
 	}
 	for {
-		// Messages that are there go out together, and before anything is
-		// waited for; headers too.
+		// Messages that are there go out together. They, or the headers alone, are
+		// flushed before stream waits.
 		if len(messages) == 0 && out.Flush() != nil {
 			return
 		}
@@ -94,12 +92,12 @@ func (s logRoutes) stream(w http.ResponseWriter, first *logs.Message, messages <
 	}
 }
 
-// lastWrite is how long a client that reads slowly may take for what it is sent
-// when the provider shuts down.
+// lastWrite is how long a slow client may take to read the rest when the provider shuts
+// down.
 const lastWrite = time.Second
 
-// hurryAtShutdown keeps a client that does not read from holding up shutdown,
-// until it is undone.
+// hurryAtShutdown sets a write deadline when the provider shuts down, so a client that
+// does not read cannot hold up shutdown. undo ends that.
 func (s logRoutes) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -116,13 +114,12 @@ func (s logRoutes) hurryAtShutdown(out *http.ResponseController) (undo func()) {
 	}
 }
 
-// query reads a query as faas-cli and go-sdk send it. since may also be a
-// duration back from now, and tail without effect is 0 or less, as faas-cli
-// sends it by default.
+// query reads a query as faas-cli and go-sdk send it. since is a time, or a duration
+// back from now. A tail of 0 or less has no effect; faas-cli sends such a tail by default.
 func (s logRoutes) query(query url.Values) (logs.Request, error) {
 	q := logs.Request{Instance: query.Get("instance")}
 	if query.Get("name") == "" {
-		return q, web.Refuse(http.StatusBadRequest, `the query must give name, the function whose logs are wanted, for example "?name=resnet-50"`)
+		return q, web.Refuse(http.StatusBadRequest, `name is not set: the query must name the function, for example "?name=resnet-50"`)
 	}
 	a, err := resolve(query.Get("name"), query.Get("namespace"))
 	if err != nil {
@@ -150,7 +147,7 @@ func (s logRoutes) query(query url.Values) (logs.Request, error) {
 	return q, nil
 }
 
-// since reads a time, or how long ago it was.
+// since reads a time as RFC 3339 text, or as a duration back from now.
 func (s logRoutes) since(text string) (*time.Time, error) {
 	// A plus that was not escaped arrives as a space.
 	if at, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1)); err == nil {
@@ -160,7 +157,7 @@ func (s logRoutes) since(text string) (*time.Time, error) {
 		at := s.now().Add(-ago)
 		return &at, nil
 	}
-	return nil, badField("since", text, "a time as RFC 3339 has it, or how long ago", "10m")
+	return nil, badField("since", text, "a time in the form of RFC 3339 or a duration back from now", "10m")
 }
 
 func badField(name, value, allowed, example string) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/openfaas/faas-provider/logs"
 )
 
-// fakeLogs has messages of its own, and more for those who follow.
+// fakeLogs has messages, and further ones for clients that follow.
 type fakeLogs struct {
 	messages []logs.Message
 	more     chan logs.Message
@@ -87,8 +87,8 @@ func TestLogQueries(t *testing.T) {
 		status int
 		words  string
 	}{
-		"":                                     {400, "must give name"},
-		"namespace=openfaas-fn":                {400, "must give name"},
+		"":                                     {400, "name is not set"},
+		"namespace=openfaas-fn":                {400, "name is not set"},
 		"name=mnist.":                          {400, "ends in a dot"},
 		"name=mnist.a&namespace=b":             {400, "two namespaces"},
 		"name=mnist&follow=perhaps":            {400, `follow is "perhaps"`},
@@ -151,7 +151,7 @@ func text(t *testing.T, s *bufio.Scanner) string {
 	return m.Text
 }
 
-// Each message goes out before the next is waited for, headers before the first.
+// Each message is sent before the server waits for the next, and headers before the first.
 func TestFollowedLogsAreNotHeldBack(t *testing.T) {
 	f := &fakeLogs{more: make(chan logs.Message)}
 	r := newRig(t, func(o *Options) { o.Logs = f })
@@ -165,7 +165,7 @@ func TestFollowedLogsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// Whoever follows must not keep the provider from going.
+// A client that follows logs must not hold up shutdown.
 func TestShutdownEndsFollowing(t *testing.T) {
 	f := &fakeLogs{more: make(chan logs.Message)}
 	r := newRig(t, func(o *Options) { o.Logs = f })
@@ -184,7 +184,7 @@ func TestShutdownEndsFollowing(t *testing.T) {
 	}
 }
 
-// A client that does not read keeps nobody but itself.
+// A client that does not read holds up nobody else.
 func TestASlowReaderOfLogsIsAlone(t *testing.T) {
 	many := make([]logs.Message, 500)
 	for i := range many {

@@ -15,12 +15,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// namespaceRoutes are those below /system/namespace.
+// namespaceRoutes serves /system/namespaces and /system/namespace/.
 type namespaceRoutes struct{ *Server }
 
-// list is GET /system/namespaces: their names, sorted.
+// list is GET /system/namespaces: the names, the default namespace first.
 func (s namespaceRoutes) list(w http.ResponseWriter, _ *http.Request) error {
-	names, err := s.spaces.names()
+	names, err := s.namespaces.names()
 	if err != nil {
 		return err
 	}
@@ -28,11 +28,11 @@ func (s namespaceRoutes) list(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// namespaces are those that the store knows.
+// namespaces reads the namespaces from the store.
 type namespaces struct{ store Store }
 
-// names returns the names of all namespaces: the default one first, because
-// the gateway's web interface shows the first, then the others, sorted.
+// names returns the names of all namespaces: the default namespace first, then the
+// others, sorted. The gateway's web interface opens with the first.
 func (s namespaces) names() ([]string, error) {
 	all, err := s.store.Namespaces()
 	if err != nil {
@@ -47,8 +47,8 @@ func (s namespaces) names() ([]string, error) {
 	return names, nil
 }
 
-// get returns one; the default one is there even if the store does not
-// know it.
+// get returns a namespace by its name. The default namespace exists even if the store
+// does not have it.
 func (s namespaces) get(name string) (store.Namespace, error) {
 	n, err := s.store.Namespace(name)
 	switch {
@@ -62,12 +62,12 @@ func (s namespaces) get(name string) (store.Namespace, error) {
 	return n, web.Refuse(http.StatusNotFound, "there is no namespace %q", web.Clip(name))
 }
 
-// require refuses what is put into a namespace that does not exist.
-// The caller holds the namespace.
+// require returns an error with status 400 if a namespace does not exist. The caller
+// holds the namespace's lock.
 func (s namespaces) require(name string) error {
 	_, err := s.get(name)
 	if web.StatusOf(err) == http.StatusNotFound {
-		return web.Refuse(http.StatusBadRequest, "there is no namespace %q; make it with: faas-cli namespace create %s", web.Clip(name), web.Clip(name))
+		return web.Refuse(http.StatusBadRequest, "there is no namespace %q; create it with: faas-cli namespace create %s", web.Clip(name), web.Clip(name))
 	}
 	return err
 }
@@ -78,7 +78,7 @@ func (s namespaceRoutes) describe(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	n, err := s.spaces.get(name)
+	n, err := s.namespaces.get(name)
 	if err != nil {
 		return err
 	}
@@ -92,9 +92,9 @@ func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer s.placing.Lock(given.Name)()
-	if _, err := s.spaces.get(given.Name); err == nil {
-		return web.Refuse(http.StatusConflict, "namespace %q exists already", given.Name)
+	defer s.namespaceLocks.Lock(given.Name)()
+	if _, err := s.namespaces.get(given.Name); err == nil {
+		return web.Refuse(http.StatusConflict, "namespace %q exists already; update it instead", given.Name)
 	} else if web.StatusOf(err) != http.StatusNotFound {
 		return err
 	}
@@ -107,20 +107,20 @@ func (s namespaceRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// update is PUT /system/namespace/NAME: its labels and annotations are
-// replaced, 404 if it does not exist.
+// update is PUT /system/namespace/NAME: it replaces the labels and annotations, and
+// answers 404 if the namespace does not exist.
 func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	given, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
-	defer s.placing.Lock(given.Name)()
-	n, err := s.spaces.get(given.Name)
+	defer s.namespaceLocks.Lock(given.Name)()
+	n, err := s.namespaces.get(given.Name)
 	if err != nil {
 		return err
 	}
 	n.Labels, n.Annotations = given.Labels, given.Annotations
-	if n.CreatedAt.IsZero() { // The default one, which nobody made.
+	if n.CreatedAt.IsZero() { // The default namespace, which the store did not have.
 		n.CreatedAt = s.now().UTC()
 	}
 	if err := s.store.PutNamespace(n); err != nil {
@@ -130,22 +130,22 @@ func (s namespaceRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// delete is DELETE /system/namespace/NAME: with it go its functions and
-// secrets. What is being put into it is waited for, and what comes later is
-// refused.
+// delete is DELETE /system/namespace/NAME: it deletes the namespace with its functions
+// and secrets. It waits for deployments into the namespace that are under way. Later
+// ones are refused.
 func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	given, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 	if given.Name == DefaultNamespace {
-		return web.Refuse(http.StatusBadRequest, "namespace %q is the one of functions that name none and cannot be deleted", DefaultNamespace)
+		return web.Refuse(http.StatusBadRequest, "namespace %q is the default and cannot be deleted", DefaultNamespace)
 	}
-	defer s.placing.Lock(given.Name)()
-	if _, err := s.spaces.get(given.Name); err != nil {
+	defer s.namespaceLocks.Lock(given.Name)()
+	if _, err := s.namespaces.get(given.Name); err != nil {
 		return err
 	}
-	// The namespace last: one that was emptied by half can be deleted again.
+	// The namespace goes last: if emptying it fails halfway, the client can try again.
 	if err := s.empty(context.WithoutCancel(r.Context()), given.Name); err != nil {
 		return fmt.Errorf("namespace %s was not deleted: %w", given.Name, err)
 	}
@@ -157,20 +157,21 @@ func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// empty removes what is in a namespace; the caller holds it alone.
+// empty deletes a namespace's functions and secrets. The caller holds the namespace's
+// lock alone.
 func (s namespaceRoutes) empty(ctx context.Context, name string) error {
 	var first error
 	failed := 0
 	for _, d := range s.sorted().byNamespace[name] {
 		err := s.removeFunction(ctx, address{name: d.Deployment.Service, namespace: name})
-		// Somebody else may have been faster.
+		// Another client may have deleted the function already.
 		if err != nil && web.StatusOf(err) != http.StatusNotFound {
 			first = cmp.Or(first, err)
 			failed++
 		}
 	}
 	if failed > 1 {
-		return fmt.Errorf("%w (and so for %d more)", first, failed-1)
+		return fmt.Errorf("%w (and %d more functions failed)", first, failed-1)
 	}
 	if first == nil && s.secrets != nil {
 		first = s.secrets.DeleteNamespace(name)
@@ -178,8 +179,7 @@ func (s namespaceRoutes) empty(ctx context.Context, name string) error {
 	return first
 }
 
-// read reads the namespace that a request is about. Of a request that
-// deletes the body may be left out.
+// read reads the namespace that a request names. A DELETE may have no body.
 func (s namespaceRoutes) read(w http.ResponseWriter, r *http.Request) (types.FunctionNamespace, error) {
 	var n types.FunctionNamespace
 	text, err := s.changes.text(w, r, maxSystemBody)
@@ -195,7 +195,7 @@ func (s namespaceRoutes) read(w http.ResponseWriter, r *http.Request) (types.Fun
 	return n, err
 }
 
-// namespaceName is the name in the path, or else in the body.
+// namespaceName returns the name in the path, or the body's if the path has none.
 func namespaceName(r *http.Request, inBody string) (string, error) {
 	name := mux.Vars(r)["name"]
 	switch {
@@ -210,8 +210,8 @@ func namespaceName(r *http.Request, inBody string) (string, error) {
 	return name, nil
 }
 
-// restore makes the namespaces of functions that were deployed before
-// namespaces were kept.
+// restore creates the missing namespaces of stored functions. Earlier versions of the
+// provider did not store namespaces.
 func (s namespaces) restore(functions []store.Function) error {
 	for _, f := range functions {
 		name := f.Deployment.Namespace

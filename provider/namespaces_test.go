@@ -94,8 +94,8 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("%d: %s %s: %d %s, want %d %s", i, c.method, c.target, w.Code, w.Body, c.status, c.words)
 		}
 	}
-	if r.placing.Len() != 0 {
-		t.Errorf("%d locks are left", r.placing.Len())
+	if r.namespaceLocks.Len() != 0 {
+		t.Errorf("%d locks are left", r.namespaceLocks.Len())
 	}
 }
 
@@ -174,9 +174,9 @@ type undeletable struct{ Store }
 
 func (undeletable) DeleteFunction(string, string) error { return fmt.Errorf("read-only file system") }
 
-// Functions that are deployed while their namespace is deleted are either gone
-// with it, or refused, or in the namespace as it was made again: there is never
-// a function in no namespace.
+// A function that is deployed while its namespace is deleted is deleted with it, or
+// refused, or in the namespace that was created again. There is never a function without
+// a namespace.
 func TestNamespaceDeletedWhileDeployed(t *testing.T) {
 	r := newRig(t, withSecrets(t))
 	var wg sync.WaitGroup
@@ -210,12 +210,12 @@ func TestNamespaceDeletedWhileDeployed(t *testing.T) {
 		r.do("DELETE", "/system/namespace/team-a", "")
 	})
 	wg.Wait()
-	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.placing.Len()+r.busy.Len() != 0 {
+	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.namespaceLocks.Len()+r.functionLocks.Len() != 0 {
 		t.Errorf("left: %v, %v", *r.functions.Load(), r.controller.deployed)
 	}
 }
 
-// State that was written before namespaces were kept.
+// A store written by a version that did not store namespaces.
 func TestRestoreMakesNamespaces(t *testing.T) {
 	r := newRig(t, nil)
 	r.deploy(t, nil)
@@ -264,7 +264,7 @@ func TestNamespacesWithOpenFaaSClient(t *testing.T) {
 	}
 }
 
-// Whatever the path and the body name, only DNS labels become namespaces.
+// Only DNS labels become namespaces, whatever the path and the body name.
 func FuzzNamespaceNames(f *testing.F) {
 	for _, name := range []string{"dev", "..", "a/b", "%2e%2e", "A", "-a", "a-", "", "ü", "a\x00", "a.b", strings.Repeat("a", 64)} {
 		f.Add(name, "")

@@ -14,9 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Credentials reads the user and password for the system routes from the files
-// basic-auth-user and basic-auth-password in a directory, where OpenFaaS keeps
-// them. Empty ones are refused.
+// Credentials reads the user and password for the system routes from OpenFaaS' files
+// basic-auth-user and basic-auth-password in a directory. It refuses empty ones.
 func Credentials(dir string) (*auth.BasicAuthCredentials, error) {
 	reader := auth.ReadBasicAuthFromDisk{SecretMountPath: dir}
 	c, err := reader.Read()
@@ -29,8 +28,8 @@ func Credentials(dir string) (*auth.BasicAuthCredentials, error) {
 	return c, nil
 }
 
-// authorize checks a system route's credentials, in a time that tells nothing
-// of how much of them was right.
+// authorize checks a system route's credentials. The time it takes does not depend on
+// how much of them is right.
 func authorize(w http.ResponseWriter, r *http.Request, wanted *auth.BasicAuthCredentials) error {
 	if wanted == nil {
 		return nil
@@ -41,17 +40,17 @@ func authorize(w http.ResponseWriter, r *http.Request, wanted *auth.BasicAuthCre
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="faas-infer"`)
-	return web.Refuse(http.StatusUnauthorized, "this route needs the user and password of the gateway (basic auth), and those given are not right")
+	return web.Refuse(http.StatusUnauthorized, "the user or the password is wrong or missing; send those of the gateway as basic auth")
 }
 
-// equal is 1 for equal strings. Hashing hides their lengths.
+// equal returns 1 for equal strings, otherwise 0. Hashing hides their lengths.
 func equal(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
-// health is GET /healthz: 503 as soon as the provider shuts down, so that what
-// stands in front of it sends requests elsewhere.
+// health is GET /healthz. It answers 503 as soon as the provider shuts down, so a load
+// balancer sends requests elsewhere.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	if s.inFlight.Closed() {
 		return errDraining
@@ -61,7 +60,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// The answer of Prometheus's HTTP API to an instant query.
+// queryAnswer is the answer of Prometheus's HTTP API to an instant query.
 type (
 	queryAnswer struct {
 		Status    string     `json:"status"`
@@ -80,8 +79,8 @@ type (
 	}
 )
 
-// query is /api/v1/query: as much of Prometheus as the stock gateway's list of
-// functions asks for, so that none need run beside it. Its errors have
+// query is /api/v1/query: the part of Prometheus's API that the stock gateway needs for
+// its list of functions. With it, no Prometheus need run beside the gateway. Errors have
 // Prometheus's form.
 func (s *Server) query(w http.ResponseWriter, r *http.Request) error {
 	s.bodies.LimitRest(w, r)

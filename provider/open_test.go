@@ -85,7 +85,7 @@ func TestOpenRoutes(t *testing.T) {
 		t.Errorf("bad query: %d %s", w.Code, w.Body)
 	}
 	for target, status := range map[string]int{"/": 404, "/system": 404, "/system/nothing": 404, "/function": 404, "/system/function/": 404} {
-		wantSentence(t, r.do("GET", target, ""), status, "nothing at")
+		wantSentence(t, r.do("GET", target, ""), status, "there is no route")
 	}
 	for target, allow := range map[string]string{"/system/functions": "DELETE, GET, POST, PUT", "/system/info": "GET", "/healthz": "GET, HEAD",
 		"/system/scale-function/x": "POST", "/system/function/x": "GET"} {

@@ -18,7 +18,7 @@ type panicking struct {
 
 func (p panicking) Forward(http.ResponseWriter, *http.Request, string) int { panic(p.with) }
 
-// An answer that breaks off counts as whose fault it is.
+// An answer that breaks off counts with the status of its cause.
 func TestAnswersThatBreakOffAreCounted(t *testing.T) {
 	bug := errors.New("a bug")
 	for _, c := range []struct {

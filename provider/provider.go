@@ -1,10 +1,10 @@
 // Package provider is the OpenFaaS provider's HTTP interface: the routes of
-// faas-provider v0.25 that deploy, describe, scale and invoke functions, with
-// what Prometheus and the stock gateway's UI ask for. It takes requests apart
-// and puts answers together; what a deployment means is decided behind
-// [Controller], how a request is batched behind [Dispatcher].
+// faas-provider v0.25 that deploy, describe, scale and invoke functions, and those that
+// Prometheus and the stock gateway's UI need. It parses requests and writes answers. It
+// does not run functions, which [Controller] does, nor batch requests, which
+// [Dispatcher] does. Begin reading at Server.serve.
 //
-// # The request's way
+// # The request path
 //
 // /function/NAME[.NAMESPACE][/path] is served without the router: one look-up
 // in an immutable map behind an atomic pointer, the body read into one buffer,
@@ -13,26 +13,25 @@
 //
 // # Errors
 //
-// Every error that this package makes is one sentence of plain text, ends in a
-// newline, and carries the header X-OpenFaaS-Internal: provider, by which a
-// client can tell it from an error that the function itself answered. Answers
-// that invite another try (429, 503) carry Retry-After in seconds. Only the
-// query route answers errors in Prometheus's own form.
+// Every error of this package is one sentence of plain text and ends in a newline. Its
+// header X-OpenFaaS-Internal: provider tells it from an error that the function itself
+// answered. Answers that invite another try (429, 503) carry Retry-After in seconds. Only
+// the query route answers errors in Prometheus's own form.
 //
 // # Decisions where OpenFaaS leaves room
 //
-// POST of a function that exists updates it (202), as "deploy again" is what
-// users mean; PUT of one that does not exist is 404, on which faas-cli falls
-// back to POST. A function that is absent is 404 everywhere. Function names
-// may carry their namespace after a dot; the query and the body may give it
-// too, and where two do, they must agree (400). Without any it is openfaas-fn.
+// POST of a function that exists updates it (202), because users mean "deploy again". PUT
+// of a function that does not exist is 404, and faas-cli then falls back to POST. An
+// absent function is 404 on every other route, too. A function's name may carry its
+// namespace after a dot. The query and the body may give the namespace, too. Two that
+// differ are refused (400). The default is openfaas-fn.
 //
-// A deployment or a secret in a namespace that does not exist is 400, which says
-// how to make it; a list of such a one is empty, as whoever goes through all
-// namespaces may come to one that has just been deleted. With a namespace go its
-// functions and secrets. Instances have the secrets' values that they were
-// started with. Logs of a function that was deleted can be read for as long as
-// they are kept; they are not followed.
+// A deployment or a secret in a namespace that does not exist is refused (400), and the
+// error says how to create the namespace. A list of such a namespace is empty: a client
+// that lists all namespaces may ask for one that has just been deleted. Deleting a
+// namespace deletes its functions and secrets. An instance keeps the values that its
+// secrets had when it started. The logs of a deleted function can be read for as long as
+// they are kept, but not followed.
 package provider
 
 import (
@@ -53,8 +52,8 @@ import (
 // DefaultNamespace is the namespace of a function that names none.
 const DefaultNamespace = "openfaas-fn"
 
-// Function is one deployed function. It never changes: an update makes a new
-// one with a higher Revision.
+// Function is one revision of a deployed function. It never changes: an update makes
+// another Function with a higher Revision.
 type Function struct {
 	// Name is the full name, "name.namespace".
 	Name string
@@ -62,57 +61,54 @@ type Function struct {
 	Deployment types.FunctionDeployment
 	// Inference is what the deployment asks for, checked.
 	Inference annotation.Inference
-	// Revision is higher with each deployment, also over deletions.
+	// Revision rises with each deployment, even after a deletion.
 	Revision uint64
-	// Hash tells deployments apart: equal hashes, equal deployments.
+	// Hash identifies the deployment: equal hashes mean equal deployments.
 	Hash string
-	// Replicas is how many instances to keep even without load: the larger
-	// of what the scale route set and the deployment's minimum.
+	// Replicas is the number of instances to keep even without load: the larger of the
+	// scale route's number and the deployment's minimum.
 	Replicas uint64
-	// CreatedAt is the first deployment's time.
+	// CreatedAt is the time of the first deployment.
 	CreatedAt time.Time
 }
 
-// Status is what runs of a function now.
+// Status is the present state of a function's instances.
 type Status struct {
-	// Replicas is how many instances there are to be, AvailableReplicas how
-	// many of them are ready.
+	// Replicas is the number of instances planned, AvailableReplicas the number of
+	// those that are ready.
 	Replicas, AvailableReplicas uint64
-	// Usage is what the instances use together: CPU in millicores, memory in
-	// bytes.
+	// Usage is the sum over the instances: CPU in millicores, memory in bytes.
 	Usage cluster.Resources
-	// Problem is why the function, or its latest deployment, is not served as it
-	// should be, "" if it is.
+	// Problem is the reason why the function, or its latest deployment, is not served
+	// as it should be, "" if there is none.
 	Problem string
 }
 
 // Dispatcher answers the requests of one function. Implementations are safe
 // for concurrent use.
 type Dispatcher interface {
-	// Invoke answers one request; it is called on the request's way. Its
-	// error may implement answer.HTTPError; context.Canceled means that the client
-	// hung up.
+	// Invoke answers one request. It is called on the request path. Its error may
+	// implement web.HTTPError. context.Canceled means that the client hung up.
 	//
-	// When it returns a response and no error, nothing may refer to req or
-	// its body any more, but for the response's own body, which stays valid
-	// until the caller has written it: the buffer under req.Body is then used
-	// for another request. After an error the buffer is left alone. A header
-	// of the response is the caller's to change.
+	// When Invoke returns a response, the implementation must keep no reference to req
+	// or its body. Only the response's body may share req's buffer: the caller writes it
+	// first, and then uses the buffer for another request. After an error the caller
+	// does not use the buffer again. The caller may change the response's header.
 	Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error)
 }
 
-// Forwarder is a Dispatcher of an ordinary function: what carries one HTTP
-// request to one instance as it is, bodies streaming both ways.
+// Forwarder is the Dispatcher of an ordinary function. It forwards one HTTP request
+// unchanged to one instance. Bodies stream both ways.
 type Forwarder interface {
 	Dispatcher
-	// Forward answers r, whose path below the function is path (escaped, it
-	// begins with "/"), and returns the status code that was answered. Errors
-	// are written like those of the provider's other routes by WriteError.
+	// Forward answers r and returns the status code of the answer. path is r's path
+	// below the function: escaped, beginning with "/". Forward writes its errors with
+	// web.WriteError, as the provider's other routes do.
 	Forward(w http.ResponseWriter, r *http.Request, path string) (code int)
 }
 
-// PatientDispatcher is a Dispatcher whose requests may be told to wait longer
-// than the function's objective, as asynchronous ones can.
+// PatientDispatcher is a Dispatcher that can let a request wait longer than the
+// function's objective. Asynchronous requests do.
 type PatientDispatcher interface {
 	Dispatcher
 	// InvokePatiently is Invoke with patience added to the deadline.
@@ -120,34 +116,32 @@ type PatientDispatcher interface {
 }
 
 // Controller runs functions. Names are full names. Calls for one function never
-// overlap; those for different functions do.
+// overlap; calls for different functions may.
 type Controller interface {
-	// Deploy makes a function, or a later revision of it, run. It returns as
-	// soon as all that can be refused has been checked (the bundle is there,
-	// the model can be read); what takes longer goes on after it. The
-	// Dispatcher takes requests at once. A later revision's Deploy may return
-	// the same one or another; the earlier one is still asked by requests
-	// that had found it, and answers them or refuses them as after Remove. An
-	// error leaves what ran before running; it should be an answer.HTTPError where
-	// the deployment is at fault.
+	// Deploy makes a function, or a later revision of it, run. It returns once it has
+	// checked everything that can be refused (the bundle is there, the model can be
+	// read). Longer work goes on in the background. The Dispatcher takes requests at
+	// once. For a later revision, Deploy may return the same Dispatcher or another one.
+	// Requests that have found the earlier one still call it, and it answers them or
+	// refuses them as after Remove. After an error the revision before goes on running.
+	// The error should be a web.HTTPError if the deployment is at fault.
 	Deploy(ctx context.Context, f *Function) (Dispatcher, error)
-	// Remove ends a function: what still waits is answered with an error, and
-	// its instances go away, after Remove returns if need be. To remove an
-	// absent one is no error.
+	// Remove ends a function. Waiting requests are answered with an error. Its
+	// instances may end after Remove returns. Remove returns nil for an absent function.
 	Remove(ctx context.Context, name string) error
-	// Scale sets the number of instances that are kept even without load.
+	// Scale sets the number of instances to keep even without load.
 	Scale(name string, replicas uint64) error
-	// Status is false if the controller does not know the function.
+	// Status returns false if the controller does not know the function.
 	Status(name string) (Status, bool)
 }
 
-// Store is where functions and namespaces survive a restart; *store.Store is one. Its
-// errors may be HTTPErrors.
+// Store keeps functions and namespaces over a restart. *store.Store implements it. Its
+// errors may be web.HTTPErrors.
 type Store interface {
 	NextRevision() (uint64, error)
 	PutFunction(f store.Function) error
 	DeleteFunction(namespace, name string) error
-	// Function reads one function as it is now, store.ErrAbsent if there is none.
+	// Function returns one function's present record, store.ErrAbsent if there is none.
 	Function(namespace, name string) (store.Function, error)
 	Functions(namespace string) ([]store.Function, error)
 	PutNamespace(n store.Namespace) error
@@ -156,17 +150,17 @@ type Store interface {
 	Namespaces() ([]store.Namespace, error)
 }
 
-// FullName is "name.namespace".
+// FullName returns "name.namespace".
 func FullName(name, namespace string) string { return name + "." + namespace }
 
-// record returns what the store keeps of f.
+// record returns f as the store keeps it.
 func (f *Function) record(updatedAt time.Time) store.Function {
 	return store.Function{Deployment: f.Deployment, CreatedAt: f.CreatedAt, UpdatedAt: updatedAt,
 		Revision: f.Revision, Hash: f.Hash, Replicas: f.Replicas}
 }
 
-// restored is the way back from record; the deployment is checked again, since
-// a later version of this program may refuse what an earlier one took.
+// restored returns the Function of a record. It checks the deployment again, since
+// this version of the program may refuse what an earlier version accepted.
 func restored(r store.Function) (*Function, error) {
 	f := &Function{
 		Name:       FullName(r.Deployment.Service, r.Deployment.Namespace),
@@ -177,14 +171,14 @@ func restored(r store.Function) (*Function, error) {
 	return f, err
 }
 
-// address is a function's name and namespace, taken apart.
+// address is a function's name and namespace.
 type address struct{ name, namespace string }
 
 func (a address) full() string { return FullName(a.name, a.namespace) }
 
-// resolve takes a name that may carry its namespace apart; namespaces are the
-// other places that may give one, the first that does wins. They must not
-// contradict each other.
+// resolve returns the address of a name that may carry its namespace after a dot.
+// namespaces are the other places that may give one, "" for none. Two that differ are an
+// error. Without any, the namespace is DefaultNamespace.
 func resolve(name string, namespaces ...string) (address, error) {
 	a := address{name: name}
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {

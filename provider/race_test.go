@@ -8,8 +8,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// However many deploy the same name at once, one deployment is the last, and
-// all agree on which.
+// When many clients deploy the same name at once, store, controller and server agree on
+// which deployment is the last.
 func TestTheSameNameDeployedAtOnce(t *testing.T) {
 	r := newRig(t, nil)
 	var wg sync.WaitGroup

@@ -12,30 +12,31 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Secrets is where functions' secrets are kept; *secret.Store is one. Its
-// errors may be HTTPErrors, and never tell a value.
+// Secrets keeps functions' secrets. *store.Secrets implements it. Its errors may be
+// web.HTTPErrors and never contain a value.
 type Secrets interface {
-	// List returns the names of a namespace's secrets, sorted; none for a
-	// namespace that holds none.
+	// List returns the names of a namespace's secrets, sorted. It is empty if there
+	// are none.
 	List(namespace string) ([]string, error)
-	// Create keeps a new secret (409 if it is there), Update gives one
-	// another value and Delete forgets it (404 if it is not there).
+	// Create stores a new secret (409 if it exists). Update replaces its value and
+	// Delete deletes it (404 if it does not exist).
 	Create(namespace, name string, value []byte) error
 	Update(namespace, name string, value []byte) error
 	Delete(namespace, name string) error
-	// DeleteNamespace forgets all secrets of a namespace.
+	// DeleteNamespace deletes all secrets of a namespace.
 	DeleteNamespace(namespace string) error
 }
 
-// maxSecretBody holds the largest secret, 1 MiB, given as text in which JSON
-// escapes every byte by six, and in base64 as well, as faas-cli gives it.
+// maxSecretBody is the most bytes of a secret's request body. It has room for the
+// largest secret, 1 MiB, twice, as faas-cli sends it: as text in which JSON escapes
+// every byte by six, and in base64.
 const maxSecretBody = 8 << 20
 
-// secretRoutes are those of /system/secrets.
+// secretRoutes serves /system/secrets.
 type secretRoutes struct{ *Server }
 
-// list is GET /system/secrets: names, never values. A namespace that does
-// not exist has none, as in the list of functions.
+// list is GET /system/secrets: names, never values. A namespace that does not exist has
+// no secrets, as it has no functions.
 func (s secretRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	if s.secrets == nil {
 		return errNoSecrets
@@ -58,23 +59,23 @@ func (s secretRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	return s.change(w, r, true, func(of types.Secret) error { return s.secrets.Create(of.Namespace, of.Name, of.RawValue) })
 }
 
-// update is PUT /system/secrets. Instances that run keep the value they
-// were started with; a deployment gives them the new one.
+// update is PUT /system/secrets. Running instances keep the value that they were started
+// with. Deploying the function again gives them the new one.
 func (s secretRoutes) update(w http.ResponseWriter, r *http.Request) error {
 	return s.change(w, r, true, func(of types.Secret) error { return s.secrets.Update(of.Namespace, of.Name, of.RawValue) })
 }
 
-// delete is DELETE /system/secrets. Functions that use it go on with what
-// they have, but can neither be deployed again nor outlive a restart of the
-// provider without it.
+// delete is DELETE /system/secrets. Functions that use the secret keep running with its
+// value. Without it they cannot be deployed again, nor restored after a restart of the
+// provider.
 func (s secretRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	return s.change(w, r, false, func(of types.Secret) error { return s.secrets.Delete(of.Namespace, of.Name) })
 }
 
 var errNoSecrets = web.Refuse(http.StatusNotImplemented, "this provider keeps no secrets")
 
-// change reads the secret that a request is about and changes it; the
-// value, where one is needed, is in RawValue.
+// change reads the secret in a request's body and calls change with it. If valued, the
+// secret must have a value, which is then in RawValue.
 func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool, change func(types.Secret) error) error {
 	if s.secrets == nil {
 		return errNoSecrets
@@ -93,10 +94,10 @@ func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool
 	}
 	of.Namespace = a.namespace
 	if valued && len(of.RawValue) == 0 {
-		return web.Refuse(http.StatusBadRequest, `the secret has no value; give it as text in "value", or in base64 in "rawValue"`)
+		return web.Refuse(http.StatusBadRequest, `value is not set: give the secret's value as text in "value", or as base64 in "rawValue"`)
 	}
-	defer s.placing.Share(of.Namespace)()
-	if err := s.spaces.require(of.Namespace); err != nil {
+	defer s.namespaceLocks.Share(of.Namespace)()
+	if err := s.namespaces.require(of.Namespace); err != nil {
 		return err
 	}
 	if err := change(of); err != nil {
@@ -107,9 +108,9 @@ func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool
 	return nil
 }
 
-// parseSecret reads a secret, whose value is then in RawValue. Bytes come before
-// text: faas-cli sends both of a file, and text cannot hold every byte. What is
-// wrong with the JSON is told without quoting it.
+// parseSecret reads a secret and puts its value into RawValue. rawValue in the body takes
+// precedence over value: faas-cli sends both for a file, and text cannot hold every byte.
+// Errors do not quote the JSON.
 func parseSecret(text []byte) (types.Secret, error) {
 	const wanted = `the request body must be an object with "name" and "value" as JSON`
 	var of types.Secret
@@ -119,13 +120,13 @@ func parseSecret(text []byte) (types.Secret, error) {
 	var encoding base64.CorruptInputError
 	switch {
 	case len(text) == 0:
-		return of, web.Refuse(http.StatusBadRequest, "the request body is empty; it must be an object with \"name\" and \"value\" as JSON")
+		return of, web.Refuse(http.StatusBadRequest, wanted+"; it is empty")
 	case errors.As(err, &syntax):
-		return of, web.Refuse(http.StatusBadRequest, wanted+"; it is no JSON at byte %d", syntax.Offset)
+		return of, web.Refuse(http.StatusBadRequest, wanted+"; the JSON is invalid at byte %d", syntax.Offset)
 	case errors.As(err, &mistyped):
-		return of, web.Refuse(http.StatusBadRequest, wanted+"; %q is no string", mistyped.Field)
+		return of, web.Refuse(http.StatusBadRequest, wanted+"; %q is not a string", mistyped.Field)
 	case errors.As(err, &encoding):
-		return of, web.Refuse(http.StatusBadRequest, "rawValue must be base64, and is not from its byte %d on", int64(encoding))
+		return of, web.Refuse(http.StatusBadRequest, "rawValue must be base64; it is invalid from byte %d on", int64(encoding))
 	case err != nil:
 		return of, web.Refuse(http.StatusBadRequest, wanted)
 	}

@@ -42,7 +42,7 @@ func TestSecrets(t *testing.T) {
 		{"POST", "/system/secrets", `{"name":"Key","value":"` + value + `"}`, 400, "lower-case"},
 		{"POST", "/system/secrets", `{"name":"key","namespace":"../x","value":"` + value + `"}`, 400, "namespace"},
 		{"POST", "/system/secrets", `{"name":"bad","rawValue":"` + value + `!"}`, 400, "base64"},
-		{"POST", "/system/secrets", `{"name":"bad","value":12345678}`, 400, `"value" is no string`},
+		{"POST", "/system/secrets", `{"name":"bad","value":12345678}`, 400, `"value" is not a string`},
 		{"POST", "/system/secrets", `{"name":"bad","value":"` + value, 400, "JSON"},
 		{"POST", "/system/secrets", `["` + value + `"]`, 400, "object"},
 		{"POST", "/system/secrets", ``, 400, "empty"},

@@ -21,65 +21,62 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// DefaultMaxBody is the largest request body of an invocation, in bytes, where
-// Options say nothing; maxSystemBody is that of the system routes.
-const (
-	DefaultMaxBody = 32 << 20
-	maxSystemBody  = 1 << 20
-)
+// maxSystemBody is the most bytes of a request body of the system routes.
+const maxSystemBody = 1 << 20
 
-// DefaultMaxHeld and DefaultBodyTimeout are what Options say of themselves.
+// DefaultMaxBody (32 MiB), DefaultMaxHeld (1 GiB) and DefaultBodyTimeout apply where
+// Options leaves a field zero.
 const (
+	DefaultMaxBody     = 32 << 20
 	DefaultMaxHeld     = 1 << 30
 	DefaultBodyTimeout = 30 * time.Second
 )
 
-// Options are what a Server works with.
+// Options configures a Server.
 type Options struct {
 	// Store, Controller and Metrics are required.
 	Store      Store
 	Controller Controller
 	Metrics    *metrics.Metrics
-	// Gatherer is what /metrics shows: the registry of Metrics.
+	// Gatherer is the registry of Metrics, which /metrics shows.
 	Gatherer prometheus.Gatherer
 	// Credentials guard the /system routes; nil leaves them open. Invocation,
-	// health and metrics are always open, as OpenFaaS has them.
+	// health and metrics are always open, as in OpenFaaS.
 	Credentials *auth.BasicAuthCredentials
-	// MaxBody is the largest body of an invocation in bytes, DefaultMaxBody
-	// if 0.
+	// MaxBody is the most bytes of an invocation's body, DefaultMaxBody if 0.
 	MaxBody int64
-	// MaxHeld is how many bytes the bodies of all invocations that have not
-	// been answered may take together, DefaultMaxHeld if 0 and at least
-	// MaxBody; what comes beyond it gets 503.
+	// MaxHeld is the most bytes that the bodies of all unanswered invocations may
+	// take together, DefaultMaxHeld if 0. It is raised to MaxBody + 1 if it is lower.
+	// Invocations beyond it get 503.
 	MaxHeld int64
 	// BodyTimeout is how long a client may take to send a request's body,
-	// DefaultBodyTimeout if 0; then it gets 408. Ordinary functions' bodies
-	// are not collected: their forwarders bound them.
+	// DefaultBodyTimeout if 0. A slower one gets 408. It does not hold for ordinary
+	// functions, whose forwarders stream bodies and bound the time themselves.
 	BodyTimeout time.Duration
-	// Secrets is where functions' secrets are kept and Logs is what functions
-	// printed; without them the routes of secrets and of logs answer 501.
+	// Secrets keeps functions' secrets and Logs reads functions' output. Without
+	// them the routes of secrets and of logs answer 501.
 	Secrets Secrets
 	Logs    LogSource
 	// Nodes lists the machines for /system/telemetry, which leaves them out if
 	// it is nil.
 	Nodes func(context.Context) ([]cluster.Node, error)
-	// Build answers POST /build and PublicKey GET /publickey, faas-cli's remote
-	// builder; they check who asks themselves. Without them the routes are not
-	// there.
+	// Build serves POST /build and PublicKey GET /publickey for faas-cli's remote
+	// builder. They authenticate clients themselves. Without them the routes do not
+	// exist.
 	Build, PublicKey http.Handler
-	// Defaults are the annotations that images bring along; nil for none.
+	// Defaults reads the annotations that images set, nil for none.
 	Defaults Defaults
-	// CORSOrigins are the origins (scheme://host[:port]) whose pages a browser
-	// may let use the /system routes; "*" stands for all. None by default.
+	// CORSOrigins are the origins (scheme://host[:port]) whose pages may use the
+	// /system routes in a browser; "*" stands for all. None by default.
 	CORSOrigins []string
-	// Version is what /system/info tells.
+	// Version is part of /system/info.
 	Version types.VersionInfo
 	Logger  zerolog.Logger
-	// Now is the clock for CreatedAt, time.Now if nil.
+	// Now is the clock, time.Now if nil.
 	Now func() time.Time
 }
 
-// Server serves the provider's routes. Make it with New, call Restore, then
+// Server serves the provider's routes. Create it with New, call Restore, then
 // serve Handler.
 type Server struct {
 	store       Store
@@ -96,39 +93,39 @@ type Server struct {
 	defaults    Defaults
 	cors        web.CORS
 	log         zerolog.Logger
-	// unexpected logs what can happen on every request, a few lines a second.
-	unexpected zerolog.Logger
+	// sampledLog logs errors that any request may cause, at most 5 lines a second.
+	sampledLog zerolog.Logger
 
 	system, open *mux.Router
 	async        Async
 	inFlight     *web.Gate
 
 	registry
-	spaces  namespaces
-	changes changes
-	// placing is held for as long as something is put into a namespace, and
-	// alone while one is made or deleted; it comes before busy, which keeps
-	// changes of one function apart.
-	placing, busy web.KeyedMutex
-	// arriving are functions that are being adopted.
+	namespaces namespaces
+	changes    changes
+	// namespaceLocks locks by namespace: shared while a function or secret is put into the
+	// namespace, alone while the namespace is created, updated or deleted. functionLocks locks by
+	// function, for one change at a time. Take namespaceLocks before functionLocks.
+	namespaceLocks, functionLocks web.KeyedMutex
+	// arriving are the functions that are being adopted.
 	arriving arrivals
 }
 
-// deployed is a function with what the request's way needs of it.
+// deployed is a function with the parts that the request path and the lists need.
 type deployed struct {
 	*Function
 	dispatcher Dispatcher
-	// forwarder is the dispatcher of an ordinary function, else nil.
+	// forwarder is the dispatcher of an ordinary function, otherwise nil.
 	forwarder Forwarder
 	metrics   *metrics.FunctionMetrics
-	// labels are what the function's status shows.
+	// labels are those in the function's status.
 	labels *map[string]string
-	// lasting is what of its status does not change.
-	lasting lasting
+	// fixedStatus is the part of its status that does not change.
+	fixedStatus fixedStatus
 }
 
-// functionLabel is what every provider of OpenFaaS adds to a function's labels:
-// its name.
+// functionLabel is the label that every OpenFaaS provider adds to a function. Its value
+// is the function's name.
 const functionLabel = "faas_function"
 
 func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
@@ -143,14 +140,14 @@ func (s *Server) deployed(f *Function, dispatcher Dispatcher) *deployed {
 	return d
 }
 
-// New makes a server that knows no function yet.
+// New returns a server without functions.
 func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
 		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins),
-		unexpected: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
-		inFlight:   web.NewGate(), spaces: namespaces{o.Store},
+		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
+		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}
 	most := o.MaxBody
 	if most <= 0 {
@@ -173,11 +170,11 @@ func New(o Options) *Server {
 	return s
 }
 
-// systemPrefix is where everything is that needs credentials.
+// systemPrefix begins the path of every route that needs credentials.
 const systemPrefix = "/system/"
 
-// nameExpression is what faas-provider's routes take for a name; the names of
-// functions are stricter, but a wrong one is to be told so.
+// nameExpression matches the names that faas-provider's routes accept. Names of functions
+// are stricter, but the handler refuses a wrong one with a sentence.
 const nameExpression = "{name:[-a-zA-Z_0-9.]+}"
 
 func (s *Server) routes(prometheus http.Handler) {
@@ -198,16 +195,16 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.open.Handle("/healthz", s.route(byMethod{http.MethodGet: s.health, http.MethodHead: s.health}))
 	s.open.Handle("/metrics", prometheus)
 	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
-	nowhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		web.WriteError(w, web.Refuse(http.StatusNotFound, "there is nothing at %q", web.Clip(r.URL.Path)))
+	notFound := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		web.WriteError(w, web.Refuse(http.StatusNotFound, "there is no route %q", web.Clip(r.URL.Path)))
 	})
-	s.system.NotFoundHandler, s.open.NotFoundHandler = nowhere, nowhere
+	s.system.NotFoundHandler, s.open.NotFoundHandler = notFound, notFound
 }
 
-// byMethod is one route's handlers. An error that one returns is the answer.
+// byMethod holds one route's handlers by method. A handler's error becomes the answer.
 type byMethod map[string]func(w http.ResponseWriter, r *http.Request) error
 
-// route picks the handler by method.
+// route serves a route with the handler for the request's method, and 405 if there is none.
 func (s *Server) route(m byMethod) http.Handler {
 	allowed := strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,14 +214,15 @@ func (s *Server) route(m byMethod) http.Handler {
 			web.WriteError(w, web.Refuse(http.StatusMethodNotAllowed, "%s takes %s, not %q", web.Clip(r.URL.Path), allowed, web.Clip(r.Method)))
 			return
 		}
-		s.answered(w, r, handle(w, r))
+		s.answerError(w, r, handle(w, r))
 	})
 }
 
-// answered answers with a handler's error, if there is one.
-func (s *Server) answered(w http.ResponseWriter, r *http.Request, err error) {
+// answerError writes a handler's error as the answer, and logs one that gets status 500. It
+// does nothing if err is nil.
+func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil && web.WriteError(w, err) == http.StatusInternalServerError {
-		s.unexpected.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
+		s.sampledLog.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
 	}
 }
 
@@ -232,7 +230,7 @@ func (s *Server) answered(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	defer s.recovered(w, r)
+	defer s.recoverPanic(w, r)
 	escaped := r.URL.EscapedPath()
 	if strings.HasPrefix(escaped, functionPrefix) {
 		invocations{s}.invoke(w, r, escaped)
@@ -260,15 +258,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recovered, deferred, answers a panic with 500, so that one request's mistake
-// is not the end of the others.
-func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+// recoverPanic, deferred, answers a panic with 500. Other requests are not affected.
+func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	switch p := recover(); p {
 	case nil:
 	case http.ErrAbortHandler:
 		panic(p)
 	default:
-		s.unexpected.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		web.WriteError(w, web.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log tells more"))
+		s.sampledLog.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
+		web.WriteError(w, web.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log has the details"))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Bodies come from pools; no request may see another's.
+// Bodies come from pools, and no request may see another's body.
 func TestBodiesStayApart(t *testing.T) {
 	r := invoker(t, func(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 		first := bytes.Clone(req.Body)

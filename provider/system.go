@@ -14,10 +14,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// create is POST /system/functions: deploy, or deploy again.
+// create is POST /system/functions: it deploys a function, or deploys it again.
 func (s *Server) create(w http.ResponseWriter, r *http.Request) error { return s.deploy(w, r, false) }
 
-// update is PUT /system/functions: deploy again, 404 if never deployed.
+// update is PUT /system/functions: it deploys a function again, and answers 404 if the
+// function does not exist.
 func (s *Server) update(w http.ResponseWriter, r *http.Request) error { return s.deploy(w, r, true) }
 
 func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) error {
@@ -38,15 +39,15 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	}
 	a.name = d.Service
 	if mustExist {
-		// Errors are told below, after those of the namespace.
-		_, _ = s.known(r.Context(), a)
+		// A missing function is refused below, after a missing namespace.
+		_, _ = s.findOrAdopt(r.Context(), a)
 	}
-	// A deletion of the namespace waits for this, or comes before it.
-	defer s.placing.Share(a.namespace)()
-	if err := s.spaces.require(a.namespace); err != nil {
+	// A deletion of the namespace comes either before this deployment or after it.
+	defer s.namespaceLocks.Share(a.namespace)()
+	if err := s.namespaces.require(a.namespace); err != nil {
 		return err
 	}
-	defer s.busy.Lock(a.full())()
+	defer s.functionLocks.Lock(a.full())()
 	before, err := s.find(a)
 	if err != nil && mustExist {
 		return err
@@ -55,8 +56,8 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	if err != nil {
 		return err
 	}
-	if unread != nil { // It may be the instances' to find out.
-		s.log.Warn().Err(unread).Str("function", f.Name).Msg("what annotations the image brings along could not be read")
+	if unread != nil { // No error: the instances may be able to read the image.
+		s.log.Warn().Err(unread).Str("function", f.Name).Msg("the image's annotations could not be read")
 	}
 	if err := s.replaceFunction(r.Context(), before, f); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	return nil
 }
 
-// revise makes the next revision of a function; before is nil for a new one.
+// revise returns the next revision of a function. before is nil for a new function.
 func (s *Server) revise(before *deployed, d types.FunctionDeployment, in annotation.Inference) (*Function, error) {
 	revision, err := s.store.NextRevision()
 	if err != nil {
@@ -78,8 +79,8 @@ func (s *Server) revise(before *deployed, d types.FunctionDeployment, in annotat
 	}
 	if before != nil {
 		f.CreatedAt = before.CreatedAt
-		// What the scale route set outlives a deployment; the minimum that the
-		// earlier one brought along does not.
+		// The scale route's number outlives a deployment. The minimum of the earlier
+		// deployment does not.
 		if before.Replicas != uint64(before.Inference.MinReplicas) {
 			f.Replicas = max(f.Replicas, before.Replicas)
 		}
@@ -90,8 +91,8 @@ func (s *Server) revise(before *deployed, d types.FunctionDeployment, in annotat
 	return f, nil
 }
 
-// replaceFunction makes f run, records it and lets requests find it; or, if
-// one of these fails, leaves all as it was before.
+// replaceFunction makes f run, stores it and lets requests find it. If a step fails, it
+// restores the state before.
 func (s *Server) replaceFunction(ctx context.Context, before *deployed, f *Function) error {
 	dispatcher, err := s.controller.Deploy(ctx, f)
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *Server) replaceFunction(ctx context.Context, before *deployed, f *Funct
 	}
 	if err := s.store.PutFunction(f.record(s.now().UTC())); err != nil {
 		err = fmt.Errorf("function %s could not be recorded and was not deployed: %w", f.Name, err)
-		if back := s.undeploy(context.WithoutCancel(ctx), before, f); back != nil {
-			err = fmt.Errorf("%w; going back failed as well: %w", err, back)
+		if back := s.restoreDeployment(context.WithoutCancel(ctx), before, f); back != nil {
+			err = fmt.Errorf("%w; restoring the deployment before failed as well: %w", err, back)
 		}
 		return err
 	}
@@ -108,8 +109,8 @@ func (s *Server) replaceFunction(ctx context.Context, before *deployed, f *Funct
 	return nil
 }
 
-// undeploy goes back from f to what ran before it.
-func (s *Server) undeploy(ctx context.Context, before *deployed, f *Function) error {
+// restoreDeployment makes the deployment before f run again, or removes f if there was none.
+func (s *Server) restoreDeployment(ctx context.Context, before *deployed, f *Function) error {
 	if before == nil {
 		return s.controller.Remove(ctx, f.Name)
 	}
@@ -128,13 +129,13 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.FunctionName == "" {
-		return web.Refuse(http.StatusBadRequest, `the request body must give "functionName", the function to delete`)
+		return web.Refuse(http.StatusBadRequest, `functionName is not set: the request body must name the function to delete, for example {"functionName": "resnet-50"}`)
 	}
 	a, err := resolve(body.FunctionName, body.Namespace, r.URL.Query().Get("namespace"))
 	if err != nil {
 		return err
 	}
-	if _, err := s.known(r.Context(), a); err != nil {
+	if _, err := s.findOrAdopt(r.Context(), a); err != nil {
 		return err
 	}
 	if err := s.removeFunction(r.Context(), a); err != nil {
@@ -144,39 +145,39 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// removeFunction ends a function and forgets it.
+// removeFunction deletes a function from the store and ends it.
 func (s *Server) removeFunction(ctx context.Context, a address) error {
-	defer s.busy.Lock(a.full())()
+	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
 		return err
 	}
-	// The store first: if the provider dies in between, its next run finds
-	// instances of no function and ends them.
+	// The store comes first: if the provider dies in between, its next run finds
+	// instances without a function and ends them.
 	if err := s.store.DeleteFunction(a.namespace, a.name); err != nil && !errors.Is(err, store.ErrAbsent) {
 		return fmt.Errorf("function %s was not deleted: %w", d.Name, err)
 	}
 	return s.end(ctx, d)
 }
 
-// describe is GET /system/function/NAME; usage=true adds what its instances
-// use.
+// describe is GET /system/function/NAME. The query usage=true adds the CPU and memory
+// that its instances use.
 func (s *Server) describe(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	a, err := resolve(mux.Vars(r)["name"], query.Get("namespace"))
 	if err != nil {
 		return err
 	}
-	d, err := s.known(r.Context(), a)
+	d, err := s.findOrAdopt(r.Context(), a)
 	if err != nil {
 		return err
 	}
 	usage := query.Get("usage")
-	web.WriteJSON(w, d.status(s.runs(d), usage == "true" || usage == "1"))
+	web.WriteJSON(w, d.status(s.statusOf(d), usage == "true" || usage == "1"))
 	return nil
 }
 
-// scale is POST /system/scale-function/NAME: how many instances to keep even
+// scale is POST /system/scale-function/NAME: it sets the number of instances to keep even
 // without load.
 func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
@@ -191,12 +192,12 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.Replicas == nil {
-		return web.Refuse(http.StatusBadRequest, `the request body must give "replicas", the number of instances to keep, for example {"replicas": 1}`)
+		return web.Refuse(http.StatusBadRequest, `replicas is not set: the request body must give the number of instances to keep, for example {"replicas": 1}`)
 	}
-	if _, err := s.known(r.Context(), a); err != nil {
+	if _, err := s.findOrAdopt(r.Context(), a); err != nil {
 		return err
 	}
-	defer s.busy.Lock(a.full())()
+	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {
 		return err
@@ -211,16 +212,16 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkReplicas keeps a scale request within the deployment's bounds. Zero is
-// always allowed: the next request brings the function back.
+// checkReplicas refuses a number outside the deployment's bounds. Zero is always
+// allowed: the next request starts an instance again.
 func checkReplicas(f *Function, n uint64) error {
-	least, most := uint64(f.Inference.MinReplicas), uint64(f.Inference.MaxReplicas)
-	if most == 0 {
-		most = annotation.MaxReplicas
+	minimum, maximum := uint64(f.Inference.MinReplicas), uint64(f.Inference.MaxReplicas)
+	if maximum == 0 {
+		maximum = annotation.MaxReplicas
 	}
-	if n != 0 && n < least || n > most {
-		return web.Refuse(http.StatusBadRequest, "replicas is %d: function %s takes 0 or %d to %d (%s, %s)",
-			n, f.Name, least, most, annotation.ScaleMin, annotation.ScaleMax)
+	if n != 0 && n < minimum || n > maximum {
+		return web.Refuse(http.StatusBadRequest, "replicas is %d: it must be 0 or from %d to %d for function %s (%s, %s)",
+			n, minimum, maximum, f.Name, annotation.ScaleMin, annotation.ScaleMax)
 	}
 	return nil
 }
@@ -239,15 +240,15 @@ func (s *Server) rescale(d *deployed, n uint64) error {
 	return nil
 }
 
-// status is what a function shows of itself: the deployment as it came, with
-// empty fields left out, one label added and what is wrong with it as an annotation,
-// and what runs.
+// status returns a function's status as OpenFaaS shows it: the deployment and its
+// running instances. It leaves out empty fields, adds one label, and adds a problem as an
+// annotation.
 func (d *deployed) status(now Status, usage bool) types.FunctionStatus {
 	of := d.Deployment
 	out := types.FunctionStatus{
 		Name: of.Service, Image: of.Image, Namespace: of.Namespace, EnvProcess: of.EnvProcess, EnvVars: of.EnvVars,
 		Constraints: of.Constraints, Secrets: of.Secrets, Labels: d.labels, Annotations: withProblem(of.Annotations, now.Problem),
-		Limits: given(of.Limits), Requests: given(of.Requests), ReadOnlyRootFilesystem: of.ReadOnlyRootFilesystem,
+		Limits: nonEmpty(of.Limits), Requests: nonEmpty(of.Requests), ReadOnlyRootFilesystem: of.ReadOnlyRootFilesystem,
 		InvocationCount: float64(d.metrics.Answered()), CreatedAt: d.CreatedAt,
 		Replicas: now.Replicas, AvailableReplicas: now.AvailableReplicas,
 	}
@@ -257,7 +258,8 @@ func (d *deployed) status(now Status, usage bool) types.FunctionStatus {
 	return out
 }
 
-func given(r *types.FunctionResources) *types.FunctionResources {
+// nonEmpty returns r, or nil if all its fields are empty.
+func nonEmpty(r *types.FunctionResources) *types.FunctionResources {
 	if r == nil || *r == (types.FunctionResources{}) {
 		return nil
 	}

@@ -147,7 +147,7 @@ func TestScale(t *testing.T) {
 		t.Errorf("deployed with %d replicas, want the minimum", got)
 	}
 	for body, words := range map[string]string{"": "empty", "{": "JSON", "{}": `"replicas"`, `{"replicas":-1}`: "JSON",
-		`{"replicas":"2"}`: "JSON", `{"replicas":5}`: "0 or 1 to 4", `{"replicas":1.5}`: "JSON"} {
+		`{"replicas":"2"}`: "JSON", `{"replicas":5}`: "0 or from 1 to 4", `{"replicas":1.5}`: "JSON"} {
 		wantSentence(t, r.do("POST", "/system/scale-function/mnist", body), 400, words)
 	}
 	if w := r.do("POST", "/system/scale-function/mnist", `{"replicas":0}`); w.Code != 202 {
@@ -193,7 +193,7 @@ func TestRestore(t *testing.T) {
 	if err := damaged.Restore(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	wantSentence(t, damaged.do("POST", "/function/mnist", "x"), 503, "the bundle is gone", "deploy it again")
+	wantSentence(t, damaged.do("POST", "/function/mnist", "x"), 503, "the bundle is gone", "deploy the function again")
 	if w := damaged.do("GET", "/system/function/mnist", ""); w.Code != 200 {
 		t.Errorf("describe: %d", w.Code)
 	}
@@ -212,12 +212,12 @@ func TestConcurrentChanges(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.busy.Len() != 0 {
-		t.Errorf("left: %v, %v, %d", *r.functions.Load(), r.controller.deployed, r.busy.Len())
+	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.functionLocks.Len() != 0 {
+		t.Errorf("left: %v, %v, %d", *r.functions.Load(), r.controller.deployed, r.functionLocks.Len())
 	}
 }
 
-// The stock command line's own client must be content.
+// The client of the stock faas-cli accepts the answers.
 func TestWithOpenFaaSClient(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Credentials = credentials })
 	server := httptest.NewServer(r.Handler())
@@ -255,7 +255,7 @@ func TestJSONOfTheWrongTypeIsToldInJSONsWords(t *testing.T) {
 	for _, c := range []struct{ method, path, body, want string }{
 		{"POST", "/system/functions", `{"service":1}`, `"service" cannot be a number`},
 		{"POST", "/system/functions", `{"envVars":{"A":true}}`, `"envVars" cannot be a bool`},
-		{"POST", "/system/functions", `[]`, "and not: array"},
+		{"POST", "/system/functions", `[]`, "not a JSON array"},
 		{"POST", "/system/scale-function/mnist", `{"replicas":-1}`, `"replicas" cannot be a number -1`},
 		{"POST", "/system/functions", `{"service":`, "unexpected end"},
 	} {

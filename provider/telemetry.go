@@ -10,12 +10,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// telemetry is what GET /system/telemetry tells. Nothing of it is sent anywhere:
-// it is there for who asks.
+// telemetry is the answer to GET /system/telemetry. The provider does not send it
+// anywhere by itself.
 type telemetry struct {
 	Provider string            `json:"provider"`
 	Version  types.VersionInfo `json:"version"`
-	// UptimeSeconds is since the provider was started.
+	// UptimeSeconds is the time since the provider started.
 	UptimeSeconds float64           `json:"uptimeSeconds"`
 	Functions     functionCounts    `json:"functions"`
 	Namespaces    []namespaceCounts `json:"namespaces"`
@@ -23,7 +23,7 @@ type telemetry struct {
 	Nodes         []nodeTelemetry   `json:"nodes,omitempty"`
 }
 
-// functionCounts counts functions by kind: those with an objective, and others.
+// functionCounts counts functions with an objective (Inference) and without (Ordinary).
 type functionCounts struct {
 	Inference int `json:"inference"`
 	Ordinary  int `json:"ordinary"`
@@ -34,15 +34,13 @@ type namespaceCounts struct {
 	functionCounts
 }
 
-// instanceCounts counts instances: those that there are to be, and those of them
-// that are ready.
+// instanceCounts counts the planned instances, and those of them that are ready.
 type instanceCounts struct {
 	Wanted uint64 `json:"wanted"`
 	Ready  uint64 `json:"ready"`
 }
 
-// nodeTelemetry is one machine: what instances may take of it, and what they
-// hold.
+// nodeTelemetry is one machine: the resources for instances, and those that are free.
 type nodeTelemetry struct {
 	Name  string        `json:"name"`
 	Total nodeResources `json:"total"`
@@ -57,7 +55,7 @@ type nodeResources struct {
 
 // telemetry is GET /system/telemetry.
 func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
-	names, err := s.spaces.names()
+	names, err := s.namespaces.names()
 	if err != nil {
 		return err
 	}

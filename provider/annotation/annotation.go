@@ -1,12 +1,13 @@
-// Package annotation reads what a deployment says of itself: the objective
-// (com.openfaas.slo.*), how to infer (com.openfaas.infer.*), how far to scale
-// (com.openfaas.scale.*) and the resources. faas-cli drops every
-// field of stack.yml that it does not know, so annotations are the only way in
-// for what OpenFaaS has no field for; labels with the same keys are taken too.
-// How often a queued request is tried (com.openfaas.retry.*) is package retry's.
+// Package annotation parses and checks a deployment: the objective
+// (com.openfaas.slo.*), inference (com.openfaas.infer.*), scaling
+// (com.openfaas.scale.*) and the resources. It does not decide what to do with them, and
+// leaves the retries of queued requests (com.openfaas.retry.*) to package retry. Begin
+// reading at [Parse].
 //
-// Everything that cannot be read is refused with an [Error], which prints as
-// one sentence that names the key, the value, what is allowed, and an example.
+// OpenFaaS has no fields for these settings, and faas-cli drops every field of stack.yml
+// that it does not know. That leaves annotations; labels with the same keys count too.
+// A value that cannot be read is refused with an [Error]: one sentence with the key, the
+// value, what is allowed, and an example.
 package annotation
 
 import (
@@ -24,11 +25,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
-// The keys that are understood, as annotations or as labels.
+// The keys that Parse reads, as annotations or as labels.
 const (
-	// SLOLatency is the time within which a request is to be answered, from
-	// its arrival at the provider: a Go duration above 0, at most 10m. With
-	// it, a function is an inference function.
+	// SLOLatency is the longest time from a request's arrival at the provider to its
+	// answer: a Go duration above 0, at most 10m. A function that sets it is an
+	// inference function.
 	SLOLatency = "com.openfaas.slo.latency"
 	// SLOPercentile is the share of requests, in percent, that must be
 	// answered within SLOLatency: a number between 0 and 100, neither
@@ -37,51 +38,50 @@ const (
 	// InferModel is the model file inside the bundle; if absent, the
 	// bundle's manifest names it.
 	InferModel = "com.openfaas.infer.model"
-	// InferImage is what the model wants of an image: its width and height in
-	// pixels, and what else package picture reads, as "224x224 fit=crop". With it,
-	// the function takes JPEG and PNG images.
+	// InferImage is the form in which the model takes images: width and height in
+	// pixels, and the options of [model.ParseImageForm], for example "224x224
+	// fit=crop". With it, the function takes JPEG and PNG images.
 	InferImage = "com.openfaas.infer.image"
-	// InferMaxBatch is the most requests in one batch: 1 to 1024, 32 if
+	// InferMaxBatch is the maximum number of requests in one batch: 1 to 1024, 32 if
 	// absent.
 	InferMaxBatch = "com.openfaas.infer.max-batch"
-	// InferPolicy is how requests are batched: one of [batching.Names]; the
-	// provider's default if absent.
+	// InferPolicy is the batching policy: one of [batching.Names]; the provider's
+	// default if absent.
 	InferPolicy = "com.openfaas.infer.policy"
 	// InferKeepAlive is how long an instance without requests stays: a Go
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
-	// InferWeight is what the function weighs beside others where all together ask for
-	// more than the nodes have: a number from 0.01 to 100; 1 if absent.
+	// InferWeight is the function's weight against others if all together ask for more
+	// than the nodes have: a number from 0.01 to 100; 1 if absent.
 	InferWeight = "com.openfaas.infer.weight"
-	// InferProblem is what a function's status says of why it, or its latest
-	// deployment, is not served as it should be. In a deployment it means nothing:
-	// one that was made from a status may have it.
+	// InferProblem is in a function's status the reason why the function, or its latest
+	// deployment, is not served as it should be. In a deployment it is ignored: a
+	// deployment made from a status may have it.
 	InferProblem = "com.openfaas.infer.problem"
 	// ScaleMin and ScaleMax bound the number of instances, as in the rest of
 	// OpenFaaS: whole numbers from 0 to [MaxReplicas]. By default an inference
-	// function has 0 and no bound but the node, an ordinary one
+	// function has 0 and no upper bound but the nodes. An ordinary function has
 	// [DefaultMinReplicas] and [DefaultMaxReplicas].
 	ScaleMin = "com.openfaas.scale.min"
 	ScaleMax = "com.openfaas.scale.max"
-	// ScaleZero, "true", lets an idle function lose the instances that
+	// ScaleZero, if "true", lets an idle function lose the instances that
 	// ScaleMin would keep; "false" keeps at least one.
 	ScaleZero = "com.openfaas.scale.zero"
-	// ScaleZeroDuration is how long a function must have been idle for
-	// ScaleZero to take effect: a Go duration above 0, at most 24h;
-	// [DefaultZeroDuration] if absent.
+	// ScaleZeroDuration is how long a function must be idle before ScaleZero takes
+	// effect: a Go duration above 0, at most 24h; [DefaultZeroDuration] if absent.
 	ScaleZeroDuration = "com.openfaas.scale.zero-duration"
-	// ScaleType is what an ordinary function is scaled by: "rps", requests/s,
-	// if absent, or "capacity", requests in flight.
+	// ScaleType is the load by which an ordinary function is scaled: "rps" for
+	// requests/s or "capacity" for requests in flight; "rps" if absent.
 	ScaleType = "com.openfaas.scale.type"
-	// ScaleTarget is how much of ScaleType one instance of an ordinary function
-	// is to take: a number above 0; [DefaultTarget] if absent.
+	// ScaleTarget is the load of one instance of an ordinary function, in the unit of
+	// ScaleType: a number above 0; [DefaultTarget] if absent.
 	ScaleTarget = "com.openfaas.scale.target"
-	// ScaleTargetProportion is the part of ScaleTarget at which another
-	// instance is started: above 0, at most 1; 1 if absent.
+	// ScaleTargetProportion is the part of ScaleTarget at which the provider starts
+	// another instance: above 0, at most 1; 1 if absent.
 	ScaleTargetProportion = "com.openfaas.scale.target-proportion"
-	// ScaleFactor is by how many percent of ScaleMax OpenFaaS' own autoscaler goes
-	// up at a time, 0 to 100. Here load decides by how much; but with 0 it changes
-	// nothing of an ordinary function, as it does there.
+	// ScaleFactor is the step of OpenFaaS' own autoscaler in percent of ScaleMax, 0 to
+	// 100. The provider uses the load instead of a step. Only 0 has an effect: load then
+	// does not scale an ordinary function, as in OpenFaaS.
 	ScaleFactor = "com.openfaas.scale.factor"
 )
 
@@ -91,7 +91,7 @@ const (
 	TypeCapacity = "capacity"
 )
 
-// The values that hold where a deployment says nothing, and the limits.
+// Defaults for absent keys, and the limits of values.
 const (
 	DefaultPercentile = 99.0
 	DefaultMaxBatch   = 32
@@ -101,87 +101,84 @@ const (
 	LongestSLO        = 10 * time.Minute
 	LongestKeepAlive  = 24 * time.Hour
 	MaxReplicas       = 10000
-	// An ordinary function's, as the rest of OpenFaaS has them.
+	// These hold for ordinary functions, as in the rest of OpenFaaS.
 	DefaultMinReplicas  = 1
 	DefaultMaxReplicas  = 20
 	DefaultZeroDuration = 15 * time.Minute
 	// DefaultTarget is the rate, in requests/s, above which OpenFaaS Community
 	// Edition's alert scales a function up.
 	DefaultTarget = 5.0
-	// LeastCPU is the smallest CPU limit in millicores: below it, a quota of
-	// 10 ms periods, for which times are predicted, cannot be had.
+	// LeastCPU is the smallest CPU limit of a model in millicores. Times are predicted
+	// for CPU quotas in periods of 10 ms, and a smaller quota does not exist.
 	LeastCPU = 100
-	// LeastMemory is the smallest memory limit in bytes: with less, not even a
-	// process starts, and a unit was forgotten.
+	// LeastMemory is the smallest memory limit in bytes. A process cannot start with
+	// less, so the user has forgotten the unit.
 	LeastMemory = 1 << 20
 )
 
-// known are the keys of the two families in which an unknown key is refused
-// (it would be a misspelling that silently changes nothing).
-var known = map[string][]string{
+// knownKeys lists the keys of the two prefixes under which an unknown key is refused. Such a
+// key is a misspelling that would change nothing.
+var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOBudget, SLOLatency, SLOPercentile},
 	"com.openfaas.infer.": {InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferWeight},
 }
 
-// scale are the keys of scaling. Others below com.openfaas.scale. belong to
-// other providers and are left to them.
-var scale = []string{ScaleFactor, ScaleMax, ScaleMin, ScaleTarget, ScaleTargetProportion, ScaleType, ScaleZero, ScaleZeroDuration}
+// scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
+// providers and are ignored.
+var scaleKeys = []string{ScaleFactor, ScaleMax, ScaleMin, ScaleTarget, ScaleTargetProportion, ScaleType, ScaleZero, ScaleZeroDuration}
 
-// Inference is what a deployment asks for, checked.
+// Inference is a deployment's settings, checked.
 type Inference struct {
 	// IsInference tells whether the deployment gives an SLO. Without one it
-	// is an ordinary function, and of the fields only those of scaling and the
-	// resources mean anything.
+	// is an ordinary function, and only the fields of scaling and the resources have
+	// a meaning.
 	IsInference bool
-	// SLO is the time from a request's arrival to its answer.
+	// SLO is SLOLatency.
 	SLO time.Duration
-	// Percentile of requests that the SLO is meant for, in (0, 100).
+	// Percentile is SLOPercentile, in (0, 100).
 	Percentile       float64
 	PercentileStated bool // the deployment gives it
-	// Budget is the most that a request may cost on average, 0 is no bound.
+	// Budget is SLOBudget, 0 for no bound.
 	Budget float64
-	// Model is a slash-separated path inside the bundle, "" if the bundle's
-	// manifest is to decide.
+	// Model is InferModel: a slash-separated path inside the bundle, "" if the bundle's
+	// manifest decides.
 	Model string
-	// Image is what the model wants of an image, for model.ParseImageForm, "" if the
-	// function takes no images.
+	// Image is InferImage, for model.ParseImageForm, "" if the function takes no images.
 	Image string
-	// MaxBatch is the most requests in one batch.
+	// MaxBatch is InferMaxBatch.
 	MaxBatch int
 	// Policy is one of batching.Names, "" for the provider's default.
 	Policy string
-	// Weight is the function's among others where there is too little for all, 0 for 1.
+	// Weight is InferWeight, 0 if absent, which means 1.
 	Weight float64
-	// KeepAlive is how long an idle instance stays, 0 for the provider's
-	// default.
+	// KeepAlive is InferKeepAlive, 0 for the provider's default.
 	KeepAlive time.Duration
-	// MinReplicas instances are kept even without load; there are never more
-	// than MaxReplicas (0: no bound but the node).
+	// MinReplicas is the number of instances kept even without load, MaxReplicas the
+	// upper bound (0: no bound but the nodes).
 	MinReplicas, MaxReplicas int
-	// ScaleZero: without a request for ZeroDuration, MinReplicas does not hold.
+	// ScaleZero cancels MinReplicas when there was no request for ZeroDuration.
 	ScaleZero    bool
 	ZeroDuration time.Duration
-	// ScaleType is what an ordinary function is scaled by, TypeRPS or
-	// TypeCapacity, ScaleTarget how much of it one instance is to take:
-	// requests/s or requests in flight.
+	// ScaleType is TypeRPS or TypeCapacity. ScaleTarget is the load at which another
+	// instance starts, in requests/s or requests in flight: ScaleTarget times
+	// ScaleTargetProportion of the deployment. 0: load does not scale the function.
 	ScaleType   string
 	ScaleTarget float64
-	// Limits and Requests are the deployment's resources per instance; a
-	// dimension that it does not name is 0.
+	// Limits and Requests are the deployment's resources per instance. A resource that
+	// it does not name is 0.
 	Limits, Requests cluster.Resources
 }
 
-// Error is one thing in a deployment that cannot be accepted.
+// Error is one fault of a deployment.
 type Error struct {
-	// Key is the annotation, label or field, Value what it holds ("" if it is
-	// absent).
+	// Key is the annotation, label or field, Value its value ("" if absent).
 	Key, Value string
-	// Why is what is allowed, as the end of a sentence; Example a value that
-	// would be accepted, "" if none helps.
+	// Why says what is allowed, as the end of a sentence. Example is a value that
+	// would be accepted, "" for none.
 	Why, Example string
 }
 
-// Error is a sentence: key, value, what is allowed, example.
+// Error returns a sentence: key, value, what is allowed, example.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Key)
@@ -197,22 +194,22 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// HTTPStatus is 400: the deployment is at fault.
+// HTTPStatus returns 400: the deployment is at fault.
 func (e *Error) HTTPStatus() int { return 400 }
 
-// shorten keeps a hostile value from filling the answer and the log.
+// shorten cuts a value to 120 bytes, so a hostile one cannot fill the answer and the log.
 func shorten(s string) string {
-	const most = 120
-	if len(s) <= most {
+	const maximum = 120
+	if len(s) <= maximum {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:maximum], "") + "…"
 }
 
 // Parse checks a whole deployment (name, namespace, image, environment,
-// resources, annotations and labels) and returns what it asks for. The error
-// is an *Error, the first by the order of the fields, then of the keys. A
-// deployment without an SLO is no error here: see Inference.IsInference.
+// resources, annotations and labels) and returns its settings. The error is an *Error:
+// the first in the order of the fields, then of the keys. A deployment without an SLO is
+// valid: see Inference.IsInference.
 func Parse(d types.FunctionDeployment) (Inference, error) {
 	in := Inference{Percentile: DefaultPercentile, MaxBatch: DefaultMaxBatch,
 		ZeroDuration: DefaultZeroDuration, ScaleType: TypeRPS, ScaleTarget: DefaultTarget}
@@ -240,8 +237,8 @@ func Parse(d types.FunctionDeployment) (Inference, error) {
 	return in, nil
 }
 
-// checkRetry refuses what package retry cannot read. It reads the annotations
-// itself when a queued request has failed, which is too late to tell anybody.
+// checkRetry refuses annotations that package retry cannot read. Package retry reads them
+// again after a queued request has failed, when no user would see the error.
 func checkRetry(d types.FunctionDeployment) error {
 	if d.Annotations == nil {
 		return nil
@@ -253,7 +250,7 @@ func checkRetry(d types.FunctionDeployment) error {
 	return err
 }
 
-// merge returns the keys that Parse reads, from annotations and labels.
+// merge returns the values of the keys that Parse reads, from annotations and labels.
 func merge(d types.FunctionDeployment) (map[string]string, error) {
 	values := map[string]string{}
 	for _, source := range []*map[string]string{d.Annotations, d.Labels} {
@@ -261,11 +258,11 @@ func merge(d types.FunctionDeployment) (map[string]string, error) {
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(*source)) {
-			mine, err := understood(key, (*source)[key])
+			read, err := isRead(key, (*source)[key])
 			if err != nil {
 				return nil, err
 			}
-			if !mine {
+			if !read {
 				continue
 			}
 			before, twice := values[key]
@@ -279,13 +276,13 @@ func merge(d types.FunctionDeployment) (map[string]string, error) {
 	return values, nil
 }
 
-// understood tells whether a key is one that Parse reads; a key that looks as
-// if it were is an error.
-func understood(key, value string) (bool, error) {
-	if slices.Contains(scale, key) {
+// isRead reports whether Parse reads a key. An unknown key with one of the prefixes
+// in knownKeys is an error.
+func isRead(key, value string) (bool, error) {
+	if slices.Contains(scaleKeys, key) {
 		return true, nil
 	}
-	for prefix, keys := range known {
+	for prefix, keys := range knownKeys {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
@@ -293,7 +290,7 @@ func understood(key, value string) (bool, error) {
 			return true, nil
 		}
 		return false, &Error{Key: shorten(key), Value: value,
-			Why: "there is no such key, the known ones are " + strings.Join(keys, ", ")}
+			Why: "there is no such key; it must be one of " + strings.Join(keys, ", ")}
 	}
 	return false, nil
 }

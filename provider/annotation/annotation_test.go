@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// deployment is one that is right in everything, with extra annotations.
+// deployment returns a valid deployment with extra annotations.
 func deployment(annotations map[string]string) types.FunctionDeployment {
 	all := map[string]string{SLOLatency: "200ms"}
 	maps.Copy(all, annotations)

@@ -32,7 +32,7 @@ func IsName(s string) bool {
 	return true
 }
 
-// checkFields checks what is neither annotation nor resource.
+// checkFields checks the name, namespace, image, environment and secrets.
 func checkFields(d types.FunctionDeployment) error {
 	const label = "it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last"
 	if !IsName(d.Service) {
@@ -60,8 +60,8 @@ func checkFields(d types.FunctionDeployment) error {
 	return nil
 }
 
-// IsSecret reports whether s can name a secret: a DNS subdomain, labels joined
-// by dots. Such a name is also one of a file that is not hidden.
+// IsSecret reports whether s can name a secret: a DNS subdomain, that is labels joined
+// by dots. Such a name can also name a file, and not a hidden one.
 func IsSecret(s string) bool {
 	if len(s) > 253 {
 		return false
@@ -118,12 +118,12 @@ func parseResources(field string, r *types.FunctionResources) (out cluster.Resou
 	return out, nil
 }
 
-// wholeGPU is one GPU as cluster.Resources counts it, in % of its SMs.
+// wholeGPU is one GPU in the unit of cluster.Resources, % of its SMs.
 const wholeGPU = 100
 
 type gpuField struct{ name, value string }
 
-// gpus are the numbers of whole GPUs that resources name.
+// gpus returns the numbers of whole GPUs that resources name.
 func gpus(r *types.FunctionResources) []gpuField {
 	if r == nil {
 		return nil
@@ -131,15 +131,15 @@ func gpus(r *types.FunctionResources) []gpuField {
 	return []gpuField{{"nvidia.com/gpu", r.NvidiaGPU}, {"amd.com/gpu", r.AmdGPU}, {"intel.com/gpu", r.IntelGPU}}
 }
 
-// shared refuses whole GPUs for a model, which gets a part of one.
-func (in *Inference) shared(d types.FunctionDeployment) error {
+// refuseWholeGPUs refuses whole GPUs for a model: the provider gives it a part of one.
+func (in *Inference) refuseWholeGPUs(d types.FunctionDeployment) error {
 	if !in.IsInference || in.Limits.GPU+in.Requests.GPU == 0 {
 		return nil
 	}
 	for field, r := range map[string]*types.FunctionResources{"limits": d.Limits, "requests": d.Requests} {
 		for _, gpu := range gpus(r) {
 			if gpu.value != "" && gpu.value != "0" {
-				return &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "a model gets its part of a GPU by its objective; leave it out"}
+				return &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "the provider chooses a model's part of a GPU from its objective; leave the field out"}
 			}
 		}
 	}

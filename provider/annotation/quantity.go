@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// These say what the parsers below allow, as the end of "it must be …".
+// errCPU and errMemory say what the parsers below allow, as the end of "it must be …".
 var (
 	errCPU    = errors.New(`a number of cores above 0 or of millicores with "m"`)
 	errMemory = errors.New("a size above 0 with Ki, Mi, Gi, Ti, k, M, G, T or no unit (bytes)")
 )
 
-// maxMillicores bounds a CPU quantity: more than a million cores is a typing
-// mistake, and would overflow sums.
+// maxMillicores bounds a CPU quantity. More than a million cores is a typing mistake,
+// and sums would overflow.
 const maxMillicores = 1e9
 
 // maxBytes bounds a memory quantity: up to here a float64 is exact.
@@ -44,7 +44,7 @@ var memoryUnits = []struct {
 
 // ParseMemory reads a size as Kubernetes writes it, "128Mi", "1.5Gi", "64M" or
 // plain bytes, in bytes, rounded up. Kubernetes' "m" (thousandths of a byte)
-// is refused: whoever writes "128m" means 128Mi. The error ends the sentence
+// is refused: a user who writes "128m" means 128Mi. The error ends the sentence
 // "it must be …".
 func ParseMemory(s string) (bytes int64, err error) {
 	number, unit := s, 1.0
@@ -61,7 +61,7 @@ func ParseMemory(s string) (bytes int64, err error) {
 	return int64(roundUp(v * unit)), nil
 }
 
-// roundUp is math.Ceil that forgives the last bits: 0.29 cores are 290
+// roundUp is math.Ceil that ignores an excess of at most 1e-6: 0.29 cores are 290
 // millicores, not 291.
 func roundUp(v float64) float64 {
 	if nearest := math.Round(v); math.Abs(v-nearest) <= 1e-6 && nearest > 0 {
@@ -70,8 +70,8 @@ func roundUp(v float64) float64 {
 	return math.Ceil(v)
 }
 
-// decimal reads digits with at most one dot between or before them; no sign,
-// exponent, NaN or hexadecimal, which strconv would take.
+// decimal reads at most 32 digits with at most one dot between or before them. It refuses
+// signs, exponents, NaN and hexadecimal, which strconv accepts.
 func decimal(s string) (float64, bool) {
 	if s == "" || len(s) > 32 || s[len(s)-1] == '.' {
 		return 0, false

@@ -7,8 +7,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// What is wrong with an annotation of queued requests is told at deploy, not
-// passed over when one of them fails.
+// A wrong retry annotation is refused at deploy, and not ignored when a queued request
+// fails.
 func TestParseRefusesRetries(t *testing.T) {
 	for _, c := range []struct{ key, value string }{
 		{"com.openfaas.retry.attempts", "often"},

@@ -23,7 +23,7 @@ func (in *Inference) setScale(key, value string) (err error) {
 	case ScaleType:
 		in.ScaleType = value
 		if value != TypeRPS && value != TypeCapacity {
-			err = &Error{Key: key, Value: value, Why: "this provider scales by rps, requests per second, or capacity, requests in flight", Example: TypeRPS}
+			err = &Error{Key: key, Value: value, Why: "it must be rps (requests per second) or capacity (requests in flight)", Example: TypeRPS}
 		}
 	case ScaleTarget:
 		in.ScaleTarget, err = positive(key, value, math.MaxInt32, "50")
@@ -35,11 +35,11 @@ func (in *Inference) setScale(key, value string) (err error) {
 	return err
 }
 
-// positive reads a number above 0 and at most most.
-func positive(key, value string, most float64, example string) (float64, error) {
+// positive reads a number above 0 and at most maximum.
+func positive(key, value string, maximum float64, example string) (float64, error) {
 	n, ok := decimal(value)
-	if !ok || n <= 0 || n > most {
-		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number above 0 and at most %v", most), Example: example}
+	if !ok || n <= 0 || n > maximum {
+		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number above 0 and at most %v", maximum), Example: example}
 	}
 	return n, nil
 }
@@ -54,34 +54,34 @@ func boolean(key, value string) (bool, error) {
 	return false, &Error{Key: key, Value: value, Why: "it must be true or false", Example: "true"}
 }
 
-// complete fills in what depends on several keys, and checks that they agree.
+// complete sets the fields that depend on several keys, and checks that the keys agree.
 func (in *Inference) complete(d types.FunctionDeployment, values map[string]string) error {
-	if err := in.objective(values); err != nil {
+	if err := in.requireSLO(values); err != nil {
 		return err
 	}
 	if in.IsInference && in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
 		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm for a model", LeastCPU), Example: "250m"}
 	}
-	if err := in.shared(d); err != nil {
+	if err := in.refuseWholeGPUs(d); err != nil {
 		return err
 	}
-	if err := in.affordable(values); err != nil {
+	if err := in.checkBudget(values); err != nil {
 		return err
 	}
 	_, in.PercentileStated = values[SLOPercentile]
-	_, least := values[ScaleMin]
-	_, most := values[ScaleMax]
+	_, minStated := values[ScaleMin]
+	_, maxStated := values[ScaleMax]
 	_, zero := values[ScaleZero]
-	if !in.IsInference && !most {
+	if !in.IsInference && !maxStated {
 		in.MaxReplicas = max(DefaultMaxReplicas, in.MinReplicas)
 	}
-	// An inference function has nothing to keep unless it is told to.
-	if keeps := !in.IsInference || zero && !in.ScaleZero; keeps && !least {
+	// An inference function keeps no instance unless the deployment asks for one.
+	if keeps := !in.IsInference || zero && !in.ScaleZero; keeps && !minStated {
 		in.MinReplicas = DefaultMinReplicas
 	}
 	switch {
 	case zero && !in.ScaleZero && in.MinReplicas == 0:
-		return &Error{Key: ScaleMin, Value: values[ScaleMin], Why: fmt.Sprintf("it must be at least 1 where %s is false", ScaleZero), Example: "1"}
+		return &Error{Key: ScaleMin, Value: values[ScaleMin], Why: fmt.Sprintf("it must be at least 1 if %s is false", ScaleZero), Example: "1"}
 	case in.MaxReplicas > 0 && in.MinReplicas > in.MaxReplicas:
 		return &Error{Key: ScaleMin, Value: values[ScaleMin],
 			Why: fmt.Sprintf("it must not be above %s, which is %d", ScaleMax, in.MaxReplicas)}
@@ -98,15 +98,15 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	return nil
 }
 
-// objective refuses a deployment that says how to infer but not how fast: it
-// would be taken for an ordinary function.
-func (in *Inference) objective(values map[string]string) error {
+// requireSLO refuses a deployment with keys of inference but without SLOLatency.
+// Otherwise it would be deployed as an ordinary function.
+func (in *Inference) requireSLO(values map[string]string) error {
 	if in.IsInference {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(scale, key) {
-			return &Error{Key: SLOLatency, Example: "200ms", Why: fmt.Sprintf("%s is, so the function is to infer; add the annotation with the time within which a request is to be answered", key)}
+		if !slices.Contains(scaleKeys, key) {
+			return &Error{Key: SLOLatency, Example: "200ms", Why: fmt.Sprintf("%s needs it; add the annotation with the longest time from a request's arrival to its answer", key)}
 		}
 	}
 	return nil

@@ -14,13 +14,14 @@ func duration(key, value string, longest time.Duration, example string) (time.Du
 	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 || d > longest {
 		return 0, &Error{Key: key, Value: value,
-			Why: "it must be a duration above 0 and at most " + whole(longest), Example: example}
+			Why: "it must be a duration above 0 and at most " + formatDuration(longest), Example: example}
 	}
 	return d, nil
 }
 
-// whole prints a duration of whole minutes or hours as people write it.
-func whole(d time.Duration) string {
+// formatDuration prints a duration of whole minutes or hours without zero parts: "24h", not
+// "24h0m0s".
+func formatDuration(d time.Duration) string {
 	if d%time.Hour == 0 {
 		return fmt.Sprintf("%dh", d/time.Hour)
 	}
@@ -55,7 +56,7 @@ func modelPath(key, value string) (string, error) {
 	return clean, nil
 }
 
-// image refuses what an instance could not read, and writes the words with one
+// image refuses a form that an instance could not parse. It returns the words with one
 // space between them.
 func image(key, value string) (string, error) {
 	if _, err := model.ParseImageForm(value); err != nil {
@@ -64,7 +65,6 @@ func image(key, value string) (string, error) {
 	return strings.Join(strings.Fields(value), " "), nil
 }
 
-// weight reads a function's weight.
 func weight(key, value string) (float64, error) {
 	w, ok := decimal(value)
 	if !ok || w < LeastWeight || w > LargestWeight {

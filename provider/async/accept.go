@@ -17,10 +17,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// maxReading is how many bytes of bodies may be read by Accept at a time.
+// maxReading is the most bytes of bodies that Accept holds at a time.
 const maxReading = 256 << 20
 
-// bytesHeld counts the bytes of bodies that are being accepted.
+// bytesHeld counts the bytes of bodies that Accept holds.
 type bytesHeld struct{ n atomic.Int64 }
 
 func (b *bytesHeld) take(n int64) bool {
@@ -34,14 +34,15 @@ func (b *bytesHeld) take(n int64) bool {
 func (b *bytesHeld) give(n int64) { b.n.Add(-n) }
 
 // Accept is POST /async-function/NAME[/path]: it stores the request and answers
-// 202 with X-Call-Id. name is the function's, path what follows it, still
-// escaped. An error has not been answered; it is of type *web.Error: 400 for a
-// callback URL that is none, 404 for a function that is not deployed, 405 for
-// another method, 408, 413, 503.
+// 202 with X-Call-Id. path is the rest of the path after NAME, still escaped. If Accept
+// returns an error, the caller writes the answer. The error is a *web.Error: 400 for an
+// invalid callback URL, 404 for a function that is not deployed, 405 for another method,
+// 408 for a body that comes too slowly, 413 for one that is too large, 503 if the request
+// cannot be stored.
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return web.Refuse(http.StatusMethodNotAllowed, "an asynchronous invocation is a POST; this is method %q", web.Clip(r.Method))
+		return web.Refuse(http.StatusMethodNotAllowed, "the method is %q: an asynchronous invocation must be a POST", web.Clip(r.Method))
 	}
 	full, err := queue.FullName(name)
 	if err != nil {
@@ -57,7 +58,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	body, charge, err := q.body(w, r)
 	defer func() { q.held.give(charge) }()
 	if err != nil {
-		// The rest of the body would be taken for the next request.
+		// Otherwise the rest of the body would be parsed as the next request.
 		w.Header().Set("Connection", "close")
 		return err
 	}
@@ -74,7 +75,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	return nil
 }
 
-// identify gives a request that has none the names that the gateway gives.
+// identify adds the gateway's X-Call-Id and X-Start-Time to a request that lacks them.
 func identify(h http.Header, now time.Time) http.Header {
 	h = h.Clone()
 	if h.Get(queue.CallIDHeader) == "" {
@@ -93,7 +94,7 @@ func callbackURL(h http.Header) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, web.Refuse(http.StatusBadRequest, "the header X-Callback-Url is no URL; it must be an absolute one, such as http://host:8080/path")
+		return nil, web.Refuse(http.StatusBadRequest, "the header X-Callback-Url is not a URL; it must be an absolute one, for example http://host:8080/path")
 	}
 	if err := queue.CheckCallback(u); err != nil {
 		return nil, web.Refuse(http.StatusBadRequest, "the header X-Callback-Url cannot be used: %v", err)
@@ -101,32 +102,32 @@ func callbackURL(h http.Header) (*url.URL, error) {
 	return u, nil
 }
 
-// body reads a request's body; charge is what it counts until it is stored.
+// body reads a request's body. charge is the number of bytes that it counts in q.held
+// until the request is stored.
 func (q *Queue) body(w http.ResponseWriter, r *http.Request) (body []byte, charge int64, err error) {
-	// In the queue a body takes a third more (base64), and JetStream has a
-	// limit of its own.
-	most := min(q.options.MaxBody, (q.broker.MaxPayload()-(128<<10))/4*3)
-	if r.ContentLength > most {
-		return nil, 0, tooLarge(most)
+	// In the queue a body takes a third more (base64), and JetStream limits messages.
+	limit := min(q.options.MaxBody, (q.broker.MaxPayload()-(128<<10))/4*3)
+	if r.ContentLength > limit {
+		return nil, 0, tooLarge(limit)
 	}
 	charge = r.ContentLength
 	if charge < 0 {
-		charge = most
+		charge = limit
 	}
 	if !q.held.take(charge) {
 		return nil, 0, unavailable(errors.New("too many large requests come at once"))
 	}
-	// It fails where there is no connection, as in tests.
+	// SetReadDeadline fails without a connection, as in tests.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(q.options.BodyTimeout))
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	switch {
 	case err == nil:
 		_ = control.SetReadDeadline(time.Time{})
 		return body, charge, nil
 	case errors.As(err, &over):
-		err = tooLarge(most)
+		err = tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = web.Refuse(http.StatusRequestTimeout, "the request body did not arrive in time")
 	default:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,38 +19,38 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Prefix is where System's routes are.
+// Prefix is the path of the administration routes.
 const Prefix = "/system/async"
 
-// How many dead letters are listed at a time, unless the caller says, and at
-// most.
+// defaultLetters is the number of dead letters in a list if the query has no limit,
+// maxLetters the maximum.
 const (
-	usualLetters = 100
-	maxLetters   = 1000
+	defaultLetters = 100
+	maxLetters     = 1000
 )
 
-// maxSystemBody is the largest body of System's routes, in bytes.
+// maxSystemBody is the most bytes of a request body of these routes.
 const maxSystemBody = 1 << 20
 
-// Admin answers the routes at and below Prefix.
+// Admin serves the routes at and below Prefix.
 type Admin struct {
 	Broker *queue.Broker
 	Dead   *DeadLetters
-	// InHand is what is in hand, by message.Key.
+	// InHand returns the messages in hand, counted by queue.Message.Key.
 	InHand func() map[string]queue.PoolStats
 	// Send stores a dead letter's message in the queue again.
 	Send   Sender
 	Logger zerolog.Logger
 }
 
-// Serve answers everything at and below Prefix. It asks for no credentials: that
-// is the caller's part. An error has not been answered; it is a *problem.Error, or
-// the request's context's.
+// Serve answers everything at and below Prefix. The caller checks the credentials. If
+// Serve returns an error, the caller writes the answer. The error is a *web.Error, or the
+// request's context's.
 //
 //	GET    /system/async                        Status
-//	GET    /system/async/dead?limit=&from=      dead.Letters, the oldest first
+//	GET    /system/async/dead?limit=&from=      []DeadLetter, the oldest first
 //	GET    /system/async/dead/SEQUENCE          Shown
-//	POST   /system/async/dead/replay            {"sequences":[…]} or {"all":true} → dead.Replayed
+//	POST   /system/async/dead/replay            {"sequences":[…]} or {"all":true} → Replayed
 //	DELETE /system/async/dead                   {"purged":N}
 //	DELETE /system/async/dead/SEQUENCE
 func (a *Admin) Serve(w http.ResponseWriter, r *http.Request) error {
@@ -78,16 +79,12 @@ func route(w http.ResponseWriter, r *http.Request, m methods) error {
 	if serve, ok := m[r.Method]; ok {
 		return adminUnavailable(serve(w, r))
 	}
-	allowed := make([]string, 0, len(m))
-	for method := range m {
-		allowed = append(allowed, method)
-	}
-	slices.Sort(allowed)
+	allowed := slices.Sorted(maps.Keys(m))
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	return web.Refuse(http.StatusMethodNotAllowed, "this route takes %s", strings.Join(allowed, " and "))
 }
 
-// adminUnavailable makes a queue that does not answer a 503.
+// adminUnavailable turns an error of a queue that does not answer into a 503.
 func adminUnavailable(err error) error {
 	var known *web.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
@@ -97,7 +94,7 @@ func adminUnavailable(err error) error {
 }
 
 func (a *Admin) listDead(w http.ResponseWriter, r *http.Request) error {
-	limit, err := number(r, "limit", usualLetters)
+	limit, err := number(r, "limit", defaultLetters)
 	if err != nil {
 		return err
 	}
@@ -112,7 +109,7 @@ func (a *Admin) listDead(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, letters)
 }
 
-// number is a query's whole number.
+// number reads a whole number from a query, otherwise if it is absent.
 func number(r *http.Request, name string, otherwise uint64) (uint64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -120,12 +117,12 @@ func number(r *http.Request, name string, otherwise uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, web.Refuse(http.StatusBadRequest, "the query's %s is %q; it must be a whole number", name, web.Clip(text))
+		return 0, web.Refuse(http.StatusBadRequest, "the query's %s is %q: it must be a whole number", name, web.Clip(text))
 	}
 	return n, nil
 }
 
-// Shown is a dead letter with its request; Raw is the message where it is none.
+// Shown is a dead letter with its request. Raw is the message if it is not a request.
 type Shown struct {
 	DeadLetter
 	Request *types.QueueRequest `json:"request,omitempty"`
@@ -136,7 +133,7 @@ func sequence(r *http.Request) (uint64, error) {
 	text := strings.TrimPrefix(strings.TrimSuffix(r.URL.Path, "/"), Prefix+"/dead/")
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, web.Refuse(http.StatusBadRequest, "%q is no dead letter's sequence, which is a number; GET %s/dead lists them", web.Clip(text), Prefix)
+		return 0, web.Refuse(http.StatusBadRequest, "the sequence is %q: it must be the number of a dead letter; GET %s/dead lists them", web.Clip(text), Prefix)
 	}
 	return n, nil
 }
@@ -178,7 +175,7 @@ func (a *Admin) removeDead(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Purged is how many dead letters were removed.
+// Purged is the number of dead letters removed.
 type Purged struct {
 	Purged uint64 `json:"purged"`
 }
@@ -221,7 +218,7 @@ func writeJSON(w http.ResponseWriter, value any) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// A client that is gone cannot be told.
+	// The write fails if the client is gone.
 	_, _ = w.Write(append(text, '\n'))
 	return nil
 }

@@ -1,30 +1,29 @@
-// Package async is everything about asynchronous invocations: a request is
-// accepted at once, waits in a queue on the disk, is executed when its turn
-// comes, many of a function at a time so that they batch, and its result is
-// posted to the caller's callback URL.
+// Package async executes asynchronous invocations. It accepts a request at once, keeps it
+// in a queue on the disk, executes many requests of a function at a time (so they batch),
+// and posts each result to the caller's callback URL. It does not store messages, which
+// package queue does, nor decide about retries, which package retry does. Begin reading
+// at [Open], then [Executor.Handle].
 //
-// # The way of a request
+// # A request's way
 //
-// It comes from the stock gateway, which publishes it over NATS Streaming
-// (package queue), or over HTTP ([Queue.Accept]). It is stored in a JetStream
-// stream (package queue says what survives what), and only then acknowledged:
-// what was accepted is executed at least once, whatever is killed in between. It
-// is taken out again by its function's own worker (package queue) and handed to
-// the Invoker ([Executor]). It leaves the stream when its result has been delivered; what
-// fails is tried again as package retry decides, and what is given up lies among
-// the dead letters (package dead), where a person can look at it and send it off
-// again.
+// A request comes from the stock gateway over NATS Streaming (package queue), or over
+// HTTP ([Queue.Accept]). It is stored in a JetStream stream and only then acknowledged;
+// package queue says what its disk and its server survive. The function's own worker
+// (package queue) takes it out and hands it to the Invoker ([Executor]). It leaves the
+// stream when its result has been delivered. A request that fails is tried again as
+// package retry decides. A request that is given up goes to the dead letters
+// ([DeadLetters]), where a user can look at it and replay it.
 //
-// "At least once" is what is promised: a provider that is killed between the end
-// of an execution and its acknowledgement executes it again. A callback tells
-// them apart by X-Call-Id.
+// An accepted request is executed at least once, whichever process is killed. It is
+// executed again if the provider is killed between the end of the execution and its
+// acknowledgement. The receiver of callbacks recognizes repetitions by X-Call-Id.
 //
 // # Functions that go away
 //
-// Queued requests of a function that is deleted are given up when their turn
-// comes, with the reason no_function; their callbacks are told 404. After it was
-// deployed again they can be replayed. A request for a function that is not
-// deployed is not accepted.
+// A request for a function that is not deployed is refused. Queued requests of a function
+// that is deleted are given up when their turn comes, with the reason no_function and the
+// status 404 for their callbacks. They can be replayed after the function has been
+// deployed again.
 package async
 
 import (
@@ -49,45 +48,45 @@ const (
 	DefaultCallbackAttempts = 6
 )
 
-// longestPostWait is the longest wait between two tries of a callback.
-const longestPostWait = 30 * time.Second
+// maxPostWait is the longest wait between two tries of a callback.
+const maxPostWait = 30 * time.Second
 
-// Options are what a Queue works with.
+// Options configures a Queue.
 type Options struct {
-	// Dir, Listen, URL, Sync, SyncAlways, MaxQueued and MaxDead are
-	// broker.Options's.
+	// Dir, Listen, URL, Sync, SyncAlways, MaxQueued and MaxDead are those of
+	// queue.BrokerOptions.
 	Dir, Listen, URL   string
 	Sync               time.Duration
 	SyncAlways         bool
 	MaxQueued, MaxDead int64
-	// Several: other providers work on the same external NATS, and the same
-	// functions. What one leaves the others go on with, and a function that one does
-	// not know may have been deployed at another a moment ago.
+	// Several says that other replicas of the provider share the external NATS and the
+	// functions. When one shuts down, the others execute its requests. A function that
+	// one does not know may have just been deployed at another.
 	Several bool
-	// Cluster and Channel are the gateway's, stan's defaults if empty.
+	// Cluster and Channel are those of queue.StanOptions.
 	Cluster, Channel string
 	// Invoker and Functions are required.
 	Invoker   Invoker
 	Functions Functions
-	// Callback says where callbacks may go; CallbackAttempts is how often one
-	// is tried, DefaultCallbackAttempts if 0.
+	// Callback says where callbacks may go. CallbackAttempts is the number of tries
+	// for one, DefaultCallbackAttempts if 0.
 	Callback         CallbackOptions
 	CallbackAttempts int
-	// MaxBody is the largest body that Accept takes, in bytes; DefaultMaxBody
-	// if 0. JetStream keeps bodies of at most about 23.9 MiB. BodyTimeout is
-	// how long a client may take to send one.
+	// MaxBody is the most bytes of a body that Accept takes, DefaultMaxBody if 0.
+	// JetStream keeps bodies of at most about 23.9 MiB. BodyTimeout is how long a
+	// client may take to send a body, DefaultBodyTimeout if 0.
 	MaxBody     int64
 	BodyTimeout time.Duration
-	// Concurrency, MaxHeld, AckWait and Idle are consume.Options's.
+	// Concurrency, MaxHeld, AckWait and Idle are those of queue.PoolOptions.
 	Concurrency   int
 	MaxHeld       int64
 	AckWait, Idle time.Duration
-	// Registerer is where the metrics are shown; nil for nowhere.
+	// Registerer is where the metrics are registered, nil for nowhere.
 	Registerer prometheus.Registerer
 	Logger     zerolog.Logger
 }
 
-// flushTimeout is how long the NATS server may take to know of subscriptions.
+// flushTimeout is how long the NATS server may take to confirm subscriptions.
 const flushTimeout = 5 * time.Second
 
 // Queue is the queue of asynchronous invocations. It is safe for concurrent use.
@@ -105,13 +104,13 @@ type Queue struct {
 	pool    *queue.Pool
 	gateway *queue.StanService
 	acks    sync.WaitGroup
-	// draining is closed when Close begins, closed when it is over.
+	// draining is closed when Close begins, closed when no more acknowledgements go out.
 	draining, closed chan struct{}
 	begin, end       sync.Once
 }
 
-// Open opens the queue's streams. Nothing is executed, and no gateway is
-// answered, before Start. Its errors are sentences for the user; see broker.Open.
+// Open opens the queue's streams. The Queue executes nothing and answers no gateway
+// before Start. Errors are sentences for the user; see queue.OpenBroker.
 func Open(ctx context.Context, o Options) (*Queue, error) {
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
@@ -138,20 +137,20 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	letters := NewDeadLetters(b.JetStream(), queue.DeadStream, queue.DeadSubjects)
 	q.admin = &Admin{Broker: b, Dead: letters, InHand: q.stats, Send: q.sendAgain, Logger: o.Logger}
 	posting := retry.Default()
-	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), longestPostWait
+	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), maxPostWait
 	q.executor = &Executor{
 		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters,
 		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
-		// Events that every request can cause make a few lines a second.
+		// Any request can cause these lines, so at most 5 a second are written.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 	}
 	q.acks.Go(q.acknowledge)
 	return q, nil
 }
 
-// Start begins to execute what is queued and to answer the gateway. Call it once
-// the functions are known: requests of functions that are not are given up. The
-// error says why the gateway cannot be answered; Close is needed all the same.
+// Start begins to execute queued requests and to answer the gateway. Call it after the
+// functions are known: a request of an unknown function is given up. The error says why
+// the gateway cannot be answered. Call Close even after an error.
 func (q *Queue) Start() (err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,11 +163,11 @@ func (q *Queue) Start() (err error) {
 		Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log,
 	})
 	if err == nil {
-		// The server must know its subscriptions first.
+		// The server must know the subscriptions before clients connect.
 		err = q.broker.Publishing().FlushTimeout(flushTimeout)
 	}
 	if err != nil && !q.broker.Embedded() && !q.broker.Publishing().IsConnected() {
-		err = nil // Subscriptions are made when the connection is.
+		err = nil // The client library subscribes when it connects.
 	}
 	if err == nil {
 		err = q.broker.Listen()
@@ -179,15 +178,15 @@ func (q *Queue) Start() (err error) {
 	return nil
 }
 
-// Close accepts nothing more, stops taking requests out of the queue, waits until
-// ctx ends for those that are being executed, gives the others back to the queue,
-// and ends the embedded server. Call it while the Invoker still works.
+// Close stops accepting requests and taking them out of the queue. It waits for the
+// requests that are being executed until ctx ends, and gives the others back to the
+// queue. Then it ends the embedded server. Call it while the Invoker still works.
 func (q *Queue) Close(ctx context.Context) {
 	q.mu.Lock()
 	pool, gateway := q.pool, q.gateway
 	q.mu.Unlock()
 	if q.options.Several && gateway != nil {
-		// The gateway's next requests go to the others, not to one that refuses.
+		// The gateway's next requests go to other replicas; this one would refuse them.
 		gateway.Leave(ctx)
 	}
 	q.begin.Do(func() { close(q.draining) })
@@ -206,11 +205,11 @@ func (q *Queue) Close(ctx context.Context) {
 	})
 }
 
-// knownWithin is how long a provider may take to hear of a function that was deployed
-// at another.
+// knownWithin is how long a replica may take to hear of a function that another has
+// deployed.
 const knownWithin = 10 * time.Second
 
-// patience is how long a request is kept whose function is not known.
+// patience returns how long a request of an unknown function is kept.
 func (q *Queue) patience() time.Duration {
 	if q.options.Several {
 		return knownWithin
@@ -218,32 +217,31 @@ func (q *Queue) patience() time.Duration {
 	return 0
 }
 
-// Address is the NATS server's "host:port", for the gateway; "" if the embedded
-// server listens nowhere. It is settled after Start.
+// Address returns the NATS server's "host:port" for the gateway, "" if the embedded
+// server does not listen. It does not change after Start.
 func (q *Queue) Address() string { return q.broker.Address() }
 
-// System serves everything at and below Prefix; see admin.Admin.Serve. It asks for
-// no credentials: that is the caller's part. An error has not been answered.
+// System serves everything at and below Prefix; see Admin.Serve.
 func (q *Queue) System(w http.ResponseWriter, r *http.Request) error { return q.admin.Serve(w, r) }
 
-// Status is how much lies in the queue.
+// Status returns the state of the queue.
 func (q *Queue) Status(ctx context.Context) (Status, error) { return q.admin.Status(ctx) }
 
-// wake tells the pool of a stored message.
+// wake tells the pool that a message of a function has been stored.
 func (q *Queue) wake(name string) {
 	if pool := q.running(); pool != nil {
 		pool.Wake(queue.SubjectKey(name))
 	}
 }
 
-// running is the pool, nil before Start.
+// running returns the pool, nil before Start.
 func (q *Queue) running() *queue.Pool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pool
 }
 
-// stats is what is in hand by key.
+// stats returns the messages in hand, counted by key.
 func (q *Queue) stats() map[string]queue.PoolStats {
 	if pool := q.running(); pool != nil {
 		return pool.Stats()
@@ -251,7 +249,7 @@ func (q *Queue) stats() map[string]queue.PoolStats {
 	return nil
 }
 
-// inHand sums stats up.
+// inHand returns the sums of stats.
 func (q *Queue) inHand() (executing, posting int) {
 	for _, s := range q.stats() {
 		executing, posting = executing+s.Running, posting+s.Held-s.Running

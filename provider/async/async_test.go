@@ -102,7 +102,7 @@ type rig struct {
 	registry  *prometheus.Registry
 }
 
-// options are those of a test, edited.
+// options returns the options of a test, after edit.
 func options(t testing.TB, invoke invokerFunc, edit func(o *Options)) Options {
 	o := Options{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Invoker: invoke,
@@ -193,7 +193,7 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	return w
 }
 
-// gateway is a client like the stock gateway's, but for the time that it waits.
+// gateway returns a client like the stock gateway's, with another timeout.
 func gateway(t testing.TB, url string, patience time.Duration) stan.Conn {
 	t.Helper()
 	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(patience),
@@ -239,8 +239,8 @@ func TestThroughTheGateway(t *testing.T) {
 		data    []byte
 		want    string
 	}{
-		{"faas-request", []byte("{"), "no JSON"},
-		{"faas-request", []byte("null"), "no JSON"},
+		{"faas-request", []byte("{"), "not a queued request in JSON"},
+		{"faas-request", []byte("null"), "not a queued request in JSON"},
 		{"faas-request", []byte("{}"), "Function is empty"},
 		{"faas-request", request("absent", "x"), `no function "absent"`},
 		{"faas-request", request("Not A Name", "x"), "Function is"},

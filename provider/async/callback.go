@@ -18,30 +18,30 @@ import (
 // DefaultCallbackTimeout is how long a callback may take.
 const DefaultCallbackTimeout = 10 * time.Second
 
-// maxRedirects are followed; mostAnswer bytes of the answer are read, so that
-// the connection can be used again.
+// maxRedirects is the number of redirects that Post follows. maxAnswer is the most bytes
+// of an answer that it reads; the connection can be used again after that.
 const (
 	maxRedirects = 3
 	maxAnswer    = 64 << 10
 )
 
-// CallbackOptions say where callbacks may go.
+// CallbackOptions says where callbacks may go.
 type CallbackOptions struct {
 	// Timeout is how long one callback may take, redirects included;
-	// DefaultTimeout if 0.
+	// DefaultCallbackTimeout if 0.
 	Timeout time.Duration
 	// AllowPrivateRedirects lets redirects lead to private addresses.
 	AllowPrivateRedirects bool
-	// ForbidPrivate keeps the caller's own URL from leading there.
+	// ForbidPrivate refuses a callback URL that leads to a private address.
 	ForbidPrivate bool
 }
 
-// CallbackResult is what an invocation has answered.
+// CallbackResult is the answer of an invocation.
 type CallbackResult struct {
-	// Function is its full name, CallID and StartTime what the gateway gave
-	// the request ("" if nothing).
+	// Function is the function's full name. CallID and StartTime are the request's
+	// X-Call-Id and X-Start-Time, "" if it has none.
 	Function, CallID, StartTime string
-	// Status is the HTTP status, Header and Body the function's.
+	// Status, Header and Body are those of the function's answer.
 	Status int
 	Header http.Header
 	Body   []byte
@@ -49,11 +49,11 @@ type CallbackResult struct {
 	Duration time.Duration
 }
 
-// CallbackRefusedError says that a callback leads where none may go. Another try would
-// change nothing.
+// CallbackRefusedError says that a callback leads to a forbidden address. Another try
+// would fail, too.
 type CallbackRefusedError struct{ why string }
 
-// Error is one sentence.
+// Error returns one sentence.
 func (e *CallbackRefusedError) Error() string { return e.why }
 
 // Poster posts results. It is safe for concurrent use.
@@ -70,8 +70,8 @@ func NewPoster(o CallbackOptions) *Poster {
 	return &Poster{options: o, first: client(o.ForbidPrivate), others: client(!o.AllowPrivateRedirects)}
 }
 
-// client makes a client that follows no redirect and, if strict, connects to
-// public addresses only.
+// client returns a client that follows no redirects. If strict, it connects to public
+// addresses only.
 func client(strict bool) *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	if strict {
@@ -81,7 +81,7 @@ func client(strict bool) *http.Client {
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, MaxIdleConns: 256, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
 			TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true,
-			// The answer is not looked at.
+			// Post does not look at the answer's body.
 			DisableCompression: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -94,9 +94,9 @@ func (p *Poster) Close() {
 	p.others.CloseIdleConnections()
 }
 
-// Post posts a result and returns the status code of the answer. An error means
-// that there was none; it is a *RefusedError if the URL leads where no callback
-// may go.
+// Post posts a result and returns the status code of the answer. An error means that
+// there was no answer. It is a *CallbackRefusedError if the URL or a redirect leads to a
+// forbidden address.
 func (p *Poster) Post(ctx context.Context, to *url.URL, r *CallbackResult) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
@@ -116,20 +116,20 @@ func (p *Poster) Post(ctx context.Context, to *url.URL, r *CallbackResult) (int,
 	}
 }
 
-// redirected is where a redirect leads.
+// redirected returns the URL of a redirect, which must be http or https.
 func redirected(from, to *url.URL) (*url.URL, error) {
 	to = from.ResolveReference(to)
 	if to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" {
-		return nil, &CallbackRefusedError{fmt.Sprintf("the callback URL redirects to %q, which is no http or https URL", to.Redacted())}
+		return nil, &CallbackRefusedError{fmt.Sprintf("the callback URL redirects to %q, which is not an http or https URL", to.Redacted())}
 	}
 	return to, nil
 }
 
-// post makes one request. next is where it is redirected to.
+// post makes one request. next is the URL of a redirect, nil for any other answer.
 func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult) (status int, next *url.URL, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(r.Body))
 	if err != nil {
-		return 0, nil, &CallbackRefusedError{fmt.Sprintf("the callback URL is no URL: %v", err)}
+		return 0, nil, &CallbackRefusedError{fmt.Sprintf("the callback URL is not a URL: %v", err)}
 	}
 	request.Header = headers(r)
 	response, err := use.Do(request)
@@ -137,7 +137,7 @@ func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult)
 		return 0, nil, explain(err)
 	}
 	defer response.Body.Close()
-	// The provider does not wait for the rest: it closes the connection instead.
+	// It does not wait for the rest: Close then closes the connection.
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -145,12 +145,13 @@ func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult)
 		return response.StatusCode, nil, nil
 	}
 	if next, err = response.Location(); err != nil {
-		return response.StatusCode, nil, nil //nolint:nilerr // It redirects nowhere: the status is the answer.
+		return response.StatusCode, nil, nil //nolint:nilerr // The redirect has no URL: the status is the answer.
 	}
 	return response.StatusCode, next, nil
 }
 
-// explain finds the refusal in what the client returns, and hides passwords.
+// explain returns the refusal inside a client's error, or the error without the URL,
+// which may contain a password.
 func explain(err error) error {
 	var refused *CallbackRefusedError
 	if errors.As(err, &refused) {
@@ -163,13 +164,13 @@ func explain(err error) error {
 	return fmt.Errorf("the callback URL was not reached: %w", err)
 }
 
-// ownHeaders are not copied from the function's answer: they belong to its
-// connection, or to this request.
+// ownHeaders are not copied from the function's answer to the callback. They belong to
+// the function's connection, or the callback request sets them itself.
 var ownHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Host", "Authorization", "Cookie"}
 
-// headers are those of a callback, as OpenFaaS sends them: the function's own,
-// and what is known of the invocation.
+// headers returns the headers of a callback, as in OpenFaaS: the function's, and those
+// that describe the invocation.
 func headers(r *CallbackResult) http.Header {
 	h := r.Header.Clone()
 	if h == nil {
@@ -195,7 +196,7 @@ func headers(r *CallbackResult) http.Header {
 func checkAddress(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %q, which is no IP address", address)}
+		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %q, which is not an IP address", address)}
 	}
 	if !public(at.Addr()) {
 		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %v, which is not a public address", at.Addr())}
@@ -203,8 +204,8 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// special are the networks beyond those that netip has a name for that are not
-// public (IANA's special-purpose registries).
+// special are the networks that are not public (IANA's special-purpose registries), but
+// for those that netip has a method for.
 var special = func() (out []netip.Prefix) {
 	for _, text := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 		"240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "5f00::/16", "fec0::/10"} {
@@ -213,7 +214,7 @@ var special = func() (out []netip.Prefix) {
 	return out
 }()
 
-// public reports whether an address is one of the public internet's.
+// public reports whether an address belongs to the public internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() {

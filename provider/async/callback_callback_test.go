@@ -47,7 +47,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// A redirect may not lead inside, by address or by name, however it is written.
+// A redirect must not lead to a private address, by address or by name, in any notation.
 func TestRedirectInside(t *testing.T) {
 	inside := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect led inside") })
 	port := parse(t, inside).Port()
@@ -73,7 +73,7 @@ func TestRedirectInside(t *testing.T) {
 	}
 }
 
-// Where it is allowed, the result is posted again at each redirect.
+// If private redirects are allowed, the result is posted again at each redirect.
 func TestRedirectAllowed(t *testing.T) {
 	got := make(chan string, 1)
 	end := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -111,7 +111,7 @@ func TestForbidPrivate(t *testing.T) {
 	}
 }
 
-// An answer without end is not read to its end.
+// An endless answer is not read completely.
 func TestEndlessAnswer(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		block := make([]byte, 64<<10)

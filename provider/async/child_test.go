@@ -20,7 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// childRole is what this process is to be instead of a test.
+// childRole is the environment variable with the role of this process instead of a test.
 func childRole() string { return os.Getenv("FAAS_INFER_ASYNC_CHILD") }
 
 // children are the processes that tests start and kill.
@@ -104,8 +104,7 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// freeAddress is a loopback address that nobody listens at, also while its server is
-// dead.
+// freeAddress returns a loopback address that stays free while its server is dead.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	address, err := web.UnusedAddress()
@@ -169,7 +168,7 @@ func (p *publisher) finish() []string {
 	return p.accepted
 }
 
-// lines counts how often each line stands in a file.
+// lines counts how often each line occurs in a file.
 func lines(t testing.TB, file string) map[string]int {
 	text, err := os.ReadFile(file)
 	if err != nil && !os.IsNotExist(err) {
@@ -182,8 +181,8 @@ func lines(t testing.TB, file string) map[string]int {
 	return out
 }
 
-// The provider is killed again and again while a gateway publishes: what it was
-// told is accepted is executed, and the gateway goes on by itself.
+// The provider is killed again and again while a gateway publishes. Every accepted
+// request is executed, and the gateway reconnects by itself.
 func TestProviderKilledUnderLoad(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	log := filepath.Join(dir, "executed")

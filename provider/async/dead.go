@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The headers of a letter.
+// The headers of a dead letter.
 const (
 	functionHeader = "Faas-Function"
 	reasonHeader   = "Faas-Reason"
@@ -24,30 +24,30 @@ const (
 	callbackHeader = "Faas-Callback"
 )
 
-// DeadLetter is what is known about an invocation that was given up.
+// DeadLetter describes an invocation that was given up.
 type DeadLetter struct {
-	// Sequence names the letter.
+	// Sequence is the letter's number in the stream.
 	Sequence uint64 `json:"sequence"`
-	// Function is its full name, "" if the message names none.
+	// Function is the function's full name, "" if the message names none.
 	Function string `json:"function,omitempty"`
 	// Reason is one of the reasons of package retry, Detail a sentence.
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
-	// Attempts is how often it was tried, Status what the last one answered, 0
-	// if nothing.
+	// Attempts is the number of tries, Status the answer of the last one, 0 if there
+	// was none.
 	Attempts int `json:"attempts"`
 	Status   int `json:"status,omitempty"`
-	// Queued is when it was accepted, Time when it was given up.
+	// Queued is the time when the request was accepted, Time when it was given up.
 	Queued time.Time `json:"queued"`
 	Time   time.Time `json:"time"`
 	CallID string    `json:"callId,omitempty"`
-	// Callback is its callback URL without a password, "" if none.
+	// Callback is the callback URL without a password, "" if there is none.
 	Callback string `json:"callback,omitempty"`
-	// Size is that of the message in bytes.
+	// Size is the size of the message in bytes.
 	Size int `json:"size"`
 }
 
-// ErrNoDeadLetter is returned for a letter that is not there.
+// ErrNoDeadLetter is returned for a letter that does not exist.
 var ErrNoDeadLetter = errors.New("there is no such dead letter")
 
 // DeadLetters is the stream of dead letters.
@@ -57,14 +57,14 @@ type DeadLetters struct {
 	subject string
 }
 
-// NewDeadLetters returns the box in a stream whose subjects begin with subject.
+// NewDeadLetters returns the dead letters in a stream whose subjects begin with subject.
 func NewDeadLetters(js jetstream.JetStream, stream, subject string) *DeadLetters {
 	return &DeadLetters{js: js, stream: stream, subject: subject}
 }
 
-// Put stores a message as a letter and returns when it is stored. One id is
-// stored once only for as long as the stream remembers ids. suffix is the
-// subject's end, such as NAMESPACE.NAME.
+// Put stores a message as a letter and returns when it is stored. A second message with
+// the same id is not stored, for as long as the stream remembers ids. suffix is the end
+// of the subject, for example NAMESPACE.NAME.
 func (b *DeadLetters) Put(ctx context.Context, id, suffix string, l DeadLetter, data []byte) error {
 	m := &nats.Msg{Subject: b.subject + suffix, Data: data, Header: nats.Header{}}
 	for name, value := range map[string]string{
@@ -80,7 +80,7 @@ func (b *DeadLetters) Put(ctx context.Context, id, suffix string, l DeadLetter, 
 	return err
 }
 
-// oneLine makes a header's value of any text.
+// oneLine makes any text a valid header value of at most 1000 bytes.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -98,23 +98,19 @@ func oneLine(s string) string {
 func letter(seq uint64, at time.Time, h nats.Header, size int) DeadLetter {
 	l := DeadLetter{Sequence: seq, Time: at, Function: h.Get(functionHeader), Reason: h.Get(reasonHeader), Detail: h.Get(detailHeader),
 		CallID: h.Get(callHeader), Callback: h.Get(callbackHeader), Size: size}
-	// Messages that somebody else has put there lack them.
+	// Messages that another program has put into the stream lack these headers.
 	l.Attempts, _ = strconv.Atoi(h.Get(attemptsHeader))
 	l.Status, _ = strconv.Atoi(h.Get(statusHeader))
 	l.Queued, _ = time.Parse(time.RFC3339Nano, h.Get(queuedHeader))
 	return l
 }
 
-// Count is how many letters there are.
+// Count returns the number of letters.
 func (b *DeadLetters) Count(ctx context.Context) (uint64, error) {
-	s, err := b.js.Stream(ctx, b.stream)
-	if err != nil {
-		return 0, err
-	}
-	return s.CachedInfo().State.Msgs, nil
+	return messages(ctx, b.js, b.stream)
 }
 
-// List returns up to limit letters from sequence on, the oldest first.
+// List returns up to limit letters whose sequence is at least from, the oldest first.
 func (b *DeadLetters) List(ctx context.Context, from uint64, limit int) ([]DeadLetter, error) {
 	count, err := b.Count(ctx)
 	if err != nil || count == 0 || limit < 1 {
@@ -129,7 +125,7 @@ func (b *DeadLetters) List(ctx context.Context, from uint64, limit int) ([]DeadL
 	if err != nil {
 		return nil, err
 	}
-	// It would go by itself after a minute.
+	// The server would delete the consumer after a minute by itself.
 	defer func() { _ = b.js.DeleteConsumer(context.WithoutCancel(ctx), b.stream, c.CachedInfo().Name) }()
 	batch, err := c.FetchNoWait(limit)
 	if err != nil {
@@ -197,28 +193,28 @@ func remove(ctx context.Context, s jetstream.Stream, seq uint64) error {
 	return err
 }
 
-// Sender stores a letter's message in the queue again and returns when it is
-// stored. One id is stored once only.
+// Sender stores a letter's message in the queue again and returns when it is stored. It
+// does not store a second message with the same id.
 type Sender func(ctx context.Context, id string, l DeadLetter, data []byte) error
 
-// Replayed is what became of a replay.
+// Replayed is the outcome of a replay.
 type Replayed struct {
-	// Replayed is how many letters are in the queue again.
+	// Replayed is the number of letters that are in the queue again.
 	Replayed int `json:"replayed"`
-	// Failed are those that stayed where they are.
+	// Failed are the letters that stayed dead letters.
 	Failed []ReplayFailure `json:"failed,omitempty"`
 }
 
-// ReplayFailure is a letter that was not replayed, and why.
+// ReplayFailure is a letter that was not replayed, with the reason.
 type ReplayFailure struct {
 	Sequence uint64 `json:"sequence"`
 	Error    string `json:"error"`
 }
 
-// Replay sends letters off again: those named, or all that there are now if
-// sequences is nil. Each is removed when it is stored in the queue. One whose
-// removal was cut off (the provider was killed in between) is known by its id, so
-// that sending it again stores nothing twice.
+// Replay sends letters to the queue again: those named, or all present ones if sequences
+// is nil. It removes each letter after it is stored in the queue. If the provider is
+// killed in between, the next replay sends the letter with the same id, and it is not
+// stored twice.
 func (b *DeadLetters) Replay(ctx context.Context, sequences []uint64, send Sender) (Replayed, error) {
 	s, err := b.js.Stream(ctx, b.stream)
 	if err != nil {
@@ -229,7 +225,7 @@ func (b *DeadLetters) Replay(ctx context.Context, sequences []uint64, send Sende
 	one := func(seq uint64) error {
 		l, data, err := get(ctx, s, seq)
 		if err == nil {
-			// A box that was made anew counts from 1 again.
+			// A stream created anew counts from 1 again, so the id has its creation time.
 			err = send(ctx, fmt.Sprintf("replay-%d-%d", created, seq), l, data)
 		}
 		if err == nil {
@@ -256,7 +252,7 @@ func (b *DeadLetters) Replay(ctx context.Context, sequences []uint64, send Sende
 	return out, b.each(ctx, s.CachedInfo().State, one)
 }
 
-// each calls do with the sequences of all letters of a state.
+// each calls do with the sequence of every letter that the stream had in state.
 func (b *DeadLetters) each(ctx context.Context, state jetstream.StreamState, do func(uint64) error) error {
 	for from := state.FirstSeq; from <= state.LastSeq; {
 		letters, err := b.List(ctx, from, 256)

@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
-// box is an empty one on an embedded server.
+// box returns empty dead letters on an embedded server.
 func box(t *testing.T) *async.DeadLetters {
 	t.Helper()
 	b, err := queue.OpenBroker(t.Context(), queue.BrokerOptions{Dir: t.TempDir(), Logger: zerolog.Nop()})
@@ -76,7 +76,7 @@ func TestALetterComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// A letter is put away whatever is said of it.
+// A letter is stored whatever its fields contain.
 func FuzzDetails(f *testing.F) {
 	for _, s := range []string{"", "\r\nFaas-Reason: other", "\xff\xfe", strings.Repeat("ü", 2000), "a: b"} {
 		f.Add(s)
@@ -122,8 +122,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// What is replayed is gone from the box, what cannot be sent stays, and the same letter
-// has the same id however often it is tried.
+// A replayed letter is removed, and one that cannot be sent stays. A letter has the same
+// id at every replay.
 func TestReplay(t *testing.T) {
 	b := box(t)
 	put(t, b, "a", "bad", "c")

@@ -14,69 +14,71 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
-// keepTrying is how long to wait where the dead letters cannot be written.
-const keepTrying = 30 * time.Second
+// buryPause is how long a message waits for another try if its dead letter could not be
+// written.
+const buryPause = 30 * time.Second
 
-// absentPause is how long to wait before a function is looked for again.
+// absentPause is how long a message waits if its function is not known here yet.
 const absentPause = 2 * time.Second
 
-// Invoker executes requests. name is a function's full name. An error may tell
-// its HTTP status by a method HTTPStatus() int; 404 means that there is no such
-// function. It is called by many goroutines at once.
+// Invoker executes requests. name is a function's full name. An error may have its HTTP
+// status in a method HTTPStatus() int; 404 means that there is no such function. Many
+// goroutines call Invoke at once.
 type Invoker interface {
 	Invoke(ctx context.Context, name string, r *frame.Request) (*frame.Response, error)
 }
 
-// Functions knows the functions that are deployed, by full name.
+// Functions knows the deployed functions by their full names.
 type Functions interface {
-	// Annotations returns a function's annotations, false if there is no such
+	// Annotations returns a function's annotations, and false if there is no such
 	// function.
 	Annotations(name string) (map[string]string, bool)
 }
 
-// Executor deals with messages. It is safe for concurrent use.
+// Executor executes queued messages. It is safe for concurrent use.
 type Executor struct {
 	Invoker   Invoker
 	Functions Functions
 	Poster    *Poster
-	// Posting is how often and when a callback is tried.
+	// Posting says how often and when a callback is tried.
 	Posting retry.Settings
 	Dead    *DeadLetters
 	Metrics *Metrics
-	// Draining is closed when no callback is to be waited for any more.
+	// Draining is closed when Handle must not wait for another try of a callback.
 	Draining <-chan struct{}
-	// Patience is for how long after it was stored a request is kept whose function
-	// is not known here; 0 where only this provider has functions.
+	// Patience is how long after it was stored a request of an unknown function is
+	// kept; 0 if only this provider deploys functions.
 	Patience time.Duration
-	// Logger is told of each request that is given up.
+	// Logger logs each request that is given up.
 	Logger zerolog.Logger
 }
 
-// job is one message that is being dealt with.
+// job is one message in Handle.
 type job struct {
 	*Executor
 	m *queue.Message
-	// name is the function's full name, request nil if the message is none.
+	// name is the function's full name. request is nil if the message cannot be decoded.
 	name    string
 	request *queue.Request
 	started time.Time
 }
 
-// outcome is how a try ended.
+// outcome is the result of one try.
 type outcome struct {
 	try    retry.Try
 	detail string
 	result *CallbackResult
 }
 
-// Handle deals with one message; it is a consume.Handler.
+// Handle executes one message, posts its result to the callback URL and decides what
+// becomes of the message. It is a queue.Handler.
 func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	j := &job{Executor: e, m: m, name: queue.FromSubjectKey(m.Key), started: time.Now()}
 	if m.Deliveries > 1 {
 		e.Metrics.Redelivered()
 	}
 	if m.Deliveries > retry.Lost && j.settings().Hopeless(m.Deliveries) {
-		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("it was handed out %d times", m.Deliveries)})
+		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("it was delivered %d times and never acknowledged", m.Deliveries)})
 	}
 	o := j.execute(ctx)
 	if ctx.Err() != nil {
@@ -102,15 +104,15 @@ func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	return queue.Verdict{}
 }
 
-// settings are the function's, or the default ones where it has none.
+// settings returns the function's retry settings, or the defaults if it has none.
 func (j *job) settings() retry.Settings {
 	annotations, _ := j.Functions.Annotations(j.name)
-	// Those that cannot be read are refused at deploy.
+	// A deployment with unreadable ones has been refused.
 	settings, _ := retry.Parse(annotations)
 	return settings
 }
 
-// execute has the request executed.
+// execute decodes the request and lets the Invoker execute it.
 func (j *job) execute(ctx context.Context) outcome {
 	o := outcome{try: retry.Try{Number: j.m.Deliveries}}
 	request, err := queue.DecodeRequest(j.m.Data)
@@ -119,8 +121,8 @@ func (j *job) execute(ctx context.Context) outcome {
 		return o
 	}
 	if request.Name != j.name {
-		// It lies under another function's subject.
-		o.try.Malformed, o.detail = true, fmt.Sprintf("it is for %s and was queued for %s", request.Name, j.name)
+		// The message has another function's subject.
+		o.try.Malformed, o.detail = true, fmt.Sprintf("the request is for %s, but its subject is for %s", request.Name, j.name)
 		return o
 	}
 	j.request = request
@@ -141,7 +143,7 @@ func (j *job) execute(ctx context.Context) outcome {
 	return o
 }
 
-// statusOf is an error's HTTP status, 0 if it has none.
+// statusOf returns an error's HTTP status, 0 if it has none.
 func statusOf(err error) int {
 	var known interface{ HTTPStatus() int }
 	if errors.As(err, &known) {
@@ -150,7 +152,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// failure is what a callback is told of an error.
+// failure returns the answer that a callback gets for an error.
 func failure(status int, err error) *frame.Response {
 	if status == 0 {
 		status = http.StatusBadGateway
@@ -158,8 +160,8 @@ func failure(status int, err error) *frame.Response {
 	return &frame.Response{Status: status, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: []byte(err.Error() + "\n")}
 }
 
-// deliver posts a result to the callback URL, again and again if need be. If it
-// was not delivered, the verdict says what becomes of the message.
+// deliver posts a result to the callback URL until Posting is satisfied or gives up. If
+// the result was not delivered, the verdict says what becomes of the message.
 func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivered bool) {
 	for number := 1; ; number++ {
 		status, err := j.Poster.Post(ctx, j.request.CallbackURL, o.result)
@@ -180,7 +182,7 @@ func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivere
 		select {
 		case <-time.After(time.Until(action.At)):
 		case <-j.Draining:
-			// A later provider executes it again.
+			// The next provider executes the request again.
 			return queue.Verdict{Keep: true}, false
 		case <-ctx.Done():
 			return queue.Verdict{Keep: true}, false
@@ -196,21 +198,21 @@ func (j *job) undelivered(o outcome, p retry.Post, err error) outcome {
 	return o
 }
 
-// bury puts the message among the dead letters. If that fails it stays in the
-// queue.
+// bury stores the message as a dead letter. If that fails, the message stays in the
+// queue for buryPause.
 func (j *job) bury(ctx context.Context, reason string, o outcome) queue.Verdict {
 	l := DeadLetter{Function: j.name, Reason: reason, Detail: o.detail, Attempts: j.m.Deliveries, Status: o.try.Status, Queued: j.m.Stored}
 	if j.request != nil {
 		l.CallID, l.Callback = j.request.CallID(), queue.Redacted(j.request.CallbackURL)
 	}
-	// A message that is buried twice, because the provider was killed before
-	// it was acknowledged, has the same id.
+	// If the provider is killed before the acknowledgement, the message is buried again
+	// with the same id.
 	id := fmt.Sprintf("dead-%d-%d", j.m.Sequence, j.m.Stored.UnixNano())
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := j.Dead.Put(ctx, id, j.m.Key, l, j.m.Data); err != nil {
-		j.Logger.Error().Err(err).Str("function", j.name).Msg("a request that failed cannot be put among the dead letters and stays in the queue; purge or replay some: faas-infer async purge, faas-infer async replay")
-		return queue.Verdict{Keep: true, Delay: keepTrying}
+		j.Logger.Error().Err(err).Str("function", j.name).Msg("a failed request stays in the queue, because its dead letter cannot be stored; purge or replay some: faas-infer async purge, faas-infer async replay")
+		return queue.Verdict{Keep: true, Delay: buryPause}
 	}
 	j.Metrics.Dead(reason)
 	j.Logger.Warn().Str("function", j.name).Str("reason", reason).Int("attempts", l.Attempts).Str("detail", o.detail).Msg("a queued request was given up; see faas-infer async dead")

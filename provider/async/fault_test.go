@@ -27,9 +27,9 @@ func listening(address string) bool {
 	return err == nil
 }
 
-// An external NATS is killed again and again while requests come both ways: what
-// was accepted is executed, meanwhile requests get 503, and all goes on by
-// itself.
+// An external NATS is killed again and again while requests come over NATS and HTTP.
+// Accepted requests are executed. Others get 503 while NATS is away, and the provider
+// recovers by itself.
 func TestExternalNATSKilledUnderLoad(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	server := spawn(t, "nats", "CHILD_DIR="+dir, "CHILD_LISTEN="+address)
@@ -91,7 +91,7 @@ func TestExternalNATSComesLate(t *testing.T) {
 		done <- struct{}{}
 		return respond(200, ""), nil
 	}, func(o *Options) { o.URL = "nats://" + address })
-	if w := r.do("POST", "/async-function/echo", "x"); w.Code != 503 || !strings.Contains(w.Body.String(), "NATS is away") {
+	if w := r.do("POST", "/async-function/echo", "x"); w.Code != 503 || !strings.Contains(w.Body.String(), "NATS cannot be reached") {
 		t.Errorf("without NATS: %d %s", w.Code, w.Body)
 	}
 	spawn(t, "nats", "CHILD_DIR="+t.TempDir(), "CHILD_LISTEN="+address)
@@ -103,8 +103,7 @@ func TestExternalNATSComesLate(t *testing.T) {
 	<-done
 }
 
-// smallDisk mounts a tmpfs of so many MiB, or returns "" where that is not
-// allowed.
+// smallDisk mounts a tmpfs of so many MiB. It returns "" if that is not allowed.
 func smallDisk(t testing.TB, mib int) string {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
@@ -115,8 +114,8 @@ func smallDisk(t testing.TB, mib int) string {
 	return dir
 }
 
-// A full disk: requests get 503, what was accepted is executed, and all goes on
-// when there is room again, also after writes have failed.
+// On a full disk requests get 503, and accepted ones are executed. The queue accepts
+// requests again when there is room, even after writes have failed.
 func TestFullDisk(t *testing.T) {
 	dir := smallDisk(t, 64)
 	if dir == "" {
@@ -169,7 +168,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Writes that fail: the queue is opened again when there is room, and goes on.
+// After failed writes, the queue is opened again when there is room.
 func TestFailedWrites(t *testing.T) {
 	dir := smallDisk(t, 64)
 	if dir == "" {
@@ -239,8 +238,7 @@ func fill(t testing.TB, file string, left int64) {
 	}
 }
 
-// A stream's file that was cut off in the middle: what stands before the cut is
-// executed.
+// If a stream's file was cut off in the middle, the requests before the cut are executed.
 func TestCutOffFile(t *testing.T) {
 	dir := t.TempDir()
 	hold := func(ctx context.Context, _ string, _ *frame.Request) (*frame.Response, error) {
@@ -282,7 +280,7 @@ func TestCutOffFile(t *testing.T) {
 	}
 }
 
-// A stream whose description is damaged: the provider says what to do.
+// If a stream's description is damaged, the provider says what to do.
 func TestDamagedDescription(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
@@ -321,7 +319,7 @@ func TestDamagedDescription(t *testing.T) {
 	until(t, "it is executed", func() bool { return done.different() == 1 })
 }
 
-// Closing gives back what is in hand; the next provider executes it soon.
+// Close gives back the requests in hand, and the next provider executes them soon.
 func TestClosedInTheMiddle(t *testing.T) {
 	dir := t.TempDir()
 	begun := make(chan struct{}, 10)
@@ -373,7 +371,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// A queue of its largest size takes no more, and what is in it stays.
+// A full queue refuses new requests and keeps the old ones.
 func TestQueueFull(t *testing.T) {
 	release := make(chan struct{})
 	var done atomic.Int32

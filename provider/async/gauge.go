@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
-// gauge asks the streams how much lies in them, at most once a second.
+// gauge counts the messages in the streams, at most once a second.
 type gauge struct {
 	broker *queue.Broker
 
@@ -39,6 +39,7 @@ func (g *gauge) depth() (Depth, error) {
 	return g.found, nil
 }
 
+// messages returns the number of messages in a stream.
 func messages(ctx context.Context, js jetstream.JetStream, stream string) (uint64, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {

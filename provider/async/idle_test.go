@@ -20,8 +20,7 @@ func consumers(t testing.TB, r *rig) int {
 	return s.CachedInfo().State.Consumers
 }
 
-// Functions that are not used leave nothing at the server, and come back as often
-// as they are.
+// The consumers of idle functions are deleted, and created again when requests come.
 func TestIdleFunctionsCostNothing(t *testing.T) {
 	var done counts
 	many := &deployed{by: map[string]map[string]string{}}
@@ -60,8 +59,8 @@ func TestComingAndGoing(t *testing.T) {
 	until(t, "all are executed", func() bool { return done.different() == 200 })
 }
 
-// One request now and then does not wait until the queue is looked through: the
-// server tells its consumers of a message a little later than its sender.
+// A rare request does not wait for the next scan of the queue. The server tells the sender
+// that a message is stored a little before it tells its consumers.
 func TestOneNowAndThen(t *testing.T) {
 	done := make(chan struct{})
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
@@ -77,7 +76,7 @@ func TestOneNowAndThen(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // The worker has found nothing more by now.
 	}
 	t.Logf("the slowest waited %v", slowest)
-	// Whom nobody tells looks after DefaultPoll; a machine that stands still is quicker.
+	// A worker that is not woken looks only after DefaultPoll. A stall of the machine is shorter.
 	if slowest > 3*queue.DefaultPoll/4 {
 		t.Errorf("one waited %v", slowest)
 	}

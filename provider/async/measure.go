@@ -8,11 +8,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
-// Depth is how many requests lie in the streams: Queued to be executed, those
-// that are being executed included, Dead given up.
+// Depth is the number of requests in the streams. Queued includes those that are being
+// executed. Dead are the dead letters.
 type Depth struct{ Queued, Dead uint64 }
 
-// Metrics holds every measure. It is safe for concurrent use.
+// Metrics holds the queue's metrics. It is safe for concurrent use.
 type Metrics struct {
 	accepted             *prometheus.CounterVec
 	dead, callbacks      *prometheus.CounterVec
@@ -23,7 +23,7 @@ type Metrics struct {
 	inHand               func() (executing, posting int)
 }
 
-// NewMetrics makes the measures. depth and inHand are asked when they are collected.
+// NewMetrics returns the metrics. Each collection calls depth and inHand.
 func NewMetrics(depth func() (Depth, error), inHand func() (executing, posting int)) *Metrics {
 	name := func(s string) string { return prometheus.BuildFQName("faas_infer", "async", s) }
 	counter := func(s, help string, labels ...string) *prometheus.CounterVec {
@@ -34,11 +34,11 @@ func NewMetrics(depth func() (Depth, error), inHand func() (executing, posting i
 		accepted:    counter("accepted_total", "Requests stored in the queue.", "function"),
 		dead:        counter("dead_total", "Requests given up, by reason.", "reason"),
 		callbacks:   counter("callbacks_total", "Results posted to callback URLs, by the class of the answer's status; none stands for no answer.", "class"),
-		retries:     prometheus.NewCounter(prometheus.CounterOpts{Name: name("retries_total"), Help: "Executions after which another try was decided."}),
-		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: name("redelivered_total"), Help: "Messages handed out that had been handed out before."}),
-		queued:      prometheus.NewDesc(name("queued"), "Requests in the queue, those that are being executed included.", nil, nil),
+		retries:     prometheus.NewCounter(prometheus.CounterOpts{Name: name("retries_total"), Help: "Executions followed by another try."}),
+		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: name("redelivered_total"), Help: "Messages delivered again."}),
+		queued:      prometheus.NewDesc(name("queued"), "Requests in the queue, including those that are being executed.", nil, nil),
 		letters:     prometheus.NewDesc(name("dead"), "Requests among the dead letters.", nil, nil),
-		inFlight:    prometheus.NewDesc(name("in_flight"), "Requests taken out of the queue and not yet dealt with, by state.", []string{"state"}, nil),
+		inFlight:    prometheus.NewDesc(name("in_flight"), "Requests taken out of the queue and not yet finished, by state.", []string{"state"}, nil),
 	}
 	for _, reason := range retry.Reasons {
 		m.dead.WithLabelValues(reason)
@@ -49,22 +49,22 @@ func NewMetrics(depth func() (Depth, error), inHand func() (executing, posting i
 	return m
 }
 
-// classes of status codes.
+// classes are the classes of status codes, "none" for no answer.
 var classes = []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // Accepted counts a request of a function.
 func (m *Metrics) Accepted(function string) { m.accepted.WithLabelValues(function).Inc() }
 
-// Retried counts an execution after which another try was decided.
+// Retried counts an execution that another try follows.
 func (m *Metrics) Retried() { m.retries.Inc() }
 
-// Redelivered counts a message that had been handed out before.
+// Redelivered counts a message that was delivered before.
 func (m *Metrics) Redelivered() { m.redelivered.Inc() }
 
 // Dead counts a request that was given up for one of retry's reasons.
 func (m *Metrics) Dead(reason string) { m.dead.WithLabelValues(reason).Inc() }
 
-// Called counts a callback that was answered with a status, 0 if not at all.
+// Called counts a callback by the status of its answer, 0 for no answer.
 func (m *Metrics) Called(status int) {
 	class := status / 100
 	if class < 1 || class >= len(classes) {
@@ -77,7 +77,7 @@ func (m *Metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m, m.accepted, m.dead, m.callbacks, m.retries, m.redelivered}
 }
 
-// Register shows the measures at r; nil is nowhere.
+// Register registers the metrics with r. It does nothing if r is nil.
 func (m *Metrics) Register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
@@ -89,7 +89,7 @@ func (m *Metrics) Register(r prometheus.Registerer) error {
 	return err
 }
 
-// Unregister takes them away again.
+// Unregister removes the metrics from r. It does nothing if r is nil.
 func (m *Metrics) Unregister(r prometheus.Registerer) {
 	if r == nil {
 		return
@@ -99,14 +99,14 @@ func (m *Metrics) Unregister(r prometheus.Registerer) {
 	}
 }
 
-// Describe is part of prometheus.Collector: the gauges are asked for.
+// Describe is part of prometheus.Collector. It describes the gauges.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.queued
 	ch <- m.letters
 	ch <- m.inFlight
 }
 
-// Collect is part of prometheus.Collector.
+// Collect is part of prometheus.Collector. It collects the gauges.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

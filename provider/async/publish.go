@@ -15,20 +15,19 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// maxAccepting is how many of a gateway's messages may be on their way to the
-// disk; it is far below what the disk takes in the time that each has. More wait
-// where they came in.
+// maxAccepting is the number of a gateway's messages that may be on their way to the
+// disk. The disk takes many more in the time that each message has. Further messages wait
+// in the subscription.
 const maxAccepting = 2048
 
-// unavailable is the answer while nothing can be stored.
+// unavailable returns the answer to a request that cannot be stored now.
 func unavailable(why error) *web.Error {
 	return web.Unavailable(2*time.Second, "the request could not be queued: %v", why)
 }
 
-// Enqueue accepts a request: when it returns nil, the request is stored and will
-// be executed. Errors are of type *web.Error: 400 for a request that cannot be
-// executed, 404 for a function that is not deployed, 413 for one that is too
-// large, 503 while nothing can be stored.
+// Enqueue stores a request. If it returns nil, the request will be executed. The error is
+// a *web.Error: 400 for a request that cannot be executed, 404 for a function that is not
+// deployed, 413 for a request that is too large, 503 if it cannot be stored now.
 func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 	checked := &queue.Request{QueueRequest: *r}
 	if err := q.check(checked); err != nil {
@@ -49,12 +48,12 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 	case err := <-future.Err():
 		return q.notStored(err)
 	case <-ctx.Done():
-		// It may be stored all the same.
+		// The server may store it nevertheless.
 		return web.Refuse(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
 	}
 }
 
-// check refuses what could not be executed.
+// check refuses a request that could not be executed.
 func (q *Queue) check(r *queue.Request) error {
 	if err := queue.CheckRequest(r); err != nil {
 		return web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err)
@@ -62,6 +61,7 @@ func (q *Queue) check(r *queue.Request) error {
 	return q.known(r.Name)
 }
 
+// known refuses a function that is not deployed.
 func (q *Queue) known(name string) error {
 	if _, ok := q.options.Functions.Annotations(name); !ok {
 		function, namespace := queue.SplitName(name)
@@ -70,8 +70,8 @@ func (q *Queue) known(name string) error {
 	return nil
 }
 
-// publish sends a message of a function to its stream. One id is stored once
-// only, "" is none.
+// publish sends a function's message to the stream. A second message with the same id is
+// not stored; "" is no id.
 func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFuture, error) {
 	select {
 	case <-q.draining:
@@ -81,8 +81,8 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 	if err := q.broker.Usable(); err != nil {
 		return nil, unavailable(err)
 	}
-	if most := q.broker.MaxPayload() - headroom; int64(len(data)) > most {
-		return nil, web.Refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), most)
+	if limit := q.broker.MaxPayload() - headroom; int64(len(data)) > limit {
+		return nil, web.Refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), limit)
 	}
 	m := &nats.Msg{Subject: queue.WorkSubjects + queue.SubjectKey(name), Data: data}
 	if id != "" {
@@ -95,18 +95,18 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 	return future, nil
 }
 
-// headroom is what a message's subject and headers may take in bytes, those of a
-// dead letter included.
+// headroom is the most bytes that a message's subject and headers take, including those
+// of a dead letter.
 const headroom = 16 << 10
 
-// stored counts a message and has it taken out.
+// stored counts a stored message and wakes its function's worker.
 func (q *Queue) stored(name string) {
 	q.metrics.Accepted(name)
 	q.wake(name)
 }
 
-// notStored explains why a message was not stored, and has the broker look after
-// itself.
+// notStored returns the answer for a message that was not stored. It lets the broker
+// check itself, unless the queue is full or overrun.
 func (q *Queue) notStored(err error) *web.Error {
 	var api *jetstream.APIError
 	switch {
@@ -122,8 +122,8 @@ func (q *Queue) notStored(err error) *web.Error {
 	return unavailable(err)
 }
 
-// codeStoreFailed is JetStream's code for a message that a stream does not take,
-// because of its limits among others.
+// codeStoreFailed is JetStream's error code for a message that a stream does not store,
+// for example because the stream is full.
 const codeStoreFailed = 10077
 
 // publication is a gateway's message on its way to the disk.
@@ -133,9 +133,8 @@ type publication struct {
 	done   func(error)
 }
 
-// take stores a gateway's message. It is stan.Options's. It looks at the
-// function's name only: what else may be wrong with a message is found when it is
-// executed.
+// take stores a gateway's message. It is the Take of queue.StanOptions. It checks only
+// the function's name. Other faults of a message are found when it is executed.
 func (q *Queue) take(data []byte, done func(error)) {
 	function, err := queue.FunctionOf(data)
 	name := ""
@@ -161,8 +160,8 @@ func (q *Queue) take(data []byte, done func(error)) {
 	}
 }
 
-// acknowledge answers the gateway when its messages are stored. They are stored
-// in the order in which they were sent, so one goroutine waits for all.
+// acknowledge answers the gateway when its messages are stored. Messages are stored in
+// the order in which they were sent, so one goroutine waits for all of them.
 func (q *Queue) acknowledge() {
 	for {
 		select {
@@ -182,16 +181,15 @@ func (q *Queue) acknowledgeOne(p publication) {
 	case err := <-p.future.Err():
 		p.done(q.notStored(err))
 	case <-q.closed:
-		// Whether it was stored is not known; the gateway's time runs out.
+		// It is not known whether the message was stored. The gateway's request times out.
 	}
 }
 
-// sendAgain puts a dead letter's message back into the queue; it is a
-// dead.Sender.
+// sendAgain stores a dead letter's message in the queue. It is a Sender.
 func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []byte) error {
 	request, err := queue.DecodeRequest(data)
 	if err != nil {
-		return web.Refuse(http.StatusBadRequest, "it holds no request that could be executed: %v", err)
+		return web.Refuse(http.StatusBadRequest, "the letter's request cannot be executed: %v", err)
 	}
 	if err := q.known(request.Name); err != nil {
 		return web.Refuse(http.StatusNotFound, "%v; deploy it first", err)

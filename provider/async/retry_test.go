@@ -169,7 +169,7 @@ func TestFunctionThatGoesAway(t *testing.T) {
 	r.letters(t, 0)
 }
 
-// What somebody else puts into the stream is no reason to fall over.
+// Foreign messages in the stream become dead letters and do no harm.
 func TestPoison(t *testing.T) {
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return respond(200, ""), nil }, nil)
 	for _, data := range [][]byte{nil, []byte("{"), []byte(`{"Function":"other"}`), []byte(`{"Function":"echo","Header":{"a b":["c"]}}`), []byte("\xff\x00")} {
@@ -189,7 +189,7 @@ func TestPoison(t *testing.T) {
 			t.Errorf("letter %+v", l)
 		}
 	}
-	if w := r.do("POST", "/system/async/dead/replay", `{"all":true}`); !strings.Contains(w.Body.String(), "no request") {
+	if w := r.do("POST", "/system/async/dead/replay", `{"all":true}`); !strings.Contains(w.Body.String(), "request cannot be executed") {
 		t.Errorf("poison was replayed: %s", w.Body)
 	}
 	if w := r.do("DELETE", "/system/async/dead", ""); w.Body.String() != "{\"purged\":6}\n" {
@@ -197,7 +197,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// A function that takes its time holds up only itself.
+// A slow function holds up no other function.
 func TestSlowFunction(t *testing.T) {
 	// Were the machine to stand still for longer, they would be handed out twice.
 	const held = 4 * time.Second
@@ -236,7 +236,7 @@ func TestSlowFunction(t *testing.T) {
 	}
 }
 
-// Those that are put off do not keep others from being executed.
+// Requests that wait for another try do not hold up others.
 func TestManyPutOff(t *testing.T) {
 	var good atomic.Int32
 	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {

@@ -31,8 +31,8 @@ func allDone(by map[string]int, bodies []string) bool {
 	return !slices.ContainsFunc(bodies, func(b string) bool { return by[b] == 0 })
 }
 
-// Two providers take each publication once and share what lies in the queue; one that
-// leaves in order has nothing refused.
+// Two providers take each publication once and share the queued requests. When one shuts
+// down in order, no request is refused.
 func TestTwoProvidersShareAQueue(t *testing.T) {
 	url := shared(t)
 	var done counts
@@ -70,7 +70,7 @@ func TestTwoProvidersShareAQueue(t *testing.T) {
 	t.Logf("%d accepted, executed by the one %d, by the other %d", len(accepted), by[0].Load(), by[1].Load())
 }
 
-// One of two providers is killed again and again: what was accepted is executed.
+// One of two providers is killed again and again, and every accepted request is executed.
 func TestOneOfTwoProvidersKilled(t *testing.T) {
 	url, log := shared(t), filepath.Join(t.TempDir(), "executed")
 	var both []*child
@@ -102,8 +102,7 @@ func TestOneOfTwoProvidersKilled(t *testing.T) {
 	t.Logf("%d accepted, %d refused, %d executed more than once", len(accepted), p.refused, again)
 }
 
-// A function that only one of two providers knows is not given up by the other, which
-// will hear of it.
+// A provider does not give up requests of a function that only the other one knows yet.
 func TestAFunctionThatOneProviderKnowsFirst(t *testing.T) {
 	url := shared(t)
 	done := make(chan struct{}, 64)

@@ -12,32 +12,33 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
-// Status is what Serve tells of the queue.
+// Status is the state of the queue.
 type Status struct {
-	// Queued requests wait or are put off to a later try; InFlight are taken
-	// out of the queue. Dead are given up.
+	// Queued counts requests that wait, for their first or a later try. InFlight
+	// counts those that are being executed or wait for their callback, Dead the dead
+	// letters.
 	Queued   uint64 `json:"queued"`
 	InFlight int    `json:"inFlight"`
 	Dead     uint64 `json:"dead"`
-	// Bytes is what those in the queue take on the disk.
+	// Bytes is the disk space of all requests that are not dead letters.
 	Bytes uint64 `json:"bytes"`
-	// Functions are those with requests, by name.
+	// Functions has the functions with such requests, sorted by name.
 	Functions []FunctionStatus `json:"functions"`
 	// Server is the NATS server: "embedded", "embedded at ADDRESS", or its
 	// URL.
 	Server string `json:"server"`
-	// Problem is why no requests are taken, "" if they are.
+	// Problem is the reason why requests are refused, "" if they are accepted.
 	Problem string `json:"problem,omitempty"`
 }
 
-// FunctionStatus is what there is of one function.
+// FunctionStatus counts the requests of one function.
 type FunctionStatus struct {
 	Name     string `json:"name"`
 	Queued   uint64 `json:"queued"`
 	InFlight int    `json:"inFlight"`
 }
 
-// Status asks the streams.
+// Status reads the state of the queue from its streams.
 func (a *Admin) Status(ctx context.Context) (Status, error) {
 	s := Status{Server: a.server(), Functions: []FunctionStatus{}}
 	if err := a.Broker.Usable(); err != nil {
@@ -59,7 +60,7 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 	for subject, n := range info.State.Subjects {
 		key := strings.TrimPrefix(subject, queue.WorkSubjects)
 		f := FunctionStatus{Name: queue.FromSubjectKey(key), InFlight: inHand[key].Held}
-		// Both are counted at slightly different times.
+		// The two numbers come from slightly different times.
 		f.Queued = n - min(n, uint64(f.InFlight))
 		s.InFlight += f.InFlight
 		s.Functions = append(s.Functions, f)

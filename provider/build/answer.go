@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// The values of a result's status.
+// The values of result.Status.
 const (
 	inProgress = "in_progress"
 	success    = "success"
 	failed     = "failed"
 )
 
-// result is a line of the answer, or all of it.
+// result is one line of a streamed answer, or the whole answer.
 type result struct {
 	Log    []string `json:"log"`
 	Image  string   `json:"image,omitempty"`
@@ -23,8 +23,8 @@ type result struct {
 	Error  string   `json:"error,omitempty"`
 }
 
-// answer tells the client what is done: each line at once if it asked for a
-// stream, all of them in the end otherwise.
+// answer reports a build's progress to the client: each line at once if the client asked
+// for a stream, otherwise all lines at the end.
 type answer struct {
 	w      http.ResponseWriter
 	stream bool
@@ -41,6 +41,7 @@ func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
 	return a
 }
 
+// streams reports whether the Accept headers ask for a stream.
 func streams(accept []string) bool {
 	for _, part := range strings.Split(strings.Join(accept, ","), ",") {
 		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "application/x-ndjson" {
@@ -50,7 +51,7 @@ func streams(accept []string) bool {
 	return false
 }
 
-// log tells one line of progress.
+// log reports one line of progress.
 func (a *answer) log(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if a.stream {
@@ -69,8 +70,8 @@ func (a *answer) fail(image string, err error) {
 	a.send(result{Log: a.lines, Image: image, Status: failed, Error: err.Error()})
 }
 
-// send writes one result. That the client is gone is found out elsewhere, by the
-// request's context.
+// send writes one result. It ignores a client that is gone; the request's context ends
+// the build then.
 func (a *answer) send(r result) {
 	if r.Log == nil {
 		r.Log = []string{}

@@ -70,8 +70,8 @@ func (c closing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// folder writes files, "name" → text; those whose text begins with #! are
-// executable, and one that ends in .onnx is a model.
+// folder writes files, "name" → text. A text that begins with #! makes an executable, and
+// a name that ends in .onnx a model.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// packed is a folder in a tar as faas-cli makes it.
+// packed returns a folder as a tar of faas-cli.
 func packed(t *testing.T, dir, image string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "req.tar")
@@ -119,7 +119,7 @@ func checkModel(_ context.Context, file string) error {
 	return err
 }
 
-// nothingLeft fails if the builder left anything beside the bundles.
+// nothingLeft fails if the builder has left files other than the bundles.
 func nothingLeft(t *testing.T, root string) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Join(root, bundle.StagingDir))
@@ -213,8 +213,8 @@ func compare(t *testing.T, b *bundle.Bundle, want bundle.Manifest, has, hasNot [
 	}
 }
 
-// What faas-cli does: a template with a handler laid over it, and the answer as
-// a stream.
+// faas-cli sends a template with a handler copied over it, and reads the answer as a
+// stream.
 func TestStream(t *testing.T) {
 	h, s := serve(t, Options{})
 	template := folder(t, map[string]string{"sh/Dockerfile": "FROM scratch\n", "sh/bundle.yaml": "name: sh\nprocess: ./index.sh\n", "sh/index.sh": "#!/bin/sh\nexec function/handler\n"})
@@ -274,7 +274,7 @@ func TestFailed(t *testing.T) {
 		{"a digest", "a@sha256:0", map[string]string{"bundle.yaml": program}, "has no digest"},
 		{"no image", "", map[string]string{"bundle.yaml": program}, "image is missing"},
 		{"inside another bundle", "there/v1:x", map[string]string{"bundle.yaml": "name: a\nprocess: cat\n"}, "inside the bundle there/v1"},
-		{"in the place of a folder", "other", map[string]string{"bundle.yaml": "name: a\nprocess: cat\n"}, "has other things in it"},
+		{"in the place of a folder", "other", map[string]string{"bundle.yaml": "name: a\nprocess: cat\n"}, "holds other files"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, s := serve(t, Options{CheckModel: checkModel})
@@ -315,7 +315,7 @@ func TestOldBundleStaysWhenABuildFails(t *testing.T) {
 	}
 }
 
-// A process that runs from a bundle goes on with it when it is replaced.
+// A process that runs from a bundle keeps that bundle when it is replaced.
 func TestReplacedBundleStaysWhileItIsHeld(t *testing.T) {
 	h, s := serve(t, Options{})
 	build := func(text string) {

@@ -14,11 +14,12 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// handlerDir is where faas-cli puts a function's own files in its template's.
+// handlerDir is the directory below the template's into which faas-cli puts the
+// function's own files.
 const handlerDir = "function"
 
-// build makes the bundle of what the tar holds, and returns the image's name as
-// soon as it is known, also with an error.
+// build makes a bundle from the tar in body. It returns the image's name even with an
+// error, if the name is known.
 func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (image string, err error) {
 	staged, err := bundle.NewStaged(h.options.Root)
 	if err != nil {
@@ -27,7 +28,7 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	defer func() {
 		if err := staged.Discard(); err != nil {
 			// The next sweep tries again.
-			h.options.Logger.Warn().Err(err).Msg("remove a build's files")
+			h.options.Logger.Warn().Err(err).Msg("a build's files could not be removed")
 		}
 	}()
 	limits := Limits{Bytes: h.options.MaxUnpacked, Entries: h.options.MaxEntries, Room: h.room}
@@ -67,7 +68,7 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	return image, nil
 }
 
-// publish brings a bundle to where it is wanted instead of below the root.
+// publish hands a bundle to Options.Publish, which stores it instead of Root.
 func (h *Handler) publish(ctx context.Context, image, dir string, answer *answer) error {
 	b, err := bundle.OpenDir(dir)
 	if err != nil {
@@ -79,15 +80,15 @@ func (h *Handler) publish(ctx context.Context, image, dir string, answer *answer
 	return nil
 }
 
-// notes says what of the client's wishes is not heeded.
+// notes tells the client which of its settings have no effect.
 func notes(c ContextConfig, answer *answer) {
 	for name, value := range c.BuildArgs {
 		if value == "" {
-			delete(c.BuildArgs, name) // faas-cli sends some of its own.
+			delete(c.BuildArgs, name) // faas-cli sends some empty ones itself.
 		}
 	}
 	if len(c.BuildArgs) > 0 {
-		answer.log("Build arguments are not used: nothing is compiled or installed here.")
+		answer.log("Build arguments are not used: the builder does not read the Dockerfile.")
 	}
 	platforms := slices.DeleteFunc(slices.Clone(c.Platforms), func(p string) bool { return p == "" })
 	if own := runtime.GOOS + "/" + runtime.GOARCH; len(platforms) > 0 && !slices.Contains(platforms, own) {
@@ -95,10 +96,10 @@ func notes(c ContextConfig, answer *answer) {
 	}
 }
 
-// arrange makes the unpacked context in dir a bundle: its own directory if there
-// is a manifest, that of the function's own files if there is one in that, and
-// else the one of the two that has the only ONNX model, for which it writes the
-// manifest with that name.
+// arrange makes the unpacked context in dir a bundle. The bundle is the first of the
+// context's directory and the function's own directory that has a manifest. Without a
+// manifest, it is the one of the two that has the only ONNX model, and arrange writes a
+// manifest with the given name.
 func arrange(dir, name string, answer *answer) error {
 	places := places(dir)
 	if sub, ok := manifestPlace(dir); ok {
@@ -130,17 +131,17 @@ func arrange(dir, name string, answer *answer) error {
 	return nil
 }
 
-// places are the directories of a context in which a bundle may be: its own, and that of
-// the function's own files.
+// places returns the directories of a context that may be the bundle: the context's own,
+// and that of the function's own files.
 func places(dir string) []string {
-	// A link of that name may lead anywhere in the context.
+	// A link of that name could lead anywhere in the context.
 	if info, err := os.Lstat(filepath.Join(dir, handlerDir)); err == nil && info.IsDir() {
 		return []string{".", handlerDir}
 	}
 	return []string{"."}
 }
 
-// manifestPlace is the one of a context's places that has a manifest.
+// manifestPlace returns the first of a context's places that has a manifest.
 func manifestPlace(dir string) (sub string, ok bool) {
 	for _, sub := range places(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, sub, bundle.ManifestFile)); err == nil {
@@ -150,16 +151,17 @@ func manifestPlace(dir string) (sub string, ok bool) {
 	return "", false
 }
 
-// noBundle says what to add to a context that does not tell what to run.
+// noBundle returns the error for a context without manifest and model. It says what to
+// add.
 func noBundle(dir string) error {
 	why := "the context has neither a " + bundle.ManifestFile + " nor a model"
 	if _, err := os.Lstat(filepath.Join(dir, "Dockerfile")); err == nil {
-		why = "there is no container engine here, so that the Dockerfile is not used, and the context has neither a " + bundle.ManifestFile + " nor a model"
+		why = "the builder has no container engine and does not use the Dockerfile, and the context has neither a " + bundle.ManifestFile + " nor a model"
 	}
 	return fmt.Errorf("%s; add %[2]s beside the handler with the lines `name: NAME`, `process: ./handler` and `mode: http`, or a model.onnx", why, bundle.ManifestFile)
 }
 
-// models lists the ONNX files that lie in the places.
+// models lists the ONNX files in the places.
 func models(dir string, places []string) ([]string, error) {
 	var found []string
 	for _, sub := range places {
@@ -176,7 +178,7 @@ func models(dir string, places []string) ([]string, error) {
 	return found, nil
 }
 
-// raise leaves of dir what is in its directory sub.
+// raise replaces the content of dir by that of its directory sub.
 func raise(dir, sub string) error {
 	if sub == "." {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// check looks over a bundle before it goes to its place. Links that stay in the
-// context may lead out of what is left of it.
+// check checks a bundle before it is put in its place. It checks links again: those that
+// stay in the context may lead out of the part of it that is the bundle.
 func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
 	if err := Contained(dir); err != nil {
 		return err
@@ -34,13 +34,13 @@ func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
 	}
 	if command := strings.Fields(b.Process)[0]; b.ProcessFile() == "" {
 		if _, err := exec.LookPath(command); err != nil && !strings.HasPrefix(command, "/home/app/") {
-			answer.log("Take care: this machine has no program %s, with which the process begins.", command)
+			answer.log("Warning: this machine has no program %s, which the bundle's process starts.", command)
 		}
 	}
 	return nil
 }
 
-// checkModel has the engine look at a model, and installs what it needs.
+// checkModel checks a model with the engine, and installs the Python packages it needs.
 func (h *Handler) checkModel(ctx context.Context, b *bundle.Bundle, answer *answer) error {
 	subject := cmp.Or(b.Model, b.Handler, b.ServerURL)
 	if h.options.CheckModel != nil {
@@ -61,8 +61,8 @@ func (h *Handler) checkModel(ctx context.Context, b *bundle.Bundle, answer *answ
 	return nil
 }
 
-// checkAnnotations reads what the bundle brings along for its deployments, which are
-// read again with what these say themselves.
+// checkAnnotations checks the annotations that the bundle sets for its deployments. Each
+// deployment checks them again, together with its own.
 func checkAnnotations(b *bundle.Bundle) error {
 	_, err := annotation.Parse(types.FunctionDeployment{Service: "f", Image: "f", Annotations: &b.Annotations})
 	if wrong := new(annotation.Error); errors.As(err, &wrong) {

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// compileTimeout is how long a handler may take to be compiled, with what it
-	// imports being downloaded.
+	// compileTimeout is how long compiling a handler may take, including downloads of
+	// its imports.
 	compileTimeout = 10 * time.Minute
-	// complaint is how many of the compiler's lines the client is told.
-	complaint = 20
-	// goModule is what tells where a Go program begins.
+	// maxErrorLines is the number of the compiler's last lines that the client gets.
+	maxErrorLines = 20
+	// goModule is the file in the root directory of a Go module.
 	goModule = "go.mod"
 )
 
-// compileHandler compiles an ONNX model's handler in Go: the program whose module is at
-// the top of the context, as the template onnx-go-infer has it, or beside the manifest.
-// Where there is none of both, or no Go, the program must have been sent. Whatever is
-// wrong with the manifest is told later.
+// compileHandler compiles an ONNX model's handler in Go. Its module is at the top of the
+// context, as in the template onnx-go-infer, or beside the manifest. Without a module, or
+// without Go on this machine, the context must contain the compiled program. Errors of
+// the manifest are left to check.
 func compileHandler(ctx context.Context, dir string, answer *answer) error {
 	sub, ok := manifestPlace(dir)
 	if !ok {
@@ -64,7 +64,7 @@ func compileHandler(ctx context.Context, dir string, answer *answer) error {
 	return nil
 }
 
-// compilable finds the directory of the program's module, and Go.
+// compilable returns the directory of the program's module and the path of Go.
 func compilable(inside *os.Root, dir, sub string) (module, compiler string, err error) {
 	for _, place := range []string{".", sub} {
 		if _, err := inside.Lstat(filepath.Join(place, goModule)); err == nil {
@@ -81,8 +81,8 @@ func compilable(inside *os.Root, dir, sub string) (module, compiler string, err 
 	return module, compiler, nil
 }
 
-// compile compiles a module's program to a file of the context. A link in the place of
-// that is replaced.
+// compile compiles a module's program to a file of the context. It replaces a link of
+// that name.
 func compile(ctx context.Context, compiler, module string, inside *os.Root, program string) error {
 	work, err := os.MkdirTemp(inside.Name(), "compiled-*")
 	if err != nil {
@@ -95,11 +95,11 @@ func compile(ctx context.Context, compiler, module string, inside *os.Root, prog
 	c := exec.CommandContext(ctx, compiler, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-o", made, ".")
 	var said bytes.Buffer
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = module, &said, &said, time.Second
-	// Static, for images without a C library; with this Go and no other that it would
-	// have to fetch.
+	// The program is static, for images without a C library. Go must not download
+	// another version of itself.
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOFLAGS=")
 	if err := c.Run(); err != nil {
-		return fmt.Errorf("it cannot be compiled: %w: %s", errors.Join(ctx.Err(), err), lastLines(said.String(), complaint))
+		return fmt.Errorf("it cannot be compiled: %w: %s", errors.Join(ctx.Err(), err), lastLines(said.String(), maxErrorLines))
 	}
 	if err := inside.Remove(program); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -107,7 +107,7 @@ func compile(ctx context.Context, compiler, module string, inside *os.Root, prog
 	return inside.Rename(filepath.Join(filepath.Base(work), "handler"), program)
 }
 
-// lastLines are the last of a text.
+// lastLines returns the last n lines of a text.
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// A handler in Go is compiled, or else it is said why not and what to do; one that was
-// sent compiled does without Go.
+// A handler in Go is compiled, or the error says why not and what to do. A handler that
+// was sent compiled needs no Go.
 func TestHandlersInGo(t *testing.T) {
 	const (
 		manifest = "engine: onnx\nmodel: model.onnx\nhandler: handler.go\n"
@@ -83,7 +83,7 @@ func TestHandlersInGo(t *testing.T) {
 	}
 }
 
-// What is compiled takes the place of a link, wherever that leads.
+// The compiled program replaces a link of its name, wherever the link leads.
 func TestCompilingFollowsNoLinks(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(outside, []byte("precious"), 0o755); err != nil {

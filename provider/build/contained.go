@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Contained refuses symbolic links that lead out of dir, directly or by way of
-// others.
+// Contained returns an error if a symbolic link leads out of dir, directly or through
+// other links.
 func Contained(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

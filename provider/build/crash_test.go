@@ -40,8 +40,8 @@ func victim(root string) {
 	}
 }
 
-// Whenever the builder is killed, the bundle is one of those that were sent, all
-// of it, and not older than the last that was answered.
+// Whenever the builder is killed, the bundle is complete and one of those that were sent,
+// and not older than the last one answered.
 func TestKilledBuilder(t *testing.T) {
 	root := t.TempDir()
 	self, err := os.Executable()
@@ -100,7 +100,7 @@ func TestKilledBuilder(t *testing.T) {
 	}
 }
 
-// Of two builds of one image at once one comes last, and that one is whole.
+// Of two builds of one image at once, the bundle is one of them, complete.
 func TestBuildsAtOnce(t *testing.T) {
 	h, s := serve(t, Options{})
 	var done sync.WaitGroup

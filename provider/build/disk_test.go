@@ -30,8 +30,8 @@ func small(t *testing.T, size string) (dir string, ok bool) {
 	return dir, true
 }
 
-// On a disk that runs full in the middle of a build the old bundle stays, and
-// nothing of the new one.
+// If the disk becomes full during a build, the old bundle stays, and no file of the new
+// one.
 func TestFullDisk(t *testing.T) {
 	root, ok := small(t, "4m")
 	if !ok {
@@ -84,7 +84,7 @@ func TestFullDisk(t *testing.T) {
 	nothingLeft(t, root)
 }
 
-// Builds leave room for everybody else.
+// A build leaves the reserve free.
 func TestReserve(t *testing.T) {
 	h, _ := serve(t, Options{})
 	h.reserve = 1 << 60

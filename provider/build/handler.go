@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusal is an answer before the signature was found right.
+// refusal is an error with a status code, for answers before the signature is checked.
 type refusal struct {
 	code int
 	why  string
@@ -23,14 +23,14 @@ func refuse(code int, format string, args ...any) error {
 	return &refusal{code: code, why: fmt.Sprintf(format, args...)}
 }
 
-// ServeHTTP answers POST /build. Before the signature is known to be right the
-// answer is a status of 400 or more with a sentence; after that it is 200 and a
-// result, or with "Accept: application/x-ndjson" several, of which the last says
-// success or failed.
+// ServeHTTP answers POST /build. Until the signature is found right, an error is a status
+// of 400 or more with a sentence. After that the answer is 200 and a result. With "Accept:
+// application/x-ndjson" there are several results, and the last has the status success
+// or failed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := h.receive(w, r)
 	if err != nil {
-		h.turnAway(w, r, err)
+		h.refuseRequest(w, r, err)
 		return
 	}
 	defer h.release()
@@ -48,11 +48,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer.succeed(image)
 }
 
-// receive returns the signed body as a file without a name, at its beginning.
-// The caller then has one of the slots.
+// receive returns the body as a file without a name, positioned at its beginning, after
+// it has checked the signature. The caller then holds a slot and must release it.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, err error) {
 	if r.Method != http.MethodPost {
-		return nil, refuse(http.StatusMethodNotAllowed, "a build is sent with POST")
+		return nil, refuse(http.StatusMethodNotAllowed, "the method must be POST")
 	}
 	signature, err := parseSignature(r.Header.Get(signatureHeader))
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, e
 	if r.ContentLength > h.options.MaxBytes {
 		return nil, h.tooLarge()
 	}
-	// A client that has signed nothing must not keep the others out for long.
+	// A client without the secret must not keep others waiting for long.
 	deadline := time.Now().Add(h.options.BodyTimeout)
 	if err := h.take(r.Context(), deadline); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, e
 	return body, nil
 }
 
-// take waits for a slot; release gives it back.
+// take waits for a slot until deadline. release gives it back.
 func (h *Handler) take(ctx context.Context, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -103,7 +103,7 @@ func (h *Handler) tooLarge() error {
 	return refuse(http.StatusRequestEntityTooLarge, "the context is larger than %d MiB, the builder's limit; leave out what the function does not need, or start the provider with a higher --max-build", h.options.MaxBytes>>20)
 }
 
-// room refuses a build for which the disk has no room.
+// room refuses a build that needs more bytes than the disk has free.
 func (h *Handler) room(need int64) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(h.options.Root, &disk); err != nil {
@@ -115,8 +115,8 @@ func (h *Handler) room(need int64) error {
 	return nil
 }
 
-// turnAway answers what was not received.
-func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
+// refuseRequest writes the error of receive as the answer.
+func (h *Handler) refuseRequest(w http.ResponseWriter, r *http.Request, err error) {
 	var why *refusal
 	if !errors.As(err, &why) {
 		why = &refusal{code: http.StatusInternalServerError, why: err.Error()}
@@ -128,7 +128,7 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "10")
 	}
-	// The rest of the body is not worth reading.
+	// Do not read the rest of the body.
 	w.Header().Set("Connection", "close")
 	http.Error(w, why.why, why.code)
 }

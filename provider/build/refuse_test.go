@@ -52,12 +52,12 @@ func TestSignature(t *testing.T) {
 		code                   int
 	}{
 		{"none", "", "is missing", http.StatusUnauthorized},
-		{"no algorithm", strings.TrimPrefix(good, "sha256="), "is not sha256=", http.StatusUnauthorized},
-		{"another algorithm", strings.Replace(good, "sha256", "sha1", 1), "is not sha256=", http.StatusUnauthorized},
-		{"no digits", "sha256=xyz", "is not sha256=", http.StatusUnauthorized},
-		{"cut off", good[:len(good)-2], "is not sha256=", http.StatusUnauthorized},
-		{"nothing", "sha256=", "is not sha256=", http.StatusUnauthorized},
-		{"too long", good + "00", "is not sha256=", http.StatusUnauthorized},
+		{"no algorithm", strings.TrimPrefix(good, "sha256="), "must be sha256=", http.StatusUnauthorized},
+		{"another algorithm", strings.Replace(good, "sha256", "sha1", 1), "must be sha256=", http.StatusUnauthorized},
+		{"no digits", "sha256=xyz", "must be sha256=", http.StatusUnauthorized},
+		{"cut off", good[:len(good)-2], "must be sha256=", http.StatusUnauthorized},
+		{"nothing", "sha256=", "must be sha256=", http.StatusUnauthorized},
+		{"too long", good + "00", "must be sha256=", http.StatusUnauthorized},
 		{"another secret", sign(body, "another"), "does not fit the body", http.StatusForbidden},
 		{"no secret", sign(body, ""), "does not fit the body", http.StatusForbidden},
 		{"of another body", sign(body[:512], secret), "does not fit the body", http.StatusForbidden},
@@ -92,7 +92,7 @@ func TestClientSeesTheStatus(t *testing.T) {
 	}
 }
 
-// zeros is a body that has not been made anywhere.
+// zeros is a body of zeros that takes no memory.
 type zeros struct{ left atomic.Int64 }
 
 func newZeros() *zeros {
@@ -210,10 +210,10 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// A request waits while others build, and not for ever.
+// A request waits for other builds, but not for ever.
 func TestWaitsForOthers(t *testing.T) {
 	h, _ := serve(t, Options{BodyTimeout: 50 * time.Millisecond})
-	for range atOnce {
+	for range maxBuilds {
 		h.slots <- struct{}{}
 	}
 	body, err := os.ReadFile(packed(t, folder(t, map[string]string{"bundle.yaml": "name: a\nprocess: cat\n"}), "a"))

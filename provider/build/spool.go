@@ -19,6 +19,7 @@ import (
 // signatureHeader holds "sha256=" and the body's HMAC in hexadecimal digits.
 const signatureHeader = "X-Build-Signature"
 
+// parseSignature returns the HMAC in the header.
 func parseSignature(header string) ([]byte, error) {
 	if header == "" {
 		return nil, refuse(http.StatusUnauthorized, "%s is missing; give faas-cli the builder's secret with --payload-secret", signatureHeader)
@@ -26,13 +27,13 @@ func parseSignature(header string) ([]byte, error) {
 	digits, ok := strings.CutPrefix(header, "sha256=")
 	signature, err := hex.DecodeString(digits)
 	if !ok || err != nil || len(signature) != sha256.Size {
-		return nil, refuse(http.StatusUnauthorized, "%s is not sha256= and 64 hexadecimal digits", signatureHeader)
+		return nil, refuse(http.StatusUnauthorized, "%s must be sha256= and 64 hexadecimal digits", signatureHeader)
 	}
 	return signature, nil
 }
 
-// spool writes a body into a file that has no name, so that none is left behind
-// whatever happens, and checks its signature on the way.
+// spool writes a body to a file without a name and checks its signature on the way. The
+// file disappears with the process, whatever happens.
 func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error) {
 	f, err := nameless(filepath.Join(h.options.Root, bundle.StagingDir))
 	if err != nil {
@@ -44,7 +45,7 @@ func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error
 		}
 	}()
 	digest := hmac.New(sha256.New, h.options.Secret)
-	// One more byte tells a body that is too large from one that just fits.
+	// One more byte distinguishes a body that is too large from one that just fits.
 	n, err := io.Copy(&spooling{file: f, digest: digest, room: h.room}, io.LimitReader(body, h.options.MaxBytes+1))
 	switch {
 	case err != nil:
@@ -60,17 +61,18 @@ func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error
 	return f, nil
 }
 
-// spooling tells errors of the disk from those of the connection.
+// spooling writes to a file and a digest. It marks errors of the disk, to distinguish
+// them from errors of the connection.
 type spooling struct {
 	file   *os.File
 	digest io.Writer
-	// room is asked every now and then, for the body's size need not be known;
-	// next is how many bytes may be written before that.
+	// room checks the disk every roomEvery bytes, because the body's size need not be
+	// known. next is the number of bytes until the next check.
 	room func(bytes int64) error
 	next int
 }
 
-// roomEvery is after how many bytes the disk is looked at, 8 MiB.
+// roomEvery is the number of bytes between two checks of the disk: 8 MiB.
 const roomEvery = 8 << 20
 
 func (s *spooling) Write(p []byte) (int, error) {
@@ -88,13 +90,13 @@ func (s *spooling) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// noRoom makes an error of the disk an answer.
+// noRoom turns an error of the disk into an answer.
 func noRoom(err error) error {
 	code := http.StatusInternalServerError
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		code = http.StatusInsufficientStorage
 	}
-	return refuse(code, "the context cannot be kept: %v", err)
+	return refuse(code, "the context cannot be stored: %v", err)
 }
 
 func bodyError(err error) error {
@@ -103,12 +105,12 @@ func bodyError(err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, "the context took too long to arrive; it must come at 64 KiB a second at least")
+		return refuse(http.StatusRequestTimeout, "the context took too long to arrive; send at least 64 KiB/s")
 	}
 	return refuse(http.StatusBadRequest, "the context did not arrive: %v", err)
 }
 
-// nameless opens a file in dir that is gone once it is closed.
+// nameless opens a new file in dir and removes its name: it is gone once it is closed.
 func nameless(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

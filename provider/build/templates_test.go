@@ -86,10 +86,10 @@ var (
 	pinned   = regexp.MustCompile(`^[a-z.]+/[a-z/-]+:[0-9][0-9a-z.-]*$`)
 )
 
-// checkDockerfile reads a Dockerfile as far as that can be done without an engine: it
-// begins with images that are named by build arguments and, but for our own, by a
-// release; it copies what the context has; both variants have what they install; and
-// what runs in the end is not root.
+// checkDockerfile checks a Dockerfile as far as possible without an engine. Build
+// arguments name its base images, with a release unless they are ours. The files that it
+// copies are in the context, both variants have the files that they install, and the
+// last user is not root.
 func checkDockerfile(t *testing.T, context string) {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(context, "Dockerfile"))
@@ -143,7 +143,7 @@ func checkDockerfile(t *testing.T, context string) {
 	}
 }
 
-// What the images install of the engines is what a machine without images does.
+// The images install the same engine packages as a machine without images.
 func TestTemplatesHaveTheEnginesRequirements(t *testing.T) {
 	for template, engine := range map[string]string{"tensorflow-infer": "tensorflow", "python-infer": "python", "triton": "triton"} {
 		own, err := os.ReadFile(filepath.Join(templateDir, template, "requirements", "cpu.txt"))
@@ -160,7 +160,7 @@ func TestTemplatesHaveTheEnginesRequirements(t *testing.T) {
 	}
 }
 
-// packages are the lines of a requirements file that name some.
+// packages returns the lines of a requirements file that name packages.
 func packages(text []byte) (names []string) {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -171,7 +171,7 @@ func packages(text []byte) (names []string) {
 	return names
 }
 
-// What runs an ONNX model on GPUs is the release that everything was measured with.
+// The images run ONNX models on GPUs with the release that all measurements used.
 func TestTemplatesHaveTheEnginesRelease(t *testing.T) {
 	script, err := os.ReadFile("../../scripts/onnxruntime.sh")
 	if err != nil {

@@ -24,29 +24,29 @@ const (
 	maxConfig = 1 << 20
 	// maxName is the most bytes of a file's name or a link's target.
 	maxName = 1024
-	// maxLinks is how many symbolic links there may be; they are kept in memory
-	// until all files are there.
+	// maxLinks is the most symbolic links. They are kept in memory until all files are
+	// there.
 	maxLinks = 10_000
 )
 
-// ContextConfig is what the client says of the image.
+// ContextConfig is the client's description of the image.
 type ContextConfig struct {
 	Image     string            `json:"image"`
 	BuildArgs map[string]string `json:"buildArgs"`
 	Platforms []string          `json:"platforms"`
 }
 
-// Limits bound what a tar may hold.
+// Limits bounds the content of a tar.
 type Limits struct {
-	// Bytes are the most that its files may take together.
+	// Bytes is the most bytes of its files together.
 	Bytes int64
-	// Entries are how many files, directories and links there may be.
+	// Entries is the most files, directories and links.
 	Entries int
-	// Room returns why the disk has no room for so many bytes more.
+	// Room returns an error if the disk has no room for so many more bytes.
 	Room func(bytes int64) error
 }
 
-// Content is what a tar held.
+// Content is the content of a tar.
 type Content struct {
 	Config ContextConfig
 	// Files and Bytes are the files' number and size.
@@ -54,13 +54,13 @@ type Content struct {
 	Bytes int64
 }
 
-// link is a symbolic link that is yet to be made.
+// link is a symbolic link that UnpackContext has not made yet.
 type link struct{ name, target string }
 
-// unpacking is one tar on its way into a directory.
+// unpacking is the state of one UnpackContext.
 type unpacking struct {
 	root *os.Root
-	// limits are what may still come.
+	// limits is the rest of the limits.
 	limits  Limits
 	links   []link
 	content Content
@@ -68,11 +68,10 @@ type unpacking struct {
 	named bool
 }
 
-// UnpackContext writes the files below context/ of a tar into the directory, without
-// that first part of their names, and returns what the client said. All names are
-// looked up below the directory, so that none leads out of it; links are made
-// last, so that nothing is written through one. After an error the directory is
-// to be removed.
+// UnpackContext writes the files below context/ of a tar into the directory, without that
+// prefix of their names. It opens all names below the directory, so none leads out of it.
+// It makes links last, so no file is written through one. After an error the caller must
+// remove the directory.
 func UnpackContext(ctx context.Context, body io.Reader, dir string, limits Limits) (Content, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -86,8 +85,9 @@ func UnpackContext(ctx context.Context, body io.Reader, dir string, limits Limit
 	return u.content, Contained(dir)
 }
 
+// all unpacks all entries of the tar, and makes the links.
 func (u *unpacking) all(ctx context.Context, body io.Reader) error {
-	// Short entries are read many at a time.
+	// The buffer holds many short entries.
 	tape := tar.NewReader(bufio.NewReaderSize(body, 256<<10))
 	for {
 		header, err := tape.Next()
@@ -95,7 +95,7 @@ func (u *unpacking) all(ctx context.Context, body io.Reader) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("the context is no tar, or is cut off: %w", err)
+			return fmt.Errorf("the context is not a tar, or is cut off: %w", err)
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("the client went away: %w", err)
@@ -118,13 +118,13 @@ func (u *unpacking) all(ctx context.Context, body io.Reader) error {
 // entry unpacks one entry of the tar.
 func (u *unpacking) entry(header *tar.Header, data io.Reader) error {
 	if header.Typeflag == tar.TypeXGlobalHeader {
-		return nil // A comment, as git archive writes.
+		return nil // A comment, such as git archive writes.
 	}
 	switch header.Name {
 	case configFile:
 		return u.readConfig(header, data)
 	case secretsFile:
-		return errors.New("the context has build secrets, and nothing is built here that could use them; remove build_secrets from the stack file")
+		return errors.New("the context has build secrets, which this builder cannot use; remove build_secrets from the stack file")
 	}
 	if u.limits.Entries--; u.limits.Entries < 0 {
 		return errors.New("the context has too many files; leave out what the function does not need, with .dockerignore or another folder")
@@ -145,7 +145,7 @@ func (u *unpacking) entry(header *tar.Header, data io.Reader) error {
 	return entryError(name, u.write(name, header, data))
 }
 
-// localName is the entry's name below context/.
+// localName returns the entry's name below context/.
 func localName(name string) (string, error) {
 	if len(name) > maxName {
 		return "", fmt.Errorf("the name %.40q… in the context is longer than %d bytes", name, maxName)
@@ -164,8 +164,7 @@ func localName(name string) (string, error) {
 	return below, nil
 }
 
-// parents makes the directories above name that are not there yet. They count as
-// entries.
+// parents makes the missing directories above name. They count as entries.
 func (u *unpacking) parents(name string) error {
 	dir := path.Dir(name)
 	if dir == "." {
@@ -183,9 +182,8 @@ func (u *unpacking) parents(name string) error {
 	return entryError(dir, u.root.Mkdir(dir, 0o755))
 }
 
-// write makes what the header says under the name. Rights are those that an
-// instance's user needs: everything can be read, what was executable is, and
-// only the provider can write.
+// write makes the file, directory or link of the header under the name. An instance's
+// user can read everything and execute what was executable. Only the provider can write.
 func (u *unpacking) write(name string, header *tar.Header, data io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeReg:
@@ -208,7 +206,7 @@ func (u *unpacking) write(name string, header *tar.Header, data io.Reader) error
 			return fmt.Errorf("hard link: %w", err)
 		}
 		if info, err := u.root.Lstat(target); err != nil || !info.Mode().IsRegular() {
-			return fmt.Errorf("it is a hard link to %q, which is no file that came before it", header.Linkname)
+			return fmt.Errorf("it is a hard link to %q, which is not an earlier file of the tar", header.Linkname)
 		}
 		return u.root.Link(target, name)
 	}
@@ -217,7 +215,7 @@ func (u *unpacking) write(name string, header *tar.Header, data io.Reader) error
 
 func (u *unpacking) writeFile(name string, header *tar.Header, data io.Reader) (err error) {
 	if header.Size > u.limits.Bytes {
-		return errors.New("the files are larger together than the builder takes; leave out what the function does not need")
+		return errors.New("the files together are larger than the builder's limit; leave out what the function does not need")
 	}
 	if err := u.limits.Room(header.Size); err != nil {
 		return err
@@ -237,10 +235,10 @@ func (u *unpacking) writeFile(name string, header *tar.Header, data io.Reader) (
 	if _, err := io.CopyN(f, data, header.Size); err != nil {
 		return err
 	}
-	return f.Chmod(mode) // whatever the umask is
+	return f.Chmod(mode) // The umask may have removed bits.
 }
 
-// entryError says which entry it was.
+// entryError adds the entry's name to an error.
 func entryError(name string, err error) error {
 	switch {
 	case err == nil:

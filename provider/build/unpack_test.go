@@ -102,8 +102,8 @@ func TestHostileTars(t *testing.T) {
 		{"link out of what is left", []entry{{name: "context/x", text: "x"}, {name: "context/function/bundle.yaml", text: manifest.text}, {name: "context/function/l", kind: tar.TypeSymlink, link: "../x"}}, "out of the bundle"},
 		{"hard link out", []entry{{name: "context/l", kind: tar.TypeLink, link: "/etc/passwd"}}, "hard link"},
 		{"hard link up", []entry{{name: "context/l", kind: tar.TypeLink, link: "context/../../x"}}, "hard link"},
-		{"hard link to nothing", []entry{{name: "context/l", kind: tar.TypeLink, link: "context/later"}, {name: "context/later", text: "x"}}, "no file that came before"},
-		{"hard link to a directory", []entry{{name: "context/d", kind: tar.TypeDir}, {name: "context/l", kind: tar.TypeLink, link: "context/d"}}, "no file that came before"},
+		{"hard link to nothing", []entry{{name: "context/l", kind: tar.TypeLink, link: "context/later"}, {name: "context/later", text: "x"}}, "not an earlier file"},
+		{"hard link to a directory", []entry{{name: "context/d", kind: tar.TypeDir}, {name: "context/l", kind: tar.TypeLink, link: "context/d"}}, "not an earlier file"},
 		{"device", []entry{{name: "context/d", kind: tar.TypeBlock}}, "neither a file"},
 		{"character device", []entry{{name: "context/d", kind: tar.TypeChar}}, "neither a file"},
 		{"fifo", []entry{{name: "context/d", kind: tar.TypeFifo}}, "neither a file"},
@@ -113,8 +113,8 @@ func TestHostileTars(t *testing.T) {
 		{"a directory as a file", []entry{{name: "context/a/b", text: "1"}, {name: "context/a", text: "2"}}, "is twice"},
 		{"a long name", []entry{{name: "context/" + strings.Repeat("a/", 600), kind: tar.TypeDir}}, "longer than"},
 		{"a long part", []entry{{name: "context/" + strings.Repeat("a", 300), text: "x"}}, "name too long"},
-		{"large", []entry{{name: "context/a", size: 1 << 40}}, "larger together"},
-		{"large together", []entry{{name: "context/a", text: strings.Repeat("x", 60<<10)}, {name: "context/b", text: strings.Repeat("x", 60<<10)}}, "larger together"},
+		{"large", []entry{{name: "context/a", size: 1 << 40}}, "files together are larger"},
+		{"large together", []entry{{name: "context/a", text: strings.Repeat("x", 60<<10)}, {name: "context/b", text: strings.Repeat("x", 60<<10)}}, "files together are larger"},
 		{"many", many(101), "too many files"},
 		{"deep", []entry{{name: "context/" + strings.Repeat("a/", 200) + "x", text: "x"}}, "too many directories"},
 		{"build secrets", []entry{{name: "com.openfaas.secrets", text: "x"}}, "build secrets"},
@@ -171,7 +171,7 @@ func TestOddConfigs(t *testing.T) {
 			t.Errorf("%+v, want %q", result, test.words)
 		}
 	}
-	if result := sent(t, h, []byte("no tar at all, but signed")); !strings.Contains(result.Error, "no tar") {
+	if result := sent(t, h, []byte("no tar at all, but signed")); !strings.Contains(result.Error, "not a tar") {
 		t.Errorf("%+v", result)
 	}
 }
@@ -233,8 +233,7 @@ func (h *hangUp) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Whatever the tar is, nothing comes outside the bundle's place, and what comes
-// there is a bundle.
+// No tar writes a file outside the bundle's place, and the result there is a bundle.
 func FuzzUnpack(f *testing.F) {
 	f.Add(archive(manifest, named("a")))
 	f.Add(archive(manifest, named("a"), entry{name: "context/l", kind: tar.TypeSymlink, link: "../x"}))

@@ -11,18 +11,18 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Reason is why a request was answered without being executed.
+// Reason is the reason why a request was answered without being executed.
 type Reason string
 
-// The reasons, one for each kind of answer that a dispatcher makes up itself.
+// The reasons, one for each kind of answer that comes from the dispatcher itself.
 const (
 	// Late: the deadline could not be met any more.
 	Late Reason = "late"
 	// QueueFull: too many requests waited already.
 	QueueFull Reason = "queue_full"
-	// NoInstance: no instance could be had.
+	// NoInstance: no instance was available.
 	NoInstance Reason = "no_instance"
-	// InstanceLost: the instance went away and a retry was not possible.
+	// InstanceLost: the instance ended and a retry was not possible.
 	InstanceLost Reason = "instance_lost"
 	// Canceled: the client hung up.
 	Canceled Reason = "canceled"
@@ -35,15 +35,15 @@ func Reasons() []Reason {
 	return []Reason{Late, QueueFull, NoInstance, InstanceLost, Canceled, Closed}
 }
 
-// FunctionMetrics records what happens to one function. Its methods are safe
-// for concurrent use; those for requests and batches neither allocate nor lock.
+// FunctionMetrics records the metrics of one function. Its methods are safe for
+// concurrent use. Those for requests and batches neither allocate nor lock.
 type FunctionMetrics struct {
 	name     string
 	metrics  *Metrics
 	inFlight atomic.Int64
 	removed  atomic.Bool
-	// codes maps a status code to its count. A code that comes up first makes
-	// a new map, so that counting needs no lock.
+	// codes maps a status code to its count. A new code makes a new map, so counting
+	// needs no lock.
 	codes   atomic.Pointer[map[int]*atomic.Uint64]
 	addCode sync.Mutex
 	total   prometheus.Observer
@@ -70,15 +70,15 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 	return f
 }
 
-// Name is the function's full name, "name.namespace".
+// Name returns the function's full name, "name.namespace".
 func (f *FunctionMetrics) Name() string { return f.name }
 
-// Begin counts a request that was taken; ObserveRequest ends it.
+// Begin counts a request in flight until ObserveRequest.
 func (f *FunctionMetrics) Begin() { f.inFlight.Add(1) }
 
-// ObserveRequest counts a request that was answered with an HTTP status code
-// (499: the client hung up) after total, its whole time in the provider. It
-// ends what Begin began.
+// ObserveRequest counts a request that was answered with an HTTP status code (499: the
+// client hung up). total is the time from its arrival to its answer. Call it once for
+// each Begin.
 func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
 	f.inFlight.Add(-1)
 	f.count(code).Add(1)
@@ -101,7 +101,7 @@ func (f *FunctionMetrics) count(code int) *atomic.Uint64 {
 	return n
 }
 
-// Answered is how many requests were answered since the provider started.
+// Answered returns the number of requests answered since the provider started.
 func (f *FunctionMetrics) Answered() uint64 {
 	var sum uint64
 	for _, n := range *f.codes.Load() {
@@ -134,8 +134,8 @@ func (f *FunctionMetrics) AddDrop(r Reason) {
 	}
 }
 
-// SetInstances records how many ready instances have a config, in
-// cluster.Config.String's form; 0 takes the config off.
+// SetInstances records the number of ready instances with a config, in the form of
+// cluster.Config.String; 0 removes the config.
 func (f *FunctionMetrics) SetInstances(config string, n int) {
 	if n == 0 {
 		f.metrics.instances.DeleteLabelValues(f.name, config)
@@ -144,12 +144,12 @@ func (f *FunctionMetrics) SetInstances(config string, n int) {
 	f.set(f.metrics.instances, float64(n), config)
 }
 
-// SetParked records how many instances are parked: loaded, with their CPU and GPU
-// share given back.
+// SetParked records the number of parked instances: loaded, with their CPU and GPU share
+// given back.
 func (f *FunctionMetrics) SetParked(n int) { f.set(f.metrics.parked, float64(n)) }
 
-// SetExecRatio records what measured times are of predicted ones for instances
-// of a config, in cluster.Config.String's form; 0 takes the config off.
+// SetExecRatio records measured over predicted time for instances with a config, in the
+// form of cluster.Config.String; 0 removes the config.
 func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
 	if ratio == 0 {
 		f.metrics.ratio.DeleteLabelValues(f.name, config)
@@ -158,11 +158,10 @@ func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
 	f.set(f.metrics.ratio, ratio, config)
 }
 
-// SetLevel records by how much the measured load is multiplied when instances are
-// planned.
+// SetLevel records the planned over the measured load.
 func (f *FunctionMetrics) SetLevel(level float64) { f.set(f.metrics.level, level) }
 
-// SetProvisional records whether the function is served by a sketch of its model's times.
+// SetProvisional records whether the function runs with a sketch of its model's times.
 func (f *FunctionMetrics) SetProvisional(provisional bool) {
 	value := 0.0
 	if provisional {
@@ -171,21 +170,21 @@ func (f *FunctionMetrics) SetProvisional(provisional bool) {
 	f.set(f.metrics.provisional, value)
 }
 
-// SetAllocated records what the function's instances hold together.
+// SetAllocated records the resources that the function's instances hold together.
 func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
 	f.set(f.metrics.cpu, cores(r))
 	f.set(f.metrics.memory, float64(r.Memory))
 	f.set(f.metrics.gpu, gpus(r))
 }
 
-// SetUsed records what the function's instances really use together.
+// SetUsed records the CPU and memory that the function's instances use together.
 func (f *FunctionMetrics) SetUsed(r cluster.Resources) {
 	f.set(f.metrics.cpuUsed, cores(r))
 	f.set(f.metrics.used, float64(r.Memory))
 }
 
-// set writes a gauge, unless the function is gone: a controller that still
-// winds its instances down must not bring the function's labels back.
+// set writes a gauge, unless the function was removed. A controller that still stops its
+// instances must not bring the function's labels back.
 func (f *FunctionMetrics) set(v *prometheus.GaugeVec, value float64, labels ...string) {
 	if !f.removed.Load() {
 		v.WithLabelValues(append([]string{f.name}, labels...)...).Set(value)

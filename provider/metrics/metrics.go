@@ -1,14 +1,16 @@
-// Package metrics is what the provider measures of itself, for Prometheus. The
-// HTTP routes, the dispatchers and the controller all record here, through one
-// handle per function that resolves its labels once: recording a request takes
-// a few atomic additions and no look-up.
+// Package metrics holds the provider's metrics for Prometheus, and evaluates the queries
+// that the stock gateway sends ([ParseQuery]). The HTTP routes, the dispatchers and the
+// controller record through one handle per function ([FunctionMetrics]), which resolves
+// its labels once: recording a request takes a few atomic additions and no look-up. It
+// measures nothing itself. Begin reading at [New].
 //
-// Labels are bounded: functions by what is deployed, codes by HTTP, reasons by
-// the constants here, configs by what runs.
+// The number of label values is bounded: functions by the deployments, codes by HTTP,
+// reasons by the constants here, configs by the running instances.
 package metrics
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,9 +22,9 @@ import (
 
 const namespace = "faas_infer"
 
-// Buckets in seconds, from below what a small model takes to the longest
-// objective; a factor of about 2 keeps the error of a percentile read off them
-// small at the scale of milliseconds.
+// Buckets in seconds, from less than a small model's time to the longest objective.
+// Their factor of about 2 keeps the error of percentiles small in the range of
+// milliseconds. batchBuckets are in requests.
 var (
 	requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .035, .05, .075, .1, .15, .2, .35, .5, 1, 2, 5, 10, 30, 60}
 	partBuckets    = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30}
@@ -30,7 +32,7 @@ var (
 	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
 )
 
-// Metrics holds every measure. It is safe for concurrent use.
+// Metrics holds all metrics. It is safe for concurrent use.
 type Metrics struct {
 	requests, inFlight                           *prometheus.Desc
 	total, queue, exec, cold, batch              *prometheus.HistogramVec
@@ -43,8 +45,8 @@ type Metrics struct {
 	functions map[string]*FunctionMetrics
 }
 
-// New makes the measures and registers them with r. It panics if r holds them
-// already, as that is a mistake in the program.
+// New returns metrics registered with r. It panics if r has them already, which is a bug
+// in the program.
 func New(r prometheus.Registerer) *Metrics {
 	function := []string{"function"}
 	m := &Metrics{
@@ -55,7 +57,7 @@ func New(r prometheus.Registerer) *Metrics {
 		total:     histogram("request_duration_seconds", "Time from a request's arrival at the provider to its answer.", requestBuckets),
 		queue:     histogram("queue_duration_seconds", "Time that a request waited for its batch to start.", partBuckets),
 		exec:      histogram("exec_duration_seconds", "Time that a batch took on its instance.", partBuckets),
-		cold:      histogram("cold_start_duration_seconds", "Time from the order to start an instance to its first readiness.", coldBuckets),
+		cold:      histogram("cold_start_duration_seconds", "Time from the decision to start an instance until it is ready.", coldBuckets),
 		batch:     histogram("batch_size", "Requests in one batch.", batchBuckets),
 		misses:    counter("slo_misses_total", "Requests not answered within the function's SLO.", function),
 		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
@@ -64,9 +66,9 @@ func New(r prometheus.Registerer) *Metrics {
 		ratio: gauge("exec_over_predicted_ratio",
 			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
 		level: gauge("planned_over_measured_load_ratio",
-			"By how much more than the measured load instances are planned, because requests missed the objective.", function),
+			"Load that instances are planned for over measured load; above 1 after requests missed the objective.", function),
 		provisional: gauge("provisional_profile",
-			"1 while a new function is served by a sketch of its model's times, else 0.", function),
+			"1 while a new function is served by a sketch of its model's times, otherwise 0.", function),
 		cpu:     gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
 		memory:  gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
 		gpu:     gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
@@ -95,8 +97,8 @@ func gauge(name, help string, labels []string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-// Function returns the handle of a function, by its full name "name.namespace";
-// the first call makes it. Keep the handle: the look-up takes a lock.
+// Function returns the handle of a function by its full name "name.namespace". The first
+// call creates it. Keep the handle, because the look-up takes a lock.
 func (m *Metrics) Function(name string) *FunctionMetrics {
 	m.mu.RLock()
 	f, ok := m.functions[name]
@@ -113,8 +115,8 @@ func (m *Metrics) Function(name string) *FunctionMetrics {
 	return f
 }
 
-// Remove forgets a function that was deleted. Handles that are still held go
-// on working; what they record is no longer shown.
+// Remove removes a deleted function's metrics. Handles that callers still hold keep
+// working, but Prometheus does not see what they record.
 func (m *Metrics) Remove(name string) {
 	m.mu.Lock()
 	if f, ok := m.functions[name]; ok {
@@ -131,7 +133,7 @@ func (m *Metrics) Remove(name string) {
 	}
 }
 
-// SetNode records what a node has altogether and what is free of it.
+// SetNode records a node's total and free resources.
 func (m *Metrics) SetNode(n cluster.Node) {
 	for state, r := range map[string]cluster.Resources{"total": n.Total, "free": n.Free} {
 		m.nodeCPU.WithLabelValues(n.Name, state).Set(cores(r))
@@ -140,11 +142,11 @@ func (m *Metrics) SetNode(n cluster.Node) {
 	}
 }
 
-// cores and gpus are r in the base units that Prometheus wants.
+// cores and gpus return r in Prometheus's base units.
 func cores(r cluster.Resources) float64 { return float64(r.CPU) / 1000 }
 func gpus(r cluster.Resources) float64  { return float64(r.GPU) / 100 }
 
-// Invocations is how often a function was answered with a status code.
+// Invocations is the number of a function's answers with one status code.
 type Invocations struct {
 	// Function is the full name, "name.namespace".
 	Function string
@@ -152,8 +154,7 @@ type Invocations struct {
 	Count    uint64
 }
 
-// Invocations lists what was counted since the provider started, by function
-// and code.
+// Invocations lists the counts since the provider started, sorted by function and code.
 func (m *Metrics) Invocations() []Invocations {
 	var out []Invocations
 	for _, f := range m.all() {
@@ -170,21 +171,17 @@ func (m *Metrics) Invocations() []Invocations {
 func (m *Metrics) all() []*FunctionMetrics {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	out := make([]*FunctionMetrics, 0, len(m.functions))
-	for _, f := range m.functions {
-		out = append(out, f)
-	}
-	return out
+	return slices.Collect(maps.Values(m.functions))
 }
 
-// Describe is part of prometheus.Collector: Metrics itself collects what it
-// counts with bare atomics.
+// Describe is part of prometheus.Collector. Metrics collects only the two metrics that it
+// counts with plain atomics.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.requests
 	ch <- m.inFlight
 }
 
-// Collect is part of prometheus.Collector.
+// Collect is part of prometheus.Collector; see Describe.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, i := range m.Invocations() {
 		ch <- prometheus.MustNewConstMetric(m.requests, prometheus.CounterValue, float64(i.Count), i.Function, strconv.Itoa(i.Code))

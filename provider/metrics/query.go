@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// The series that can be queried: OpenFaaS's count of invocations, under the
-// name and labels that its gateway gives them.
+// The only series that can be queried: OpenFaaS's count of invocations, with the name and
+// labels of OpenFaaS's gateway.
 const (
 	invocations   = "gateway_function_invocation_total"
 	labelName     = "__name__"
@@ -18,11 +18,11 @@ const (
 	labelCode     = "code"
 )
 
-// longestQuery bounds the work that one query can ask for, in bytes.
-const longestQuery = 4096
+// maxQuery is the most bytes of a query. It bounds the work for one query.
+const maxQuery = 4096
 
-// Query is a parsed instant query of the part of Prometheus's language that
-// OpenFaaS speaks: a selector, or sum over one with "by".
+// Query is a parsed instant query in the part of Prometheus's language that OpenFaaS
+// uses: a selector, or sum over one with "by".
 type Query struct {
 	metric   string
 	matchers []matcher
@@ -46,10 +46,10 @@ type Sample struct {
 //
 //	sum(gateway_function_invocation_total{function_name=~".*.openfaas-fn"}) by (function_name)
 //
-// The error is a sentence for whoever wrote the query.
+// The error is a sentence for the author of the query.
 func ParseQuery(text string) (*Query, error) {
-	if len(text) > longestQuery || !utf8.ValidString(text) {
-		return nil, fmt.Errorf("a query is text of at most %d bytes", longestQuery)
+	if len(text) > maxQuery || !utf8.ValidString(text) {
+		return nil, fmt.Errorf("the query must be UTF-8 text of at most %d bytes", maxQuery)
 	}
 	p := &queryParser{rest: text}
 	q := p.query()
@@ -59,8 +59,8 @@ func ParseQuery(text string) (*Query, error) {
 	return q, p.err
 }
 
-// Evaluate answers the query from what m has counted. A metric that is not
-// there gives no samples, as in Prometheus.
+// Evaluate answers the query from the counts in m. An unknown metric gives no samples, as
+// in Prometheus.
 func (q *Query) Evaluate(m *Metrics) []Sample {
 	out := []Sample{}
 	if q.metric != invocations {
@@ -104,8 +104,7 @@ func (q *Query) group(labels map[string]string) (map[string]string, string) {
 	return kept, key
 }
 
-// queryParser reads a query from the left; after the first error nothing
-// more is read.
+// queryParser reads a query from the left. It stops reading after the first error.
 type queryParser struct {
 	rest string
 	err  error
@@ -120,7 +119,7 @@ func (p *queryParser) fail(wanted string) {
 
 func (p *queryParser) space() { p.rest = strings.TrimLeft(p.rest, " \t\r\n") }
 
-// take reads token if it comes next.
+// take reads token if it comes next, and reports whether it did.
 func (p *queryParser) take(token string) bool {
 	p.space()
 	rest, ok := strings.CutPrefix(p.rest, token)
@@ -130,6 +129,7 @@ func (p *queryParser) take(token string) bool {
 	return ok && p.err == nil
 }
 
+// want reads token, and fails if it does not come next.
 func (p *queryParser) want(token string) {
 	if !p.take(token) {
 		p.fail(strconv.Quote(token))

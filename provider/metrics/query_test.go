@@ -55,7 +55,7 @@ func TestQueries(t *testing.T) {
 
 var badQueries = []string{"", " ", "sum", "sum(", "sum(up", "sum(up))", "up{", "up{a}", "up{a=}", `up{a="}`, `up{a="b"`,
 	`up{a="b" c="d"}`, `up{a=~"("}`, `up{a="\q"}`, "up{a=`b}", "rate(up[5m])", "1+1", "up up", "sum(up) by", "sum(up) by (a",
-	"sum(up) by (a b)", "sum(up) by (,)", `{a="b"}`, "up\xff", strings.Repeat("u", longestQuery+1)}
+	"sum(up) by (a b)", "sum(up) by (,)", `{a="b"}`, "up\xff", strings.Repeat("u", maxQuery+1)}
 
 func TestBadQueries(t *testing.T) {
 	for _, query := range badQueries {

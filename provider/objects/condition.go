@@ -12,16 +12,16 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// outcome is what came of one generation of a spec: a reason of the condition
-// Accepted, and what is wrong, "" for nothing.
+// outcome is the result of one generation of a spec: the reason of the condition Accepted,
+// and in Why the problem, "" for none.
 type outcome struct {
 	Generation  int64
 	Reason, Why string
 }
 
-// statusOf is what an object is to say of its function; served is whether there is anything
-// that runs or would with the next request. Conditions keep the time of their last
-// change.
+// statusOf returns the new status of a function's object. served says that some
+// deployment of the function runs, or would with the next request. Conditions keep the
+// time of their last change.
 func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served bool, problem string, now metav1.Time) v1alpha1.FunctionStatus {
 	s := v1alpha1.FunctionStatus{ObservedGeneration: came.Generation,
 		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Conditions: slices.Clone(f.Status.Conditions), Deployed: f.Status.Deployed}
@@ -44,7 +44,7 @@ func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served b
 	return s
 }
 
-// ready is the condition of that name, less its times.
+// ready returns the condition Ready without generation and time.
 func ready(runs provider.Status, problem string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
 	switch {
@@ -62,6 +62,7 @@ func ready(runs provider.Status, problem string) metav1.Condition {
 	return c
 }
 
+// separated returns the separator after a text, "" after an empty one.
 func separated(before string) string {
 	if before == "" {
 		return ""
@@ -69,12 +70,12 @@ func separated(before string) string {
 	return ": "
 }
 
-// oneLine keeps a message within what a condition may have.
+// oneLine makes a message one line of at most 1024 bytes.
 func oneLine(s string) string {
-	const most = 1024
+	const maximum = 1024
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\n", " "), "")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
+	if len(s) > maximum {
+		s = strings.ToValidUTF8(s[:maximum], "") + "…"
 	}
 	return s
 }

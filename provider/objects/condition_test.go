@@ -30,8 +30,8 @@ func TestConditions(t *testing.T) {
 		"no image":                      {deployed, provider.Status{}, "ImagePullBackOff", "True", "False", "NotServed", "no instance is ready: ImagePullBackOff"},
 		"crowded":                       {deployed, provider.Status{Replicas: 1, AvailableReplicas: 1}, "no node has room", "True", "True", "Serving", "no node has room"},
 		"nonsense":                      {outcome{3, "Invalid", "bad key"}, provider.Status{}, "", "False", "False", "Invalid", "nothing runs: bad key"},
-		"nonsense that leaves what ran": {outcome{3, "Invalid", "bad key"}, provider.Status{Replicas: 1, AvailableReplicas: 1}, "", "False", "True", "Serving", "what was deployed before is served: bad key"},
-		"nonsense, and nobody asks":     {outcome{3, "Invalid", "bad key"}, provider.Status{}, "", "False", "True", "Idle", "the next request starts one: what was deployed before is served: bad key"},
+		"nonsense that leaves what ran": {outcome{3, "Invalid", "bad key"}, provider.Status{Replicas: 1, AvailableReplicas: 1}, "", "False", "True", "Serving", "the previous deployment is served: bad key"},
+		"nonsense, and nobody asks":     {outcome{3, "Invalid", "bad key"}, provider.Status{}, "", "False", "True", "Idle", "the next request starts one: the previous deployment is served: bad key"},
 	} {
 		f := &v1alpha1.Function{}
 		served := name != "nonsense"

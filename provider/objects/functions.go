@@ -19,12 +19,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// maxTries bounds how often a write is tried that somebody else's came before; the
-// leader's of the status are such.
+// maxTries is how often a write is tried that conflicts with another client's write. The
+// leader's writes of the status cause such conflicts.
 const maxTries = 16
 
-// NextRevision returns a number above all that this replica has given or seen: the
-// time in microseconds, where no other is higher.
+// NextRevision returns a number above all that this replica has given or seen: the time
+// in microseconds since 1970, unless one of those is higher.
 func (s *Objects) NextRevision() (uint64, error) {
 	return s.above(uint64(s.now().UnixMicro()) - 1), nil
 }
@@ -40,7 +40,7 @@ func (s *Objects) above(n uint64) uint64 {
 	}
 }
 
-// seen keeps the revisions to come above n.
+// seen notes a revision: all later ones from above are higher.
 func (s *Objects) seen(n uint64) {
 	for {
 		last := s.last.Load()
@@ -50,9 +50,9 @@ func (s *Objects) seen(n uint64) {
 	}
 }
 
-// PutFunction writes f in place of what was there, by server-side apply: all fields
-// of the spec are then the provider's. 409 if a later revision is there, which another
-// replica has deployed meanwhile.
+// PutFunction writes f and replaces an earlier object by server-side apply: the provider
+// then owns all fields of the spec. 409 if another replica has deployed a later revision
+// meanwhile.
 func (s *Objects) PutFunction(f store.Function) error {
 	namespace, name := f.Deployment.Namespace, f.Deployment.Service
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -60,7 +60,7 @@ func (s *Objects) PutFunction(f store.Function) error {
 	before, known := s.cached(namespace, name)
 	for range maxTries {
 		if known && s.revisionOf(before) > f.Revision {
-			return web.Refuse(http.StatusConflict, "function %s was deployed by somebody else at the same time; deploy it again if it is to be as you have it", name)
+			return web.Refuse(http.StatusConflict, "another client deployed function %s at the same time; deploy it again to replace that deployment", name)
 		}
 		var written *v1alpha1.Function
 		var err error
@@ -80,22 +80,22 @@ func (s *Objects) PutFunction(f store.Function) error {
 		}
 		before, err = s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return problemFrom(err, "function %s was not kept", name)
+			return problemFrom(err, "function %s was not stored", name)
 		}
 		known = err == nil
 	}
-	return web.Refuse(http.StatusConflict, "function %s is being changed all the time; try again", name)
+	return web.Refuse(http.StatusConflict, "function %s is being changed by other clients; try again", name)
 }
 
-// refused tells why a function was not written.
+// refused returns the reason why a function was not written.
 func refused(err error, namespace, name string) error {
 	if apierrors.IsNotFound(err) {
-		return web.Refuse(http.StatusBadRequest, "there is no namespace %q in the cluster; make it with: kubectl create namespace %s", namespace, namespace)
+		return web.Refuse(http.StatusBadRequest, "there is no namespace %q in the cluster; create it with: kubectl create namespace %s", namespace, namespace)
 	}
-	return problemFrom(err, "function %s was not kept", name)
+	return problemFrom(err, "function %s was not stored", name)
 }
 
-// create writes a function that is not there yet.
+// create writes a new function's object.
 func (s *Objects) create(ctx context.Context, f store.Function) (*v1alpha1.Function, error) {
 	d := f.Deployment
 	object := &v1alpha1.Function{
@@ -112,7 +112,7 @@ func (s *Objects) create(ctx context.Context, f store.Function) (*v1alpha1.Funct
 	return s.typed.Functions(d.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 }
 
-// replace writes a function in place of the object before, if that is still there.
+// replace writes a function over the object before, if that has not changed meanwhile.
 func (s *Objects) replace(ctx context.Context, before *v1alpha1.Function, f store.Function) (*v1alpha1.Function, error) {
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
@@ -127,8 +127,8 @@ func (s *Objects) replace(ctx context.Context, before *v1alpha1.Function, f stor
 	return s.typed.Functions(before.Namespace).Patch(ctx, before.Name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy, Force: &force})
 }
 
-// whole is a spec with its empty fields: one that was left out would stay as somebody
-// else has set it.
+// whole returns a spec with all its fields, even empty ones. A field that is left out
+// would keep the value that another client has set.
 func whole(s v1alpha1.FunctionSpec, replicas *int64) map[string]any {
 	spec := map[string]any{
 		"image": s.Image, "process": s.Process, "readOnlyRootFilesystem": s.ReadOnlyRootFilesystem,
@@ -142,6 +142,7 @@ func whole(s v1alpha1.FunctionSpec, replicas *int64) map[string]any {
 	return spec
 }
 
+// mapping returns m, or an empty map for nil.
 func mapping(m map[string]string) map[string]string {
 	if m == nil {
 		return map[string]string{}
@@ -149,6 +150,7 @@ func mapping(m map[string]string) map[string]string {
 	return m
 }
 
+// list returns s, or an empty list for nil.
 func list(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -156,14 +158,15 @@ func list(s []string) []string {
 	return s
 }
 
-// hash is that of what the object will hold, in which nothing is empty.
+// hash returns the hash of the deployment as the object will hold it, without empty
+// fields.
 func hash(f store.Function) string {
 	d := f.Deployment
 	return store.Hash(v1alpha1.SpecOf(d).Deployment(d.Service, d.Namespace))
 }
 
-// stated is what the spec says of replicas: nothing for as long as the function has
-// its own least, so that a change of that by kubectl counts.
+// stated returns the spec's replicas. It returns nil as long as f has the number that
+// follows from its deployment's minimum: a change of the minimum with kubectl then counts.
 func (s *Objects) stated(before *v1alpha1.Function, f store.Function) *int64 {
 	n := int64(f.Replicas)
 	if before == nil || before.Spec.Replicas == nil {
@@ -176,7 +179,7 @@ func (s *Objects) stated(before *v1alpha1.Function, f store.Function) *int64 {
 	return &n
 }
 
-// DeleteFunction deletes a function, and with it all that it owns; store.ErrAbsent if
+// DeleteFunction deletes a function with everything that it owns; store.ErrAbsent if
 // there is none. It asks the API server.
 func (s *Objects) DeleteFunction(namespace, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -201,9 +204,9 @@ func (s *Objects) DeleteFunction(namespace, name string) error {
 	return nil
 }
 
-// Function reads one function as it is now, store.ErrAbsent if there is none. One whose
-// spec cannot be, or that no leader has seen as it is, is as it was accepted last, and
-// store.ErrAbsent if it never was. It asks the API server.
+// Function returns one function's present record, store.ErrAbsent if there is none. If
+// the spec is invalid, or the leader has not given it a revision yet, Function returns
+// the deployment accepted last, or an error if there is none. It asks the API server.
 func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	if !annotation.IsName(namespace) || !annotation.IsName(name) {
 		return store.Function{}, fmt.Errorf("function %.80q: %w", name, store.ErrAbsent)
@@ -226,8 +229,8 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	if err == nil && stamped(f, r) {
 		return r, nil
 	}
-	// Of what another replica has deployed since, the object need not say yet that it
-	// was accepted.
+	// If another replica has deployed a newer revision, the object's status may still
+	// have the one before, which must not be returned.
 	if was, ok := s.accepted(f); ok && was.Revision == s.revisionOf(f) {
 		return was, nil
 	}
@@ -237,10 +240,11 @@ func (s *Objects) Function(namespace, name string) (store.Function, error) {
 	return r, err
 }
 
-// Functions lists a namespace's functions by name; with namespace "", all, by
-// namespace and name. Those whose specs cannot be, or that no leader has seen as they
-// are, are as they were accepted last. Of those that never were, the former are there to
-// say what is wrong, and the latter come later.
+// Functions lists a namespace's functions, sorted by name. With namespace "", it lists
+// all functions, sorted by namespace and name. A function whose spec is invalid, or has no
+// revision yet, has the deployment accepted last. If none was accepted, a function with
+// an invalid spec is in the list, because its invocations must say what is wrong. One
+// without a revision is not in the list; Watch reports it later.
 func (s *Objects) Functions(namespace string) ([]store.Function, error) {
 	out := []store.Function{}
 	for _, f := range s.all() {
@@ -262,8 +266,8 @@ func (s *Objects) Functions(namespace string) ([]store.Function, error) {
 	return out, nil
 }
 
-// Accepted is what was accepted last of a function, false if that is not known. It is
-// from the cache.
+// Accepted returns a function's deployment accepted last, and false if it is not known.
+// It reads the cache.
 func (s *Objects) Accepted(namespace, name string) (store.Function, bool) {
 	f, ok := s.cached(namespace, name)
 	if !ok {
@@ -272,8 +276,8 @@ func (s *Objects) Accepted(namespace, name string) (store.Function, bool) {
 	return s.accepted(f)
 }
 
-// Refused is why a function's latest deployment was not accepted, "" if it was or that
-// is not known yet. It is from the cache, and what the leader has found.
+// Refused returns the reason why a function's latest deployment was refused, "" if it was
+// accepted or the leader has not reported yet. It reads the cache.
 func (s *Objects) Refused(namespace, name string) string {
 	f, ok := s.cached(namespace, name)
 	if !ok {
@@ -286,7 +290,7 @@ func (s *Objects) Refused(namespace, name string) string {
 	return c.Message
 }
 
-// served reports whether an object is a function that is to run.
+// served reports whether an object's function should run.
 func (s *Objects) served(f *v1alpha1.Function) bool {
 	return f.DeletionTimestamp == nil && s.Allowed(f.Namespace)
 }

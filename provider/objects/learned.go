@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -27,16 +26,17 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// KindLabel tells what a ConfigMap holds; its values are the kinds.
+// KindLabel is the label with the kind of a ConfigMap's content.
 const KindLabel = "faas-infer.dev/learned"
 
+// The values of KindLabel.
 const (
 	kindProfile    = "profile"
 	kindCorrection = "correction"
 	kindHistory    = "idle-times"
 )
 
-// The keys in a ConfigMap: what it is of, and the thing itself.
+// The keys in a ConfigMap: the profile's key or the function's name, and the value.
 const (
 	keyOf    = "of"
 	keyValue = "value"
@@ -45,7 +45,8 @@ const (
 // historyPatience is how long the API server may take for one write.
 const historyPatience = 10 * time.Second
 
-// HistoryStore is what was learned. It is safe for concurrent use.
+// HistoryStore keeps profiles, corrections and idle times in ConfigMaps. It is safe for
+// concurrent use.
 type HistoryStore struct {
 	client    kubernetes.Interface
 	namespace string
@@ -54,32 +55,32 @@ type HistoryStore struct {
 	informers informers.SharedInformerFactory
 }
 
-// OpenHistoryStore reads what is in a namespace and follows it until ctx ends. Replicas that do
-// not lead, as leading says, write profiles only; nil means that this one always
-// does.
+// OpenHistoryStore reads the ConfigMaps of a namespace and watches them until ctx ends.
+// leading reports whether this replica leads; nil means always. A replica that does not
+// lead writes profiles only.
 func OpenHistoryStore(ctx context.Context, client kubernetes.Interface, namespace string, leading func() bool) (*HistoryStore, error) {
 	if leading == nil {
 		leading = func() bool { return true }
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = KindLabel }))
-	// The informer would try again and again, and not say why.
+	// The informer would retry for ever without an error.
 	if _, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: KindLabel, Limit: 1}); err != nil {
-		return nil, fmt.Errorf("what was learned of functions could not be read: %w", err)
+		return nil, fmt.Errorf("profiles and corrections could not be read: %w", err)
 	}
-	maps := factory.Core().V1().ConfigMaps()
-	s := &HistoryStore{client: client, namespace: namespace, lister: maps.Lister().ConfigMaps(namespace), leading: leading, informers: factory}
-	// Asked for, so that the factory knows of it.
-	synced := maps.Informer().HasSynced
+	configMaps := factory.Core().V1().ConfigMaps()
+	s := &HistoryStore{client: client, namespace: namespace, lister: configMaps.Lister().ConfigMaps(namespace), leading: leading, informers: factory}
+	// Informer registers the informer with the factory, which starts it.
+	synced := configMaps.Informer().HasSynced
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if !synced() {
-		return nil, fmt.Errorf("what was learned of functions could not be read from the ConfigMaps of namespace %s: %w", namespace, context.Cause(ctx))
+		return nil, fmt.Errorf("profiles and corrections could not be read from the ConfigMaps of namespace %s: %w", namespace, context.Cause(ctx))
 	}
 	return s, nil
 }
 
-// Close waits for what Open has begun; its context must have ended.
+// Close waits for the informer to end. End the context of OpenHistoryStore first.
 func (s *HistoryStore) Close() { s.informers.Shutdown() }
 
 // Profile returns the profile under key; store.ErrAbsent if there is none.
@@ -91,8 +92,7 @@ func (s *HistoryStore) Profile(key string) (*profiler.Profile, error) {
 	return &p, nil
 }
 
-// PutProfile keeps a profile under a key, which is to tell model, engine and machine
-// apart.
+// PutProfile stores a profile under a key, which must identify model, engine and machine.
 func (s *HistoryStore) PutProfile(key string, p *profiler.Profile) error {
 	if key == "" {
 		return errors.New("a profile needs a key")
@@ -100,43 +100,41 @@ func (s *HistoryStore) PutProfile(key string, p *profiler.Profile) error {
 	return s.write(kindProfile, key, p)
 }
 
-// Correction returns what instances of a function have shown of their times;
-// store.ErrAbsent if nothing is kept.
+// Correction returns the correction of a function's predicted times; store.ErrAbsent if
+// there is none.
 func (s *HistoryStore) Correction(function string) (correction.State, error) {
 	var state correction.State
 	err := s.read(kindCorrection, function, &state)
 	return state, err
 }
 
-// PutCorrections keeps what instances have shown, by functions' full names, if this
-// replica leads.
+// PutCorrections stores corrections by functions' full names, if this replica leads.
 func (s *HistoryStore) PutCorrections(states map[string]correction.State) error {
 	return putAll(s, kindCorrection, states)
 }
 
-// DeleteCorrection forgets what was kept of a function, if anything was.
+// DeleteCorrection deletes a function's correction, if there is one.
 func (s *HistoryStore) DeleteCorrection(function string) error {
 	return s.delete(kindCorrection, function)
 }
 
-// History returns what the cold-start policy knows of a function, in its own form;
-// store.ErrAbsent if nothing is kept.
+// History returns a function's history of idle times, in the form of the cold-start
+// policy; store.ErrAbsent if there is none.
 func (s *HistoryStore) History(function string) ([]byte, error) {
 	var history []byte
 	err := s.read(kindHistory, function, &history)
 	return history, err
 }
 
-// PutHistories keeps what the cold-start policy knows, by functions' full names, if
-// this replica leads.
+// PutHistories stores histories by functions' full names, if this replica leads.
 func (s *HistoryStore) PutHistories(histories map[string][]byte) error {
 	return putAll(s, kindHistory, histories)
 }
 
-// DeleteHistory forgets what was kept of a function, if anything was.
+// DeleteHistory deletes a function's history, if there is one.
 func (s *HistoryStore) DeleteHistory(function string) error { return s.delete(kindHistory, function) }
 
-// putAll writes one after another, so that the API server has little to do.
+// putAll writes one value after another, to spare the API server.
 func putAll[T any](s *HistoryStore, kind string, values map[string]T) error {
 	if !s.leading() {
 		return nil
@@ -176,7 +174,7 @@ func (s *HistoryStore) write(kind, of string, value any) error {
 		WithLabels(map[string]string{KindLabel: kind, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}).
 		WithData(map[string]string{keyOf: of}).WithBinaryData(map[string][]byte{keyValue: text})
 	if _, err := s.client.CoreV1().ConfigMaps(s.namespace).Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true}); err != nil {
-		return fmt.Errorf("%s of %s was not kept: %w", kind, of, err)
+		return fmt.Errorf("%s of %s was not stored: %w", kind, of, err)
 	}
 	return nil
 }
@@ -184,20 +182,19 @@ func (s *HistoryStore) write(kind, of string, value any) error {
 func (s *HistoryStore) delete(kind, of string) error {
 	found, err := s.lister.Get(name(kind, of))
 	if err != nil {
-		return nil // It is not there, or it never was.
+		return nil // There is none.
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), historyPatience)
 	defer cancel()
-	err = s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: uid(found.UID)}})
+	err = s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("%s of %s was not deleted: %w", kind, of, err)
 	}
 	return nil
 }
 
-func uid(u types.UID) *types.UID { return &u }
-
-// name is the ConfigMap's: the function's name, where that can be, or else a hash.
+// name returns the ConfigMap's name. It ends in the function's name, or in a hash if of is
+// a profile's key or not valid in a name.
 func name(kind, of string) string {
 	prefix := "faas-infer-" + kind + "-"
 	if kind != kindProfile && len(prefix)+len(of) < 253 && !strings.ContainsAny(of, "/ ") {

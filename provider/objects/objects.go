@@ -1,12 +1,13 @@
-// Package objects keeps functions and namespaces of functions as Kubernetes objects,
-// and follows what others make of them: another replica of the provider, or kubectl.
+// Package objects keeps functions and their namespaces, secrets, profiles and histories as
+// Kubernetes objects. It carries changes by kubectl or another replica of the provider to
+// the server ([Objects.Watch]). It does not run functions, and the request path does not
+// use it. Begin reading at [Open].
 //
-// The objects are the truth. A server deploys first and writes then, as on one
-// machine; what it has written it hears again and ignores. Whatever else changes
-// reaches it through Watch. The leader alone gives revisions to what kubectl has
-// changed and writes functions' status. Reading is from an informer's cache and asks
-// the API server nothing, but where this package says so; nothing here is on a
-// request's way.
+// The objects are authoritative. A server deploys first and writes the object then, as on
+// one machine. The watch brings the server's own change back, and the server ignores it.
+// All other changes reach the server through Watch. Only the leader gives revisions to
+// specs that kubectl has changed, and writes functions' status. Reads come from an
+// informer's cache, except where a comment says that they ask the API server.
 package objects
 
 import (
@@ -28,9 +29,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// Options are what Objects work with.
+// Options configures Objects.
 type Options struct {
-	// Config reaches the API server, Client is made of it.
+	// Config is that of the API server, Client is made from it.
 	Config *rest.Config
 	Client kubernetes.Interface
 	Logger zerolog.Logger
@@ -52,23 +53,22 @@ type Objects struct {
 	functions  cache.SharedIndexInformer
 	background sync.WaitGroup
 
-	// last is the highest revision that was seen or given.
+	// last is the highest revision seen or given.
 	last atomic.Uint64
 
 	mu sync.Mutex
-	// written is the resource version of this replica's latest write of each
-	// function, by key; what the cache has from before it is old news. deleted is
-	// the object that it deleted.
+	// written has the resource version of this replica's latest write of each function,
+	// by key. A cached object with a lower version is outdated. deleted has the UID of
+	// the object that this replica has deleted.
 	written map[string]uint64
 	deleted map[string]types.UID
 }
 
 var _ provider.Store = (*Objects)(nil)
 
-// Open reads the functions and namespaces and follows them until ctx ends. It
-// returns an error that says what to do where the cluster does not know functions or
-// this program may not read them; it returns with the error of opening if it ends
-// before all has been read.
+// Open reads the functions and namespaces and watches them until ctx ends. If the cluster
+// has no resource for functions, or this program may not read them, the error says what
+// to do. If opening ends before everything is read, Open returns its error.
 func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -84,12 +84,12 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 		return nil, err
 	}
 	for _, i := range []cache.SharedIndexInformer{s.functions, s.Informer} {
-		// It can fail only where the informer runs already.
+		// It can fail only if the informer runs already.
 		_ = i.SetWatchErrorHandlerWithContext(s.watchFailed)
-		// Nothing here asks who owns which field.
+		// Nothing here reads the owners of fields.
 		_ = i.SetTransform(withoutManagedFields)
 	}
-	if _, err := s.functions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: s.see, UpdateFunc: func(_, f any) { s.see(f) }, DeleteFunc: s.unsee}); err != nil {
+	if _, err := s.functions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: s.noteChanged, UpdateFunc: func(_, f any) { s.noteChanged(f) }, DeleteFunc: s.noteDeleted}); err != nil {
 		return nil, fmt.Errorf("following functions: %w", err)
 	}
 	for _, i := range []cache.SharedIndexInformer{s.functions, s.Informer} {
@@ -101,15 +101,16 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 	return s, nil
 }
 
-// Close waits for what Open has begun; its context must have ended.
+// Close waits for the informers to end. End the context of Open first.
 func (s *Objects) Close() { s.background.Wait() }
 
-// readable asks once for what the informers would ask for again and again.
+// readable lists functions and namespaces once, because the informers would retry for
+// ever without an error.
 func (s *Objects) readable(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
 	_, err := s.typed.Functions(metav1.NamespaceAll).List(ctx, one)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the cluster has no resource functions.%s: kubectl apply -f yaml/crd.yaml: %w", v1alpha1.Group, err)
+		return fmt.Errorf("the cluster has no resource functions.%s; run kubectl apply -f yaml/crd.yaml: %w", v1alpha1.Group, err)
 	}
 	if err != nil {
 		return fmt.Errorf("the functions cannot be listed: %w", err)
@@ -120,10 +121,10 @@ func (s *Objects) readable(ctx context.Context) error {
 	return nil
 }
 
-// watchFailed says what the informers go on trying.
+// watchFailed logs an error of a watch, which the informer retries.
 func (s *Objects) watchFailed(_ context.Context, r *cache.Reflector, err error) {
 	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-		s.log.Warn().Err(err).Str("what", r.TypeDescription()).Msg("following objects was interrupted; it is tried again")
+		s.log.Warn().Err(err).Str("what", r.TypeDescription()).Msg("watching objects was interrupted; the provider tries again")
 	}
 }
 
@@ -134,18 +135,18 @@ func withoutManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// see notes a function that has come or changed.
-func (s *Objects) see(object any) {
+// noteChanged notes the revisions of a function that has appeared or changed.
+func (s *Objects) noteChanged(object any) {
 	if f, ok := object.(*v1alpha1.Function); ok {
 		s.seen(s.revisionOf(f))
-		if was := f.Status.Deployed; was != nil && s.believed(was.Revision) {
+		if was := f.Status.Deployed; was != nil && s.plausible(was.Revision) {
 			s.seen(was.Revision)
 		}
 	}
 }
 
-// unsee notes that one is gone.
-func (s *Objects) unsee(object any) {
+// noteDeleted notes that a function is gone from the cache.
+func (s *Objects) noteDeleted(object any) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
 		return
@@ -157,7 +158,7 @@ func (s *Objects) unsee(object any) {
 	if !ok {
 		return
 	}
-	s.see(f)
+	s.noteChanged(f)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.deleted[key] == f.UID {
@@ -168,10 +169,10 @@ func (s *Objects) unsee(object any) {
 	}
 }
 
-// Lookup finds a function in the cache by its full name, "name.namespace". What it
-// returns is not to be changed.
+// Lookup finds a function in the cache by its full name, "name.namespace". The caller
+// must not change it.
 func (s *Objects) Lookup(full string) (*v1alpha1.Function, bool) {
-	namespace, name := apart(full)
+	namespace, name := splitName(full)
 	return s.cached(namespace, name)
 }
 
@@ -195,9 +196,9 @@ func (s *Objects) all() []*v1alpha1.Function {
 	return list
 }
 
-// old reports whether f, which the cache has, is from before this replica's own
-// latest write or deletion of it.
-func (s *Objects) old(f *v1alpha1.Function) bool {
+// isStale reports whether f from the cache is older than this replica's own latest write or
+// deletion of it.
+func (s *Objects) isStale(f *v1alpha1.Function) bool {
 	key := f.Namespace + "/" + f.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()

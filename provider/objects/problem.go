@@ -13,11 +13,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// again is how long a client is to wait for an API server that cannot answer now.
+// again is how long a client should wait if the API server cannot answer now.
 const again = 2 * time.Second
 
-// problemFrom is why what format and args tell could not be done ("secret x was not kept");
-// nil if err is.
+// problemFrom returns an answer for an error of the API server, nil if err is nil. format
+// and args say what failed, for example "secret x was not stored".
 func problemFrom(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -40,7 +40,7 @@ func problemFrom(err error, format string, args ...any) error {
 	return e
 }
 
-// unreachable reports whether another try may succeed with nothing else changed.
+// unreachable reports whether another try may succeed without any other change.
 func unreachable(err error) bool {
 	var connection net.Error
 	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||

@@ -13,9 +13,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// record is what a function's object says, as a store has it, with what its image
-// brings along. Its hash is that of both, its revision the one that was last given. The
-// error is what is wrong with the spec; the record is then good for showing it only.
+// record returns a function's object as a store's record, completed with the annotations
+// of its image. The hash covers both. The revision is the last one given, which may belong
+// to an earlier spec. If the spec is invalid, record returns the reason, and the record is
+// only good for display.
 func (s *Objects) record(f *v1alpha1.Function) (store.Function, error) {
 	d := f.Spec.Deployment(f.Name, f.Namespace)
 	in, _, err := provider.Complete(&d, f.Brought())
@@ -41,21 +42,22 @@ func checkReplicas(stated *int64) error {
 	return nil
 }
 
-// replicas is how many instances to keep: what the spec says within the deployment's
-// bounds (0 is always one), or else the least. most is 0 if there is no bound.
-func replicas(stated *int64, least, most uint64) uint64 {
-	n := least
+// replicas returns the number of instances to keep: the spec's number within the
+// deployment's bounds, or the minimum if the spec has none. 0 is always allowed. maximum
+// is 0 if there is no upper bound.
+func replicas(stated *int64, minimum, maximum uint64) uint64 {
+	n := minimum
 	if stated != nil {
 		n = uint64(*stated)
 	}
 	if n == 0 {
 		return 0
 	}
-	return min(max(n, least), cmp.Or(most, annotation.MaxReplicas))
+	return min(max(n, minimum), cmp.Or(maximum, annotation.MaxReplicas))
 }
 
-// accepted is what was accepted last of a function, as its object remembers it; false
-// if it does not, or not what could run.
+// accepted returns the deployment accepted last, from the status of the function's
+// object. It returns false if the status has none, or one that is not valid any more.
 func (s *Objects) accepted(f *v1alpha1.Function) (store.Function, bool) {
 	was := f.Status.Deployed
 	if was == nil {
@@ -70,29 +72,29 @@ func (s *Objects) accepted(f *v1alpha1.Function) (store.Function, bool) {
 	return r, err == nil && r.Revision > 0
 }
 
-// stamped reports whether the revision that a function has is that of its spec.
+// stamped reports whether a function's revision belongs to its present spec.
 func stamped(f *v1alpha1.Function, r store.Function) bool {
 	return r.Revision > 0 && f.Annotations[v1alpha1.HashAnnotation] == r.Hash
 }
 
-// revisionOf is the revision in a function's annotations, 0 if there is none that can
-// be believed: one that somebody has written by hand could leave no room above.
+// revisionOf returns the revision in a function's annotations, 0 if it is absent or not
+// plausible. A user could write a revision so high that none is left above it.
 func (s *Objects) revisionOf(f *v1alpha1.Function) uint64 {
 	n, err := strconv.ParseUint(f.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
-	if err != nil || !s.believed(n) {
+	if err != nil || !s.plausible(n) {
 		return 0
 	}
 	return n
 }
 
-// believed reports whether a revision is not from the far future.
-func (s *Objects) believed(n uint64) bool { return n <= uint64(s.now().Add(skew).UnixMicro()) }
+// plausible reports whether a revision is not further in the future than skew.
+func (s *Objects) plausible(n uint64) bool { return n <= uint64(s.now().Add(skew).UnixMicro()) }
 
 // skew is how far replicas' clocks may be apart.
 const skew = 48 * time.Hour
 
-// stamp is what a revision of a deployment writes into its object's annotations;
-// carried is what its image brings along that is not in its spec.
+// stamp returns the annotations that mark an object with the revision of its deployment.
+// carried holds the image's annotations that are not in the spec.
 func stamp(revision uint64, hash string, at time.Time, carried string) map[string]any {
 	return map[string]any{
 		v1alpha1.ImageAnnotation:    carried,
@@ -102,8 +104,8 @@ func stamp(revision uint64, hash string, at time.Time, carried string) map[strin
 	}
 }
 
-// apart takes "name.namespace" apart.
-func apart(full string) (namespace, name string) {
+// splitName splits "name.namespace".
+func splitName(full string) (namespace, name string) {
 	name, namespace, found := strings.Cut(full, ".")
 	if !found {
 		namespace = provider.DefaultNamespace

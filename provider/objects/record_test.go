@@ -20,7 +20,7 @@ func object(edit func(f *v1alpha1.Function)) *v1alpha1.Function {
 	return f
 }
 
-// at has a clock and nothing else.
+// at is an Objects with a clock only.
 var at = &Objects{now: time.Now}
 
 func of(n int64) *int64 { return &n }
@@ -38,7 +38,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// What kubectl has changed has not the stamp of what it was.
+// A spec that kubectl has changed does not match the stamp of the spec before.
 func TestStamp(t *testing.T) {
 	f := object(nil)
 	r, err := at.record(f)
@@ -83,8 +83,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// A scale that the deployment's least says already is left out, so that another least
-// counts; one that was stated is stated again.
+// Replicas that equal the deployment's minimum are left out of the spec, so a change of
+// the minimum counts. Replicas that the spec had stay in it.
 func TestStated(t *testing.T) {
 	r, err := at.record(object(nil))
 	if err != nil {
@@ -102,11 +102,11 @@ func TestStated(t *testing.T) {
 	}
 }
 
-// Revisions go up, whatever was seen and whoever asks, and can always be believed.
+// Revisions rise, whatever was seen, also for concurrent callers, and are plausible.
 func TestRevisions(t *testing.T) {
 	s := &Objects{now: time.Now}
 	far := uint64(time.Now().Add(skew - time.Second).UnixMicro())
-	s.see(object(func(f *v1alpha1.Function) { f.Annotations[v1alpha1.RevisionAnnotation] = fmt.Sprint(far) }))
+	s.noteChanged(object(func(f *v1alpha1.Function) { f.Annotations[v1alpha1.RevisionAnnotation] = fmt.Sprint(far) }))
 	before, _ := s.NextRevision()
 	if before != far+1 {
 		t.Errorf("%d after %d", before, far)
@@ -121,7 +121,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// Whatever an object holds, it is read or refused.
+// record reads or refuses any object.
 func FuzzRecord(f *testing.F) {
 	f.Add(`{"metadata":{"name":"f","namespace":"n","annotations":{"faas-infer.dev/revision":"7"}},"spec":{"image":"i","replicas":3}}`)
 	f.Add(`{"spec":{"image":"i","annotations":{"com.openfaas.scale.max":"0"}}}`)

@@ -11,11 +11,11 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// recorder says as Kubernetes events on functions what has become wrong with them:
-// kubectl describe shows them. The library keeps their number low.
+// recorder writes new problems of functions as Kubernetes events, which kubectl describe
+// shows. The library limits their number.
 type recorder struct{ events events.EventRecorder }
 
-// Start begins to write events; what it returns ends it.
+// Start begins to write events until stop is called.
 func (r *recorder) Start(client kubernetes.Interface) (stop func()) {
 	broadcaster := events.NewBroadcaster()
 	watching := broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
@@ -26,9 +26,9 @@ func (r *recorder) Start(client kubernetes.Interface) (stop func()) {
 	}
 }
 
-// Tell compares what an object has said with what it says now; problem is why the
-// function is not served as it should be, which instances that are on their way are
-// not.
+// Tell writes an event for each message that is new in a function's conditions. It writes
+// none for the condition Ready if problem is "": instances that are still starting are
+// not a problem.
 func (r *recorder) Tell(f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) {
 	for _, of := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
 		was, is := meta.FindStatusCondition(f.Status.Conditions, of), meta.FindStatusCondition(now.Conditions, of)

@@ -6,15 +6,17 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// revise reads what others have made of a function, with what its image brings along,
-// and gives it a revision, unless it has that of just this; it comes again with it. What
-// cannot be gets none. Into an image that could not be read it looks again.
+// revise gives a revision to a spec that kubectl has changed, after it has read the
+// annotations of its image. The change comes back through the watch with its revision. It
+// gives none to a spec that has one already, nor to an invalid one. again says to try
+// again, for example because the image could not be read.
 func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, r store.Function) (again bool) {
 	d := f.Spec.Deployment(f.Name, f.Namespace)
 	brought, unread := w.Defaults.Of(ctx, d)
@@ -26,8 +28,8 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 		err = checkReplicas(f.Spec.Replicas)
 	}
 	if err != nil {
-		w.came(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
-		return unread != nil || len(added) > 0 // An image may be mended under the same name.
+		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
+		return unread != nil || len(added) > 0 // The image may be fixed under the same name.
 	}
 	carried, hash := v1alpha1.Carried(added), store.Hash(d)
 	if unread != nil {
@@ -40,7 +42,7 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 		return w.stamp(ctx, f, stamp(r.Revision, hash, r.UpdatedAt, carried))
 	}
 	if unread != nil {
-		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(unread).Msg("what annotations the image brings along could not be read; it is tried again")
+		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(unread).Msg("the image's annotations could not be read; the provider tries again")
 	}
 	revision, err := w.NextRevision()
 	if err != nil {
@@ -49,8 +51,8 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 	return w.stamp(ctx, f, stamp(revision, hash, w.now(), carried))
 }
 
-// stamp writes a function's annotations. Whoever changes the function at the same time
-// comes first: it is then looked at again.
+// stamp writes a function's annotations. If another client has changed the function
+// meanwhile, stamp writes nothing and returns true, to try again.
 func (w *watcher) stamp(ctx context.Context, f *v1alpha1.Function, annotations map[string]any) (again bool) {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": f.UID, "resourceVersion": f.ResourceVersion, "annotations": annotations}})
@@ -59,9 +61,9 @@ func (w *watcher) stamp(ctx context.Context, f *v1alpha1.Function, annotations m
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err = w.typed.Functions(f.Namespace).Patch(ctx, f.Name, mergePatch, text, metav1.PatchOptions{FieldManager: managerLeader})
+	_, err = w.typed.Functions(f.Namespace).Patch(ctx, f.Name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: managerLeader})
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("give a changed function its revision")
+		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a changed function's revision could not be written; the provider tries again")
 	}
 	return err != nil
 }

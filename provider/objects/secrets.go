@@ -21,22 +21,22 @@ import (
 // MaxSecret is the most bytes that a secret may have.
 const MaxSecret = corev1.MaxSecretSize
 
-// others is what faas-netes labels its secrets with: a cluster that comes from it
-// keeps them.
-const others = "openfaas"
+// netes is faas-netes' value of the label. A cluster that comes from faas-netes keeps its
+// secrets.
+const netes = "openfaas"
 
-// ours selects the secrets that are listed and changed.
-const ours = v1alpha1.ManagedByLabel + " in (" + v1alpha1.ManagedBy + "," + others + ")"
+// managed selects the secrets that are listed and changed.
+const managed = v1alpha1.ManagedByLabel + " in (" + v1alpha1.ManagedBy + "," + netes + ")"
 
-// secretPatience is how long the API server may take.
+// secretPatience is how long the API server may take for one call of a method.
 const secretPatience = 10 * time.Second
 
-// SecretStore is functions' secrets. It is safe for concurrent use. It keeps nothing in
-// memory, so it sees others' changes at once; none of its methods is on a request's
-// way.
+// SecretStore keeps functions' secrets as Kubernetes secrets. It is safe for concurrent
+// use. It has no cache, so it sees other clients' changes at once. The request path does
+// not use it.
 type SecretStore struct{ client kubernetes.Interface }
 
-// NewSecretStore returns the secrets of a cluster.
+// NewSecretStore returns the secret store of a cluster.
 func NewSecretStore(client kubernetes.Interface) *SecretStore { return &SecretStore{client: client} }
 
 // List returns the names of a namespace's secrets, sorted.
@@ -46,7 +46,7 @@ func (s *SecretStore) List(namespace string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
 	defer cancel()
-	list, err := s.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
+	list, err := s.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
 		return nil, problemFrom(err, "the secrets of namespace %s cannot be listed", namespace)
 	}
@@ -58,7 +58,7 @@ func (s *SecretStore) List(namespace string) ([]string, error) {
 	return names, nil
 }
 
-// Create keeps a new secret; 409 if there is one of its name.
+// Create stores a new secret; 409 if there is one with its name.
 func (s *SecretStore) Create(namespace, name string, value []byte) error {
 	if err := checkValue(namespace, name, value); err != nil {
 		return err
@@ -72,10 +72,10 @@ func (s *SecretStore) Create(namespace, name string, value []byte) error {
 	if apierrors.IsAlreadyExists(err) {
 		return web.Refuse(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
 	}
-	return problemFrom(err, "secret %s was not kept", name)
+	return problemFrom(err, "secret %s was not stored", name)
 }
 
-// Update gives a secret another value; 404 if there is none of its name.
+// Update replaces a secret's value; 404 if there is no such secret.
 func (s *SecretStore) Update(namespace, name string, value []byte) error {
 	if err := checkValue(namespace, name, value); err != nil {
 		return err
@@ -90,12 +90,13 @@ func (s *SecretStore) Update(namespace, name string, value []byte) error {
 		found.Data = map[string][]byte{name: value}
 		_, err = s.client.CoreV1().Secrets(namespace).Update(ctx, found, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedBy})
 		if !apierrors.IsConflict(err) {
-			return problemFrom(err, "secret %s was not kept", name)
+			return problemFrom(err, "secret %s was not stored", name)
 		}
 	}
 }
 
-// find returns one of the secrets that may be changed.
+// find returns a secret for a change; 404 if there is none, 409 if another tool manages
+// it.
 func (s *SecretStore) find(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	found, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -104,13 +105,13 @@ func (s *SecretStore) find(ctx context.Context, namespace, name string) (*corev1
 	case err != nil:
 		return nil, problemFrom(err, "secret %s could not be read", name)
 	}
-	if by := found.Labels[v1alpha1.ManagedByLabel]; by != v1alpha1.ManagedBy && by != others {
-		return nil, web.Refuse(http.StatusConflict, "secret %q in namespace %q was not made with faas-cli; change it with what made it, for example kubectl", name, namespace)
+	if by := found.Labels[v1alpha1.ManagedByLabel]; by != v1alpha1.ManagedBy && by != netes {
+		return nil, web.Refuse(http.StatusConflict, "secret %q in namespace %q was not created with faas-cli; change it with the tool that created it, for example kubectl", name, namespace)
 	}
 	return found, nil
 }
 
-// Delete forgets a secret; 404 if there is none.
+// Delete deletes a secret; 404 if there is none.
 func (s *SecretStore) Delete(namespace, name string) error {
 	if err := check(namespace, name); err != nil {
 		return err
@@ -128,8 +129,8 @@ func (s *SecretStore) Delete(namespace, name string) error {
 	return problemFrom(err, "secret %s was not deleted", name)
 }
 
-// DeleteNamespace forgets the secrets of a namespace that faas-cli has made; to have
-// none is no error.
+// DeleteNamespace deletes a namespace's secrets that were created with faas-cli. It
+// returns nil if there are none.
 func (s *SecretStore) DeleteNamespace(namespace string) error {
 	names, err := s.List(namespace)
 	if err != nil {
@@ -146,8 +147,8 @@ func (s *SecretStore) DeleteNamespace(namespace string) error {
 	return nil
 }
 
-// File is "", since the kubelet gives a pod its secrets; without the secret, the
-// error tells how to make it.
+// File returns "", because the kubelet mounts a pod's secrets. If there is no such
+// secret, the error says how to create it.
 func (s *SecretStore) File(namespace, name string) (string, error) {
 	if err := check(namespace, name); err != nil {
 		return "", err
@@ -156,12 +157,13 @@ func (s *SecretStore) File(namespace, name string) (string, error) {
 	defer cancel()
 	_, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
+		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: create it with faas-cli secret create %s --namespace %s", name, namespace, name, namespace)
 	}
 	return "", problemFrom(err, "secret %s could not be read", name)
 }
 
-// Version changes when the secret is replaced; "" if it cannot be read.
+// Version returns a text that changes when the secret is replaced, "" if the secret cannot
+// be read.
 func (s *SecretStore) Version(namespace, name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
 	defer cancel()
@@ -172,8 +174,8 @@ func (s *SecretStore) Version(namespace, name string) string {
 	return string(found.UID) + " " + found.ResourceVersion
 }
 
-// Registries returns which of the names are credentials of image registries, sorted:
-// those are not given to the function but used to pull its image.
+// Registries returns the names of those secrets that are credentials of image registries,
+// sorted. They serve to pull the function's image, and the function does not get them.
 func (s *SecretStore) Registries(namespace string, names []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
 	defer cancel()
@@ -195,10 +197,10 @@ func checkValue(namespace, name string, value []byte) error {
 		return err
 	}
 	if len(value) == 0 {
-		return web.Refuse(http.StatusBadRequest, "secret %q has no value", name)
+		return web.Refuse(http.StatusBadRequest, "secret %q has no value; give it one", name)
 	}
 	if len(value) > MaxSecret {
-		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
+		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes; the maximum is %d", name, len(value), MaxSecret)
 	}
 	return nil
 }
@@ -213,5 +215,5 @@ func check(namespace, name string) error {
 	return nil
 }
 
-// short keeps a hostile name from filling the answer.
+// short quotes the first 80 characters of a name, so a hostile one cannot fill the answer.
 func short(s string) string { return fmt.Sprintf("%.80q", s) }

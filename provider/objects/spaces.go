@@ -25,35 +25,35 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Annotation, "1", makes a namespace one of functions, as the rest of OpenFaaS
-// has it.
+// NamespaceAnnotation is the annotation that allows functions in a namespace if it is
+// "1", as in the rest of OpenFaaS.
 const NamespaceAnnotation = "openfaas"
 
-// clusters are labels and annotations that are Kubernetes' or ours, and not shown as
-// the user's.
-var clusters = []string{NamespaceAnnotation, corev1.LabelMetadataName, v1alpha1.ManagedByLabel, "kubectl.kubernetes.io/last-applied-configuration"}
+// systemKeys are the labels and annotations of Kubernetes and of the provider, which are
+// not shown as the user's.
+var systemKeys = []string{NamespaceAnnotation, corev1.LabelMetadataName, v1alpha1.ManagedByLabel, "kubectl.kubernetes.io/last-applied-configuration"}
 
-// catchUp is how long a change of a namespace waits for this replica's own cache to
-// have it.
+// catchUp is how long a change of a namespace waits until this replica's cache has it.
 const catchUp = 5 * time.Second
 
 // namespacePatience is how long the API server may take for one change.
 const namespacePatience = 10 * time.Second
 
-// NamespaceStore is the namespaces of functions. It is safe for concurrent use.
+// NamespaceStore keeps the namespaces of functions as Kubernetes namespaces. It is safe
+// for concurrent use.
 type NamespaceStore struct {
 	client kubernetes.Interface
-	// Informer has all namespaces of the cluster; whoever made the store runs it.
+	// Informer has all namespaces of the cluster. The creator of the store runs it.
 	Informer cache.SharedIndexInformer
 }
 
-// NewNamespaceStore returns the namespaces of a cluster.
+// NewNamespaceStore returns the namespace store of a cluster.
 func NewNamespaceStore(client kubernetes.Interface) *NamespaceStore {
 	return &NamespaceStore{client: client, Informer: informers.NewSharedInformerFactory(client, 0).Core().V1().Namespaces().Informer()}
 }
 
-// space finds a namespace in the cache.
-func (s *NamespaceStore) space(name string) (*corev1.Namespace, bool) {
+// cachedNamespace finds a namespace in the cache.
+func (s *NamespaceStore) cachedNamespace(name string) (*corev1.Namespace, bool) {
 	found, ok, err := s.Informer.GetIndexer().GetByKey(name)
 	if err != nil || !ok {
 		return nil, false
@@ -62,14 +62,14 @@ func (s *NamespaceStore) space(name string) (*corev1.Namespace, bool) {
 	return n, ok
 }
 
-// Allowed reports whether functions may be in a namespace.
+// Allowed reports whether functions are allowed in a namespace. It reads the cache.
 func (s *NamespaceStore) Allowed(name string) bool {
-	n, ok := s.space(name)
+	n, ok := s.cachedNamespace(name)
 	return ok && IsFunctionNamespace(n)
 }
 
-// AllowedNow is Allowed that asks the API server where the cache says no: the cache may
-// not know yet of a namespace that another replica has made.
+// AllowedNow is Allowed that asks the API server if the cache says no. The cache may not
+// have a namespace yet that another replica has just created.
 func (s *NamespaceStore) AllowedNow(name string) (bool, error) {
 	if s.Allowed(name) {
 		return true, nil
@@ -81,12 +81,12 @@ func (s *NamespaceStore) AllowedNow(name string) (bool, error) {
 	return err == nil, err
 }
 
-// IsFunctionNamespace reports whether a namespace is one of functions.
+// IsFunctionNamespace reports whether functions are allowed in a namespace.
 func IsFunctionNamespace(n *corev1.Namespace) bool {
 	return n.DeletionTimestamp == nil && (n.Name == provider.DefaultNamespace || n.Annotations[NamespaceAnnotation] == "1")
 }
 
-// Names are the names of the namespaces of functions, sorted.
+// Names returns the names of the namespaces of functions, sorted.
 func (s *NamespaceStore) Names() []string {
 	var names []string
 	for _, object := range s.Informer.GetIndexer().List() {
@@ -98,22 +98,21 @@ func (s *NamespaceStore) Names() []string {
 	return names
 }
 
-// Namespaces lists those of functions by name.
+// Namespaces lists the namespaces of functions, sorted by name.
 func (s *NamespaceStore) Namespaces() ([]store.Namespace, error) {
 	out := []store.Namespace{}
 	for _, name := range s.Names() {
-		if n, ok := s.space(name); ok {
+		if n, ok := s.cachedNamespace(name); ok {
 			out = append(out, shown(n))
 		}
 	}
 	return out, nil
 }
 
-// Namespace returns one of functions; store.ErrAbsent if there is none. Where the
-// cache has none, it asks the API server, since another replica may just have made
-// it.
+// Namespace returns a namespace of functions; store.ErrAbsent if there is none. If the
+// cache has none, it asks the API server, since another replica may have just created it.
 func (s *NamespaceStore) Namespace(name string) (store.Namespace, error) {
-	n, ok := s.space(name)
+	n, ok := s.cachedNamespace(name)
 	if !ok || !IsFunctionNamespace(n) {
 		ctx, cancel := context.WithTimeout(context.Background(), namespacePatience)
 		defer cancel()
@@ -129,24 +128,24 @@ func (s *NamespaceStore) Namespace(name string) (store.Namespace, error) {
 	return shown(n), nil
 }
 
-// shown is a namespace as the user made it.
+// shown returns a namespace with the user's labels and annotations.
 func shown(n *corev1.Namespace) store.Namespace {
-	return store.Namespace{Name: n.Name, Labels: users(n.Labels), Annotations: users(n.Annotations), CreatedAt: n.CreationTimestamp.UTC()}
+	return store.Namespace{Name: n.Name, Labels: userKeys(n.Labels), Annotations: userKeys(n.Annotations), CreatedAt: n.CreationTimestamp.UTC()}
 }
 
-func users(all map[string]string) map[string]string {
+// userKeys returns the labels or annotations without systemKeys.
+func userKeys(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool { return slices.Contains(clusters, key) })
+	maps.DeleteFunc(out, func(key, _ string) bool { return slices.Contains(systemKeys, key) })
 	if len(out) == 0 {
 		return nil
 	}
 	return out
 }
 
-// PutNamespace makes a namespace of functions, or gives one other labels and
-// annotations in place of those that were given here before; what others have given
-// it stays. 409 if there is one of the name that is not of functions, or is being
-// deleted.
+// PutNamespace creates a namespace of functions. In an existing one, it replaces the
+// labels and annotations that came from PutNamespace, and keeps those of other clients.
+// 409 if the namespace is not for functions, or is being deleted.
 func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 	ctx, cancel := context.WithTimeout(context.Background(), namespacePatience)
 	defer cancel()
@@ -158,27 +157,27 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 	case found.DeletionTimestamp != nil:
 		return web.Refuse(http.StatusConflict, "namespace %q is still being deleted; try again in a moment", n.Name)
 	case !IsFunctionNamespace(found):
-		return web.Refuse(http.StatusConflict, "namespace %q is in the cluster already and is not one of functions; make it one with: kubectl annotate namespace %s %s=1", n.Name, n.Name, NamespaceAnnotation)
+		return web.Refuse(http.StatusConflict, "namespace %q exists in the cluster and is not for functions; allow functions in it with: kubectl annotate namespace %s %s=1", n.Name, n.Name, NamespaceAnnotation)
 	}
-	object := applycorev1.Namespace(n.Name).WithLabels(users(n.Labels)).
-		WithAnnotations(users(n.Annotations)).WithAnnotations(map[string]string{NamespaceAnnotation: "1"})
+	object := applycorev1.Namespace(n.Name).WithLabels(userKeys(n.Labels)).
+		WithAnnotations(userKeys(n.Annotations)).WithAnnotations(map[string]string{NamespaceAnnotation: "1"})
 	if found == nil || err != nil || found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
 		object.WithLabels(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy})
 	}
 	written, err := s.client.CoreV1().Namespaces().Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
 	if err != nil {
-		return problemFrom(err, "namespace %s was not kept", n.Name)
+		return problemFrom(err, "namespace %s was not stored", n.Name)
 	}
 	s.await(func() bool {
-		known, ok := s.space(n.Name)
+		known, ok := s.cachedNamespace(n.Name)
 		return ok && known.UID == written.UID && v1alpha1.ObjectVersion(known) >= v1alpha1.ObjectVersion(written)
 	})
 	return nil
 }
 
-// DeleteNamespace deletes a namespace that was made here, with all that is in it. One
-// that somebody else has made stays, and is not one of functions any more.
-// store.ErrAbsent if there is none.
+// DeleteNamespace deletes a namespace that PutNamespace has created, with everything in
+// it. It keeps a namespace of another client, but functions are not allowed in it any
+// more. store.ErrAbsent if there is none.
 func (s *NamespaceStore) DeleteNamespace(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), namespacePatience)
 	defer cancel()
@@ -199,8 +198,8 @@ func (s *NamespaceStore) DeleteNamespace(name string) error {
 	return nil
 }
 
-// await waits until the cache has what was written, so that whoever asks this replica
-// next sees it. A cache that takes long is not waited for: it comes.
+// await waits until the cache has a change, so the next request to this replica sees it.
+// After catchUp it stops waiting, because the change will come anyway.
 func (s *NamespaceStore) await(there func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
 	defer cancel()

@@ -16,13 +16,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// reportPeriod is the time between two looks at what is to be told of functions, and
-// so the least between two writes of one's status.
+// reportPeriod is the time between two comparisons of functions' status, and therefore
+// the shortest time between two writes of one function's status.
 const reportPeriod = time.Second
 
-// report writes, while this replica leads, the status of the functions where it has
-// changed. When it begins to lead, it looks at all functions: some may have been
-// changed while nobody led.
+// report writes changed status of functions while this replica leads. When it begins to
+// lead, it queues all functions: some may have changed while no replica led.
 func (w *watcher) report(ctx context.Context) {
 	ticker := time.NewTicker(reportPeriod)
 	defer ticker.Stop()
@@ -37,7 +36,7 @@ func (w *watcher) report(ctx context.Context) {
 		if led = leads; leads {
 			err := w.reportAll(ctx)
 			if err != nil && !fails && ctx.Err() == nil {
-				w.log.Warn().Err(err).Msg("functions' status cannot be written; it is tried again")
+				w.log.Warn().Err(err).Msg("functions' status cannot be written; the provider tries again")
 			}
 			fails = err != nil
 		}
@@ -49,7 +48,7 @@ func (w *watcher) report(ctx context.Context) {
 	}
 }
 
-// reportAll writes what has changed, and returns the first error.
+// reportAll writes every changed status and returns one of the errors.
 func (w *watcher) reportAll(ctx context.Context) error {
 	var writes sync.WaitGroup
 	failures := make(chan error, 1)
@@ -80,8 +79,8 @@ func (w *watcher) reportAll(ctx context.Context) error {
 	}
 }
 
-// statusOf is what a function's object says and what it is to say; false as long as
-// its spec has not been looked at.
+// statusOf returns the status in a function's object and the status that it should have.
+// It returns false until the spec has been handled.
 func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alpha1.FunctionStatus, ok bool) {
 	w.mu.Lock()
 	key := f.Namespace + "/" + f.Name
@@ -99,10 +98,10 @@ func (w *watcher) statusOf(f *v1alpha1.Function, problem string) (was, now v1alp
 	return f.Status, now, true
 }
 
-// writeStatus writes one function's status, and says in an event what has become
-// wrong with it. One that is gone or another by now is no error.
+// writeStatus writes one function's status, and an event for a new problem. It returns nil
+// if the function has been deleted or replaced meanwhile.
 func (w *watcher) writeStatus(ctx context.Context, f *v1alpha1.Function, now v1alpha1.FunctionStatus, problem string) error {
-	// Applied, so that what a map does not have any more goes.
+	// Apply also removes keys that a map does not have any more.
 	text, err := json.Marshal(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.Kind,
 		"metadata": map[string]any{"name": f.Name, "namespace": f.Namespace, "uid": f.UID}, "status": now})
 	if err != nil {

@@ -18,41 +18,41 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// mergePatch changes the fields that it names.
-const mergePatch = types.MergePatchType
-
-// Target is what changes reach; *provider.Server is one.
+// Target receives changes. *provider.Server implements it.
 type Target interface {
-	// Adopt makes a function run as it is said; to be told what it does already is
-	// nothing to it.
+	// Adopt makes a function run as f says. It does nothing if the function already
+	// runs so.
 	Adopt(ctx context.Context, f store.Function) error
-	// Forget ends a function; to be told of one that it does not know, too.
+	// Forget ends a function. It does nothing for an unknown one.
 	Forget(ctx context.Context, namespace, name string) error
 }
 
-// Watching is what Watch works with.
+// Watching configures Watch.
 type Watching struct {
 	Target Target
-	// Leading reports whether this replica gives revisions and writes status.
+	// Leading reports whether this replica gives revisions and writes status; nil means
+	// always.
 	Leading func() bool
-	// Status is what runs of a function, Problem why it is not served as it should
-	// be, "" if it is. They are asked by full name, once a second by the leader.
+	// Status returns a function's present state, by its full name. Problem returns the
+	// reason why the function is not served as it should be, "" if there is none. The
+	// leader calls both once a second for each function.
 	Status  func(name string) (provider.Status, bool)
 	Problem func(name string) string
-	// Defaults tells what images bring along, for what others have changed; nil for
-	// nothing.
+	// Defaults reads the images' annotations for specs that kubectl has changed; nil
+	// for none.
 	Defaults provider.Defaults
 }
 
-// Changes of different functions are dealt with at the same time, this many; what
-// fails is tried again, later each time.
+// workers is the number of functions whose changes are handled at the same time. A change
+// that fails is tried again after firstTry, and then at twice the interval each time, up
+// to lastTry.
 const (
 	workers  = 8
 	firstTry = 200 * time.Millisecond
 	lastTry  = 2 * time.Minute
 )
 
-// managerLeader owns the fields that the leader writes beside what users deploy.
+// managerLeader owns the fields that the leader writes: revisions and status.
 const managerLeader = v1alpha1.ManagedBy + "-leader"
 
 // watcher carries changes of the objects to a server.
@@ -63,20 +63,21 @@ type watcher struct {
 	recorder recorder
 
 	mu sync.Mutex
-	// outcomes are what came of each object's latest change, by key.
+	// outcomes has the outcome of each object's latest change, by key.
 	outcomes map[string]outcome
-	// latest is what this replica has deployed last of each function, by key.
+	// latest has the deployment that this replica has adopted last of each function, by
+	// key.
 	latest map[string]latest
 }
 
-// latest is what was deployed of an object.
+// latest is the adopted deployment of the object with the UID of.
 type latest struct {
 	of   types.UID
 	what *v1alpha1.Deployed
 }
 
-// Watch carries changes of functions to a server until ctx ends. The functions that
-// the server has restored are heard once more.
+// Watch carries changes of functions to a server until ctx ends. It begins with all
+// functions, even those that the server has restored.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
 	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
@@ -88,8 +89,8 @@ func (s *Objects) Watch(ctx context.Context, o Watching) error {
 	if err != nil {
 		return fmt.Errorf("following functions: %w", err)
 	}
-	defer func() { _ = s.functions.RemoveEventHandler(functions) }() // It can fail only if there is none.
-	namespaces, err := s.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: w.spaceChanged, DeleteFunc: w.spaceChanged, UpdateFunc: w.spaceUpdated})
+	defer func() { _ = s.functions.RemoveEventHandler(functions) }() // It can fail only if there is no such handler.
+	namespaces, err := s.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: w.namespaceChanged, DeleteFunc: w.namespaceChanged, UpdateFunc: w.namespaceUpdated})
 	if err != nil {
 		return fmt.Errorf("following namespaces: %w", err)
 	}
@@ -112,17 +113,18 @@ func (w *watcher) enqueue(object any) {
 	}
 }
 
-// spaceUpdated looks at the functions of a namespace that has become one of
-// functions, or is not any more.
-func (w *watcher) spaceUpdated(before, now any) {
+// namespaceUpdated queues the functions of a namespace in which functions have become
+// allowed or forbidden.
+func (w *watcher) namespaceUpdated(before, now any) {
 	b, ok := before.(*corev1.Namespace)
 	n, okay := now.(*corev1.Namespace)
 	if ok && okay && IsFunctionNamespace(b) != IsFunctionNamespace(n) {
-		w.spaceChanged(now)
+		w.namespaceChanged(now)
 	}
 }
 
-func (w *watcher) spaceChanged(object any) {
+// namespaceChanged queues the functions of a namespace.
+func (w *watcher) namespaceChanged(object any) {
 	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
 		return
@@ -136,7 +138,7 @@ func (w *watcher) spaceChanged(object any) {
 	}
 }
 
-// work deals with one change after another.
+// work handles one change after another.
 func (w *watcher) work(ctx context.Context) {
 	for {
 		key, shutdown := w.queue.Get()
@@ -152,8 +154,8 @@ func (w *watcher) work(ctx context.Context) {
 	}
 }
 
-// sync brings one function to the server as it is now. It reports whether that is to
-// be tried again though nothing changes.
+// sync brings the present state of one function to the server. again says to try again
+// even if nothing changes.
 func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -165,13 +167,13 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		return w.gone(ctx, namespace, name)
 	case f.DeletionTimestamp != nil:
 		return w.forget(ctx, namespace, name)
-	case w.old(f):
-		return false // Its later state is heard, too.
+	case w.isStale(f):
+		return false // The watch brings the newer state, too.
 	}
 	if allowed, err := w.AllowedNow(namespace); err != nil {
 		return true
 	} else if !allowed {
-		w.came(key, outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not one of functions; make it one with: kubectl annotate namespace %s %s=1", namespace, namespace, NamespaceAnnotation)})
+		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not for functions; allow functions in it with: kubectl annotate namespace %s %s=1", namespace, namespace, NamespaceAnnotation)})
 		return w.forget(ctx, namespace, name)
 	}
 	r, err := w.record(f)
@@ -179,10 +181,10 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 	case !stamped(f, r) && w.Leading():
 		return w.revise(ctx, key, f, r)
 	case err != nil:
-		w.came(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
+		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Invalid", Why: err.Error()})
 		return false
 	case !stamped(f, r):
-		return false // The one who leads gives it a revision, and it comes again with that.
+		return false // The leader gives it a revision, and the watch brings it again.
 	}
 	again = w.adopt(ctx, key, f, r)
 	if f.Annotations[v1alpha1.ImageAnnotation] == v1alpha1.Unread && w.Leading() {
@@ -198,27 +200,27 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 		w.mu.Lock()
 		w.latest[key] = latest{f.UID, &v1alpha1.Deployed{Revision: r.Revision, Spec: f.Completed().Spec}}
 		w.mu.Unlock()
-		w.came(key, outcome{Generation: f.Generation, Reason: "Deployed"})
+		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Deployed"})
 		return false
 	}
 	if ctx.Err() != nil {
 		return false
 	}
-	if w.came(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
-		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function that others have changed cannot be deployed")
+	if w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
+		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function changed from outside cannot be deployed")
 	}
-	// A refused spec may be accepted later: a secret may be made, an image pushed.
+	// A refused spec may be accepted later, after a secret is created or an image pushed.
 	return true
 }
 
-// gone ends a function that the cache does not have. The cache may be behind what this
-// replica has just deployed, so the API server is asked.
+// gone ends a function that the cache does not have. It asks the API server first,
+// because the cache may not have yet what this replica has just deployed.
 func (w *watcher) gone(ctx context.Context, namespace, name string) (again bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	f, err := w.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err == nil && f.DeletionTimestamp == nil {
-		return false // It comes into the cache, and is heard then.
+		return false // The watch brings it when the cache has it.
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return true
@@ -226,6 +228,7 @@ func (w *watcher) gone(ctx context.Context, namespace, name string) (again bool)
 	return w.forget(ctx, namespace, name)
 }
 
+// forget ends a function at the server. It logs an error and never tries again.
 func (w *watcher) forget(ctx context.Context, namespace, name string) (again bool) {
 	if _, still := w.cached(namespace, name); !still {
 		w.mu.Lock()
@@ -234,13 +237,13 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 		w.mu.Unlock()
 	}
 	if err := w.Target.Forget(ctx, namespace, name); err != nil {
-		w.log.Error().Str("function", name+"."+namespace).Err(err).Msg("a function that others have deleted")
+		w.log.Error().Str("function", name+"."+namespace).Err(err).Msg("a deleted function could not be ended")
 	}
 	return false
 }
 
-// came keeps what came of a change, and reports whether that is news.
-func (w *watcher) came(key string, o outcome) (news bool) {
+// setOutcome keeps the outcome of a change, and reports whether it is new.
+func (w *watcher) setOutcome(key string, o outcome) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	news = w.outcomes[key] != o

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
-// PutCorrections keeps what instances have shown of their functions' times, by
-// the functions' full names, all or none.
+// PutCorrections stores the corrections of functions' predicted times, by the functions'
+// full names: all or none.
 func (s *Store) PutCorrections(states map[string]correction.State) error {
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for name, state := range states {
@@ -31,14 +31,14 @@ func (s *Store) PutCorrections(states map[string]correction.State) error {
 	return nil
 }
 
-// Correction returns what was kept of a function; ErrAbsent if nothing was.
+// Correction returns a function's stored correction, ErrAbsent if there is none.
 func (s *Store) Correction(function string) (correction.State, error) {
 	var state correction.State
 	err := s.get(bucketCorrections, []byte(function), &state)
 	return state, err
 }
 
-// DeleteCorrection forgets what was kept of a function, if anything was.
+// DeleteCorrection deletes a function's correction, if there is one.
 func (s *Store) DeleteCorrection(function string) error {
 	if err := s.delete(bucketCorrections, []byte(function)); err != nil && !errors.Is(err, ErrAbsent) {
 		return err

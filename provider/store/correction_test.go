@@ -35,7 +35,7 @@ func TestCorrections(t *testing.T) {
 	}
 }
 
-// A file of the version before corrections.
+// A file of a version that did not store corrections.
 func TestOpenWithoutCorrections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fullDisk lets no file of this process grow beyond 4 KiB until its result is
+// fullDisk keeps this process from writing files larger than 4 KiB until its result is
 // called.
 func fullDisk(t *testing.T) (undo func()) {
 	t.Helper()

@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// unfinished begins the names of files that are being written. No secret's name
-// begins like it.
+// unfinished begins the names of files that are being written. No secret's name begins
+// with it.
 const unfinished = ".new-"
 
 // clean removes unfinished files.
@@ -44,8 +44,8 @@ func (s *Secrets) clean() error {
 	return nil
 }
 
-// write puts the value under its name at once: whoever reads the file, also
-// after a power cut, finds the earlier value or this one.
+// write replaces the value under a name atomically. A reader finds the earlier value or
+// this one, even after a power failure.
 func (s *Secrets) write(namespace, name string, value []byte) (err error) {
 	switch err := s.root.Mkdir(namespace, 0o700); {
 	case err == nil:
@@ -62,7 +62,7 @@ func (s *Secrets) write(namespace, name string, value []byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = s.root.Remove(temporary) // The first error matters more, and Open removes it too.
+			_ = s.root.Remove(temporary) // The first error matters more, and OpenSecrets removes the file, too.
 		}
 	}()
 	_, err = file.Write(value)
@@ -78,7 +78,7 @@ func (s *Secrets) write(namespace, name string, value []byte) (err error) {
 	return s.sync(namespace)
 }
 
-// sync writes a directory's names to disk.
+// sync writes a directory's names to the disk.
 func (s *Secrets) sync(dir string) error {
 	d, err := s.root.Open(dir)
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Secrets) sync(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// has reports whether there is a secret. Where its file ought to be there may
-// also be something else, which is nobody's secret.
+// has reports whether a secret exists. It is an error if something other than a file has
+// its name.
 func (s *Secrets) has(namespace, name string) (bool, error) {
 	exists, err := s.hasNamespace(namespace)
 	if err != nil || !exists {
@@ -101,11 +101,12 @@ func (s *Secrets) has(namespace, name string) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("secret %s: %w", name, err)
 	case !info.Mode().IsRegular():
-		return false, fmt.Errorf("secret %s: %s is no plain file; put one in its place", name, filepath.Join(s.dir, namespace, name))
+		return false, fmt.Errorf("secret %s: %s is not a plain file; replace it by one", name, filepath.Join(s.dir, namespace, name))
 	}
 	return true, nil
 }
 
+// hasNamespace reports whether a namespace has a directory.
 func (s *Secrets) hasNamespace(namespace string) (bool, error) {
 	info, err := s.root.Lstat(namespace)
 	switch {

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// PutHistories keeps what a cold-start policy knows of functions, in its own form,
-// by the functions' full names, all or none.
+// PutHistories stores a cold-start policy's histories of idle times, in the policy's own
+// form, by the functions' full names: all or none.
 func (s *Store) PutHistories(histories map[string][]byte) error {
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for name, history := range histories {
@@ -25,7 +25,7 @@ func (s *Store) PutHistories(histories map[string][]byte) error {
 	return nil
 }
 
-// History returns what was kept of a function; ErrAbsent if nothing was.
+// History returns a function's stored history, ErrAbsent if there is none.
 func (s *Store) History(function string) (history []byte, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		found := tx.Bucket(bucketHistories).Get([]byte(function))
@@ -41,7 +41,7 @@ func (s *Store) History(function string) (history []byte, err error) {
 	return history, nil
 }
 
-// DeleteHistory forgets what was kept of a function, if anything was.
+// DeleteHistory deletes a function's history, if there is one.
 func (s *Store) DeleteHistory(function string) error {
 	if err := s.delete(bucketHistories, []byte(function)); err != nil && !errors.Is(err, ErrAbsent) {
 		return err

@@ -30,7 +30,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A file of the version before histories.
+// A file of a version that did not store histories.
 func TestOpenWithoutHistories(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)

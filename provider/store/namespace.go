@@ -8,27 +8,26 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Namespace is what is kept of one namespace of functions.
+// Namespace is the record of one namespace of functions.
 type Namespace struct {
 	// Name is a DNS label.
 	Name string `json:"name"`
-	// Labels and Annotations are the user's; nothing here reads them.
+	// Labels and Annotations are the user's. The provider does not read them.
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// CreatedAt outlives updates.
+	// CreatedAt does not change with updates.
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// bucketNamespaces holds namespaces by name. The functions in one are found by
-// their own keys.
+// bucketNamespaces holds namespaces by name. A namespace's functions are found by their
+// own keys.
 var bucketNamespaces = []byte("namespaces")
 
-// PutNamespace writes n under its name, in place of what was there. It returns
-// once the file is on disk.
+// PutNamespace writes n under its name and replaces an earlier record. It returns once
+// the file is on the disk.
 func (s *Store) PutNamespace(n Namespace) error { return s.put(bucketNamespaces, []byte(n.Name), n) }
 
-// DeleteNamespace forgets a namespace, but not what is in it; ErrAbsent if there
-// is none.
+// DeleteNamespace deletes a namespace, but not its functions; ErrAbsent if there is none.
 func (s *Store) DeleteNamespace(name string) error {
 	return s.delete(bucketNamespaces, []byte(name))
 }
@@ -40,7 +39,7 @@ func (s *Store) Namespace(name string) (Namespace, error) {
 	return n, err
 }
 
-// Namespaces lists them by name.
+// Namespaces lists the namespaces, sorted by name.
 func (s *Store) Namespaces() ([]Namespace, error) {
 	out := []Namespace{}
 	err := s.db.View(func(tx *bbolt.Tx) error {

@@ -18,32 +18,31 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
-// lockWait is how long Open waits for another process to let go of the file: a
-// provider that is being replaced takes a moment to leave.
+// lockWait is how long Open waits for another process to release the file. A provider
+// that is being replaced takes a moment to exit.
 const lockWait = 2 * time.Second
 
 // errFormat marks a file that another version of this program wrote.
 var errFormat = errors.New("the file was written by another version of faas-infer")
 
-// CorruptError tells that a store's file cannot be read, and what to do.
+// CorruptError says that a store's file cannot be read, and what to do.
 type CorruptError struct {
 	Path string
 	Err  error
 }
 
-// Error names the file and the way out.
+// Error names the file and the fix.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the store %s is damaged (%v); move it away (mv %s %s.damaged), start again, and make the namespaces and deploy the functions once more: nothing else is lost, models are measured anew",
+	return fmt.Sprintf("the store %s is damaged (%v); move it away (mv %s %s.damaged), start again, create the namespaces and deploy the functions again; nothing else is lost, models are measured again",
 		e.Path, e.Err, e.Path, e.Path)
 }
 
-// Unwrap returns what was found.
+// Unwrap returns Err.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Open opens the store in the file at path and creates it, with its directory,
-// if absent. The whole file is read once, so that damage shows here and not at
-// a later look-up: the error is then a *CorruptError. Only one process can
-// hold a store open.
+// Open opens the store in the file at path. It creates the file and its directory if they
+// are absent. It reads the whole file once, so damage shows here and not at a later
+// look-up; the error is then a *CorruptError. Only one process can have a store open.
 func Open(path string) (s *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -58,7 +57,7 @@ func Open(path string) (s *Store, err error) {
 		return nil, &CorruptError{Path: path, Err: err}
 	}
 	if err := guard(func() error { return check(db) }); err != nil {
-		_ = db.Close() // what was found matters more
+		_ = db.Close() // The error found matters more.
 		if errors.Is(err, errFormat) || isSystem(err) {
 			return nil, fmt.Errorf("store %s: %w", path, err)
 		}
@@ -72,7 +71,7 @@ func openFile(path string) (db *bbolt.DB, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = create(path)
 	} else if err == nil && info.Size() == 0 {
-		// bbolt would take it for a new one.
+		// bbolt would take an empty file for a new one.
 		err = errors.New("it is empty")
 	}
 	if err == nil && info != nil && info.Mode().IsRegular() {
@@ -84,9 +83,8 @@ func openFile(path string) (db *bbolt.DB, err error) {
 	return openBolt(path)
 }
 
-// whole returns an error if the file has lost its end. It is asked before the
-// file is opened for writing, which would make it longer: a damaged file is to
-// stay as it was found.
+// whole returns an error if the file has lost its end. Call it before opening the file
+// for writing, which would make the file longer: a damaged file must stay as it is.
 func whole(path string, size int64) error {
 	return guard(func() error {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, ReadOnly: true, PreLoadFreelist: false})
@@ -105,16 +103,15 @@ func whole(path string, size int64) error {
 
 func openBolt(path string) (db *bbolt.DB, err error) {
 	err = guard(func() error {
-		// Environments may hold secrets, so nobody else may read the file.
+		// Only this user may read the file: functions' environments may contain secrets.
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType})
 		return err
 	})
 	return db, err
 }
 
-// create makes an empty store at path. It appears there whole, at once and only
-// if nothing else does, so that whoever finds an empty file knows that it has
-// lost what it held.
+// create makes an empty store at path. The file appears there complete and in one step,
+// unless another process was faster. A file of no bytes has therefore lost its content.
 func create(path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
@@ -141,16 +138,16 @@ func create(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// isSystem reports whether err is the file system's doing (no permission, a
-// directory, a full disk) rather than the file's content.
+// isSystem reports whether err comes from the file system (no permission, a directory, a
+// full disk) and not from the file's content.
 func isSystem(err error) bool {
 	var pathError *os.PathError
 	var linkError *os.LinkError
 	return errors.As(err, &pathError) || errors.As(err, &linkError)
 }
 
-// guard turns bbolt's panics over damaged pages into errors, reads beyond the
-// end of a truncated file (which raise SIGBUS) included.
+// guard turns bbolt's panics over damaged pages into errors, including reads beyond the
+// end of a truncated file, which raise SIGBUS.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -165,7 +162,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// check reads every record.
+// check prepares the file and parses its records.
 func check(db *bbolt.DB) error {
 	if err := db.Update(prepare); err != nil {
 		return err

@@ -18,17 +18,17 @@ import (
 const MaxSecret = 1 << 20
 
 // Secrets is an open directory of secrets. It is safe for concurrent use. Two
-// stores must not change the same directory.
+// Secrets must not change the same directory.
 type Secrets struct {
 	dir string
-	// root keeps every path inside the directory, whatever links lie there.
+	// root keeps every path inside the directory, even through links.
 	root *os.Root
-	// mu keeps changes apart, which look before they write.
+	// mu is held during a change, which reads before it writes.
 	mu sync.Mutex
 }
 
-// OpenSecrets opens the directory of secrets, makes it if it is absent, for this user
-// alone, and removes what an earlier process left half written.
+// OpenSecrets opens the directory of secrets. It makes an absent one, readable by this
+// user only, and removes files that an earlier process left half written.
 func OpenSecrets(dir string) (*Secrets, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("secrets: %w", err)
@@ -44,11 +44,11 @@ func OpenSecrets(dir string) (*Secrets, error) {
 	return s, nil
 }
 
-// Close lets the directory go.
+// Close closes the directory.
 func (s *Secrets) Close() error { return s.root.Close() }
 
-// List returns the names of a namespace's secrets, sorted; none where there is
-// no such namespace. Files that are no secrets are left out.
+// List returns the names of a namespace's secrets, sorted; none if there is no such
+// namespace. It leaves out files that are not secrets.
 func (s *Secrets) List(namespace string) ([]string, error) {
 	if !annotation.IsName(namespace) {
 		return nil, nil
@@ -70,12 +70,12 @@ func (s *Secrets) List(namespace string) ([]string, error) {
 	return names, nil
 }
 
-// Create keeps a new secret; 409 if there is one of its name.
+// Create stores a new secret; 409 if there is one with its name.
 func (s *Secrets) Create(namespace, name string, value []byte) error {
 	return s.put(namespace, name, value, false)
 }
 
-// Update gives a secret another value; 404 if there is none of its name.
+// Update replaces a secret's value; 404 if there is no such secret.
 func (s *Secrets) Update(namespace, name string, value []byte) error {
 	return s.put(namespace, name, value, true)
 }
@@ -85,10 +85,10 @@ func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
 		return err
 	}
 	if len(value) == 0 {
-		return web.Refuse(http.StatusBadRequest, "secret %q has no value", name)
+		return web.Refuse(http.StatusBadRequest, "secret %q has no value; give it one", name)
 	}
 	if len(value) > MaxSecret {
-		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes, more than %d, the most that one may have", name, len(value), MaxSecret)
+		return web.Refuse(http.StatusRequestEntityTooLarge, "secret %q has %d bytes; the maximum is %d", name, len(value), MaxSecret)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,12 +102,12 @@ func (s *Secrets) put(namespace, name string, value []byte, update bool) error {
 		return web.Refuse(http.StatusConflict, "secret %q exists already in namespace %q; update it instead", name, namespace)
 	}
 	if err := s.write(namespace, name, value); err != nil {
-		return fmt.Errorf("secret %s was not kept: %w", name, err)
+		return fmt.Errorf("secret %s was not stored: %w", name, err)
 	}
 	return nil
 }
 
-// Delete forgets a secret; 404 if there is none.
+// Delete deletes a secret; 404 if there is none.
 func (s *Secrets) Delete(namespace, name string) error {
 	if err := checkSecret(namespace, name); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *Secrets) Delete(namespace, name string) error {
 	return nil
 }
 
-// DeleteNamespace forgets all secrets of a namespace; to have none is no error.
+// DeleteNamespace deletes all secrets of a namespace. It returns nil if there are none.
 func (s *Secrets) DeleteNamespace(namespace string) error {
 	if !annotation.IsName(namespace) {
 		return badNamespace(namespace)
@@ -140,8 +140,8 @@ func (s *Secrets) DeleteNamespace(namespace string) error {
 	return nil
 }
 
-// File returns the path of the file that holds a secret. Without one, the error
-// tells how to make it.
+// File returns the path of the file that holds a secret. If there is none, the error says
+// how to create it.
 func (s *Secrets) File(namespace, name string) (string, error) {
 	if err := checkSecret(namespace, name); err != nil {
 		return "", err
@@ -152,7 +152,7 @@ func (s *Secrets) File(namespace, name string) (string, error) {
 		return "", err
 	}
 	if !exists {
-		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: make it with faas-cli secret create %s --namespace %s, or put its value into the file %s",
+		return "", web.Refuse(http.StatusBadRequest, "there is no secret %q in namespace %q: create it with faas-cli secret create %s --namespace %s, or put its value into the file %s",
 			name, namespace, name, namespace, file)
 	}
 	return file, nil

@@ -176,8 +176,8 @@ func TestDeleteNamespace(t *testing.T) {
 	}
 }
 
-// A disk that takes no more bytes must cost neither the earlier value nor leave
-// anything behind. A limit on file sizes stands for it.
+// On a full disk the earlier value stays, and no file is left behind. A limit on file
+// sizes simulates the full disk.
 func TestAFullDisk(t *testing.T) {
 	s := openSecrets(t, t.TempDir())
 	if err := s.Create("ns", "x", []byte("old")); err != nil {
@@ -222,8 +222,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
-// Whatever the names, nothing is made outside the directory, and what was kept
-// is found again.
+// No names create files outside the directory, and every stored secret is found again.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"api-key", "a.b", "..", ".", "../x", "a/b", "", ".new-1", "x\x00", "-", "a..b", strings.Repeat("a", 254), "A", "ü", "a\n"} {
 		f.Add("ns", name)

@@ -1,7 +1,8 @@
-// Package store keeps what must survive a restart of the provider. Store has functions,
-// namespaces, profiles and their corrections, and the history of functions' idle times,
-// in one bbolt file. Secrets has the values of secrets, each in a file. Neither is on a
-// request's way: the provider answers look-ups from memory.
+// Package store keeps the state that must survive a restart of the provider. Store keeps
+// functions, namespaces, profiles and their corrections, and the history of functions'
+// idle times, in one bbolt file. Secrets keeps the value of each secret in a file. The
+// request path uses neither: the provider answers look-ups from memory. Begin reading at
+// [Open] and [Store].
 package store
 
 import (
@@ -20,47 +21,45 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// ErrAbsent is wrapped where the thing asked for is not in the store.
+// ErrAbsent is wrapped by errors about a record that is not in the store.
 var ErrAbsent = errors.New("not in the store")
 
-// Function is what is kept of one deployed function.
+// Function is the record of one deployed function.
 type Function struct {
-	// Deployment is what the user deployed, as it came; the namespace is
-	// filled in.
+	// Deployment is the user's deployment, with its namespace filled in.
 	Deployment types.FunctionDeployment `json:"deployment"`
-	// CreatedAt is the first deployment's time, UpdatedAt the latest one's.
+	// CreatedAt is the time of the first deployment, UpdatedAt that of the latest one.
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Revision comes from NextRevision: of two deployments of a function, the
-	// later has the higher one, also where it was deleted in between.
+	// Revision comes from NextRevision. A later deployment of a function has a higher
+	// one, even if the function was deleted in between.
 	Revision uint64 `json:"revision"`
-	// Hash is Hash(Deployment): equal hashes, equal deployments.
+	// Hash is Hash(Deployment): equal hashes mean equal deployments.
 	Hash string `json:"hash"`
-	// Replicas is the number of instances to keep even without load, as set
-	// by the scale route.
+	// Replicas is the number of instances to keep even without load: the larger of
+	// the scale route's number and the deployment's minimum.
 	Replicas uint64 `json:"replicas"`
 }
 
-// Hash is the SHA-256, in hex, of everything that a deployment says.
+// Hash returns the SHA-256 of the whole deployment in hexadecimal digits.
 func Hash(d types.FunctionDeployment) string {
-	// Maps are written in the order of their keys, so equal deployments give
-	// equal bytes; a struct of strings cannot fail to marshal.
+	// Marshal writes maps in the order of their keys, so equal deployments give equal
+	// bytes. It cannot fail for a struct of strings.
 	text, _ := json.Marshal(d)
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Buckets and keys of the file. A function's key is namespace/name: both are
-// DNS labels, so a namespace is a prefix of its own.
+// Buckets and keys of the file. A function's key is namespace/name. Both are DNS labels
+// without a slash, so "namespace/" is a prefix of that namespace's keys only.
 var (
 	bucketFunctions = []byte("functions")
 	bucketProfiles  = []byte("profiles")
-	// Corrections are by functions' full names.
+	// The keys of corrections and histories are functions' full names.
 	bucketCorrections = []byte("corrections")
-	// Histories are by functions' full names, too.
-	bucketHistories = []byte("idle-times")
-	bucketMeta      = []byte("meta")
-	keyFormat       = []byte("format")
+	bucketHistories   = []byte("idle-times")
+	bucketMeta        = []byte("meta")
+	keyFormat         = []byte("format")
 )
 
 // format is the version of the layout above.
@@ -74,8 +73,8 @@ type Store struct {
 // Close releases the file; the store must not be used after.
 func (s *Store) Close() error { return s.db.Close() }
 
-// NextRevision returns a number above all that it returned before, also before
-// a restart.
+// NextRevision returns a number above all that it has returned before, even before a
+// restart.
 func (s *Store) NextRevision() (revision uint64, err error) {
 	err = s.db.Update(func(tx *bbolt.Tx) error {
 		revision, err = tx.Bucket(bucketMeta).NextSequence()
@@ -87,13 +86,13 @@ func (s *Store) NextRevision() (revision uint64, err error) {
 	return revision, nil
 }
 
-// PutFunction writes f under its deployment's namespace and name, in place of
-// what was there. It returns once the file is on disk.
+// PutFunction writes f under its deployment's namespace and name and replaces an earlier
+// record. It returns once the file is on the disk.
 func (s *Store) PutFunction(f Function) error {
 	return s.put(bucketFunctions, functionKey(f.Deployment.Namespace, f.Deployment.Service), f)
 }
 
-// DeleteFunction forgets a function; ErrAbsent if there is none.
+// DeleteFunction deletes a function; ErrAbsent if there is none.
 func (s *Store) DeleteFunction(namespace, name string) error {
 	return s.delete(bucketFunctions, functionKey(namespace, name))
 }
@@ -105,8 +104,8 @@ func (s *Store) Function(namespace, name string) (Function, error) {
 	return f, err
 }
 
-// Functions lists a namespace's functions by name; with namespace "", all, by
-// namespace and name.
+// Functions lists a namespace's functions, sorted by name. With namespace "", it lists
+// all functions, sorted by namespace and name.
 func (s *Store) Functions(namespace string) ([]Function, error) {
 	var prefix []byte
 	if namespace != "" {
@@ -130,8 +129,7 @@ func (s *Store) Functions(namespace string) ([]Function, error) {
 	return out, nil
 }
 
-// PutProfile keeps a profile under a key, which is to tell model, engine and
-// machine apart.
+// PutProfile stores a profile under a key, which must identify model, engine and machine.
 func (s *Store) PutProfile(key string, p *profiler.Profile) error {
 	if key == "" {
 		return errors.New("store: a profile needs a key")

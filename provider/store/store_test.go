@@ -194,8 +194,8 @@ func TestOpenDamagedFile(t *testing.T) {
 	}
 }
 
-// A new store is there whole or not at all, and only one of those who make it at
-// the same time gets it.
+// A new store is complete or absent, and only one of the processes that create it at the
+// same time gets it.
 func TestOpenCreatesAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	var all sync.WaitGroup
@@ -271,7 +271,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A file of the version before namespaces.
+// A file of a version that did not store namespaces.
 func TestOpenWithoutNamespaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)

@@ -5,7 +5,8 @@ import (
 	"path"
 )
 
-// Version changes when a secret's file is replaced; "" if there is none.
+// Version returns a text that changes when a secret's file is replaced, "" if there is no
+// such secret.
 func (s *Secrets) Version(namespace, name string) string {
 	if checkSecret(namespace, name) != nil {
 		return ""

@@ -1,8 +1,9 @@
-// Package web is the HTTP plumbing of the provider's routes: errors as one sentence with
-// a status code and what tells clients whether to try again (WriteError), bodies that
-// are read within limits (BodyReader), cross-origin rules (CORS), call IDs
-// (IdentifyCall), locks by key (KeyedMutex), a Gate that waits for the requests in
-// flight, and listeners that say who has a port (Listen). It knows nothing of functions.
+// Package web is the HTTP plumbing of the provider's routes. It writes errors as one
+// sentence with a status code and Retry-After (WriteError) and reads bodies within limits
+// (BodyReader). It also has cross-origin rules (CORS), call IDs (IdentifyCall), locks by
+// key (KeyedMutex), a Gate that waits for requests in flight, and a listener whose error
+// names the process that has the port (Listen). It knows nothing of functions. Begin
+// reading at WriteError.
 package web
 
 import (
@@ -17,17 +18,18 @@ import (
 	"time"
 )
 
-// internalHeader tells an error of the provider from one of the function.
+// internalHeader marks an error of the provider, as opposed to one of the function.
 const (
 	internalHeader = "X-Openfaas-Internal"
 	internalValue  = "provider"
 )
 
-// StatusHungUp is for requests whose client left before the answer; nginx made
-// the number up.
+// StatusHungUp is the status code of requests whose client left before the answer. The
+// number comes from nginx.
 const StatusHungUp = 499
 
-// StatusOf is the status code for an error.
+// StatusOf returns the status code for an error: an HTTPError's own, 499 if the client
+// hung up, 504 after a deadline, otherwise 500.
 func StatusOf(err error) int {
 	var known HTTPError
 	switch {
@@ -41,9 +43,8 @@ func StatusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// WriteError answers with an error's sentence, as every route of the provider does, and
-// returns the status code: an HTTPError's own, 499 if the client hung up, 504 after a
-// deadline, else 500.
+// WriteError answers with an error's sentence and the status code of StatusOf, which it
+// returns. Every route of the provider answers errors with it.
 func WriteError(w http.ResponseWriter, err error) int {
 	status := StatusOf(err)
 	h := w.Header()
@@ -56,13 +57,13 @@ func WriteError(w http.ResponseWriter, err error) int {
 	text := err.Error() + "\n"
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
-	// A client that is gone cannot be told.
+	// The write fails if the client is gone.
 	_, _ = io.WriteString(w, text)
 	return status
 }
 
-// retryAfter is how long a client is to wait before another try, 0 where
-// nothing is to be said. A second is the shortest that the header can tell.
+// retryAfter returns how long a client should wait before another try, 0 for no header.
+// The header's unit is a second, so that is the shortest time.
 func retryAfter(err error, status int) time.Duration {
 	var again Retryable
 	if errors.As(err, &again) && again.RetryAfter() > 0 {
@@ -74,7 +75,7 @@ func retryAfter(err error, status int) time.Duration {
 	return 0
 }
 
-// WriteJSON answers 200 with value.
+// WriteJSON answers 200 with value as JSON.
 func WriteJSON(w http.ResponseWriter, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -87,8 +88,8 @@ func WriteJSON(w http.ResponseWriter, value any) {
 	_, _ = w.Write(text)
 }
 
-// ParseJSON reads a request's JSON object into value; what is the object that
-// the route expects, for the error.
+// ParseJSON reads a request's JSON object into value. what names the object that the
+// route expects, for the error.
 func ParseJSON(text []byte, what string, value any) error {
 	if len(text) == 0 {
 		return Refuse(http.StatusBadRequest, "the request body is empty; it must be %s as JSON", what)
@@ -99,15 +100,15 @@ func ParseJSON(text []byte, what string, value any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &mistyped) && mistyped.Field != "":
-		// Its own words are about Go's types.
+		// The error's own text names Go types.
 		return Refuse(http.StatusBadRequest, "the request body must be %s as JSON: %q cannot be a %s", what, mistyped.Field, mistyped.Value)
 	case errors.As(err, &mistyped):
-		return Refuse(http.StatusBadRequest, "the request body must be %s as JSON, and not: %s", what, mistyped.Value)
+		return Refuse(http.StatusBadRequest, "the request body must be %s as JSON, not a JSON %s", what, mistyped.Value)
 	}
 	return Refuse(http.StatusBadRequest, "the request body must be %s as JSON: %v", what, err)
 }
 
-// HTTPError is an error that knows how it is to be answered.
+// HTTPError is an error with its own status code.
 type HTTPError interface {
 	error
 	// HTTPStatus is the status code, 400 to 599.
@@ -117,12 +118,12 @@ type HTTPError interface {
 // Retryable is an HTTPError after which another try may succeed.
 type Retryable interface {
 	HTTPError
-	// RetryAfter is how long to wait before it, rounded up to seconds for the
-	// client; 0 says nothing about it.
+	// RetryAfter returns how long to wait before that try, 0 if not known. The client
+	// gets it rounded up to seconds.
 	RetryAfter() time.Duration
 }
 
-// Clip keeps a hostile name from filling the answer.
+// Clip cuts a name to 80 bytes, so a hostile one cannot fill the answer.
 func Clip(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + "…"

@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// busy says when to come again.
+// busy is an error with a Retry-After.
 type busy struct {
 	status int
 	after  time.Duration
@@ -88,8 +88,8 @@ func TestParse(t *testing.T) {
 		{`{"name":`, "a thing as JSON: unexpected end"},
 		{`{"name":1}`, `"name" cannot be a number`},
 		{`{"inner":{"n":"x"}}`, `"inner.n" cannot be a string`},
-		{`[1]`, "and not: array"},
-		{`"x"`, "and not: string"},
+		{`[1]`, "not a JSON array"},
+		{`"x"`, "not a JSON string"},
 		{`{} {}`, "invalid character"},
 	} {
 		var o object
@@ -117,8 +117,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, the refusal is a sentence with status 400, and what the
-// name of something is, its clip is short and no worse text than it was.
+// The refusal of any body is a sentence with status 400. The clip of any name is short
+// and valid UTF-8 if the name is.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"", "{}", `{"name":1}`, `{"a":[{}]}`, "\xff", "null", `{"name":"\ud800"}`} {
 		f.Add([]byte(s))

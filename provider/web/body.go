@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// onTrust is how much is allocated, at most, for a body of which nothing
-	// has come yet, in bytes; after that a body has at most trustFactor times
-	// what has come, so that a client cannot take memory by a header alone.
+	// onTrust is the most bytes allocated for a body before any of it has come. After
+	// that, a body's buffer has at most trustFactor times the bytes that have come. A
+	// client therefore cannot take memory with a header alone.
 	onTrust     = 64 << 10
 	trustFactor = 16
-	// firstChunk is the first buffer of a body whose length is not known. The
-	// stock gateway forwards every body like this.
+	// firstChunk is the size in bytes of the first buffer of a body of unknown length.
+	// The stock gateway forwards every body without its length.
 	firstChunk = 16 << 10
 )
 
-// BodyReader reads bodies of at most Max bytes, for each of which a client may take Timeout.
+// BodyReader reads bodies of at most Max bytes. A client may take Timeout to send one.
 type BodyReader struct {
 	Max     int64
 	Timeout time.Duration
@@ -28,25 +28,25 @@ type BodyReader struct {
 }
 
 // NewBodyReader returns a reader whose bodies together hold no more than held bytes.
-func NewBodyReader(most int64, timeout time.Duration, held int64) *BodyReader {
-	return &BodyReader{Max: most, Timeout: timeout, held: budget{limit: held}}
+func NewBodyReader(maximum int64, timeout time.Duration, held int64) *BodyReader {
+	return &BodyReader{Max: maximum, Timeout: timeout, held: budget{limit: held}}
 }
 
-// Held is how many bytes are held now.
+// Held returns the number of bytes held now.
 func (s *BodyReader) Held() int64 { return s.held.held.Load() }
 
-// Release ends a body's request: what it counted for is given back. The buffer is the
-// caller's to free, where nothing refers to it any more.
+// Release gives back a body's share of the bytes held, when its request has ended. The
+// caller frees the buffer if nothing refers to it any more.
 func (s *BodyReader) Release(b Body) { s.held.give(b.charge) }
 
-// budget bounds the bytes of request bodies that are held at the same time:
-// those of all functions, on their way in, waiting and being answered.
+// budget bounds the bytes of all functions' request bodies that are held at the same
+// time: those being read, waiting, or being answered.
 type budget struct {
 	limit int64
 	held  atomic.Int64
 }
 
-var errHeld = Refuse(http.StatusServiceUnavailable, "the requests that wait already take as much memory as they may; try again in a moment")
+var errHeld = Refuse(http.StatusServiceUnavailable, "the waiting requests already take all the memory allowed (--max-held); try again in a moment")
 
 func (b *budget) take(n int64) error {
 	if b.held.Add(n) > b.limit {
@@ -58,8 +58,8 @@ func (b *budget) take(n int64) error {
 
 func (b *budget) give(n int64) { b.held.Add(-n) }
 
-// Body is a request's body, of no buffer if it has none, with what it counts
-// for in the budget until the request ends.
+// Body is a request's body. Its buffer is nil if the request has no body. charge is the
+// number of bytes that it counts in the budget until the request ends.
 type Body struct {
 	*BodyBuffer
 	charge int64
@@ -109,7 +109,7 @@ func (s *BodyReader) readSized(from io.Reader, n int) (*BodyBuffer, error) {
 	}
 }
 
-// readChunks reads a body whose length is not known, into ever larger buffers.
+// readChunks reads a body of unknown length into ever larger buffers.
 func (s *BodyReader) readChunks(from io.Reader) (_ Body, err error) {
 	most := s.Max + 1
 	var b Body
@@ -141,8 +141,8 @@ func (s *BodyReader) readChunks(from io.Reader) (_ Body, err error) {
 	}
 }
 
-// fit cuts a body down to what was used of it; one that is much too large
-// moves, so that many small requests do not wait in large buffers.
+// fit cuts a body down to its used bytes. A body that uses at most a quarter of its
+// buffer moves to a smaller one, because many small requests must not hold large buffers.
 func (s *BodyReader) fit(b Body, used int) Body {
 	if used > len(b.Bytes)/4 {
 		b.Bytes = b.Bytes[:used]
@@ -152,21 +152,20 @@ func (s *BodyReader) fit(b Body, used int) Body {
 	return Body{BodyBuffer: b.grow(used, used), charge: int64(used)}
 }
 
-// readDeadliner is a response whose request has a deadline for being read, as
-// those of net/http.
+// readDeadliner is a response that can set a deadline for reading its request, as
+// those of net/http can.
 type readDeadliner interface{ SetReadDeadline(time.Time) error }
 
-// Limit gives the client Timeout to send the rest of its request. It
-// is undone by Unlimit: reading goes on all the time, to notice a client
-// that hangs up.
+// Limit gives the client Timeout to send the rest of its request. Call Unlimit
+// afterwards: net/http goes on reading, to notice a client that hangs up.
 func (s *BodyReader) Limit(w http.ResponseWriter) {
 	if d, ok := w.(readDeadliner); ok {
 		_ = d.SetReadDeadline(time.Now().Add(s.Timeout)) // It fails if the connection is gone; then so does reading.
 	}
 }
 
-// LimitRest, deferred, limits the time for what a handler has left of a body:
-// net/http reads on before it answers.
+// LimitRest, deferred, limits the time for the rest of a body that a handler has not
+// read: net/http reads it before it answers.
 func (s *BodyReader) LimitRest(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		s.Limit(w)
@@ -184,7 +183,7 @@ func tooLarge(limit int64) error {
 	return Refuse(http.StatusRequestEntityTooLarge, "the request body is larger than %d bytes, the limit of this route", limit)
 }
 
-// unreadable is the answer to a request whose body could not be read.
+// unreadable returns the answer to a request whose body could not be read.
 func unreadable(err error) error {
 	var known HTTPError
 	switch {
@@ -198,8 +197,8 @@ func unreadable(err error) error {
 	return Refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
 }
 
-// ReadText reads a request's body of at most limit bytes. A length that is too
-// large by the header is refused before anything is asked of the client.
+// ReadText reads a request's body of at most limit bytes. If the Content-Length is
+// larger, it refuses before it reads anything.
 func ReadText(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// BodyBuffer holds one request's body. Buffers above smallestBuffer bytes come
-// from pools, as large bodies would otherwise keep the collector busy.
+// BodyBuffer holds one request's body. Buffers of smallestBuffer bytes and more come from
+// pools, because large bodies would keep the garbage collector busy.
 type BodyBuffer struct {
 	Bytes []byte
 	class int
@@ -20,7 +20,7 @@ const (
 	unpooled       = 0
 )
 
-// pools holds a class's buffers at the logarithm of their capacity.
+// pools holds the free buffers by the base-2 logarithm of their capacity, their class.
 var pools [24]sync.Pool
 
 // newBuffer returns a buffer of n bytes of any content.
@@ -37,8 +37,7 @@ func newBuffer(n int) *BodyBuffer {
 	return b
 }
 
-// grow returns a buffer of n bytes that begins with b's first used ones, in the
-// place of b.
+// grow returns a buffer of n bytes with a copy of b's first used bytes, and frees b.
 func (b *BodyBuffer) grow(used, n int) *BodyBuffer {
 	larger := newBuffer(n)
 	if b != nil {
@@ -48,7 +47,7 @@ func (b *BodyBuffer) grow(used, n int) *BodyBuffer {
 	return larger
 }
 
-// Free gives the buffer back; nothing may refer to its bytes any more.
+// Free returns the buffer to its pool. Nothing may refer to its bytes any more.
 func (b *BodyBuffer) Free() {
 	if b != nil && b.class != unpooled {
 		pools[b.class].Put(b)

@@ -8,15 +8,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// The names that OpenFaaS's gateway gives every request: who it is, and when it
-// came, in ns since 1970. They come back with the answer.
+// OpenFaaS's gateway adds these headers to every request: a unique ID, and the time of
+// arrival in ns since 1970. The answer carries them, too.
 const (
 	idHeader        = "X-Call-Id"
 	startTimeHeader = "X-Start-Time"
 )
 
-// IdentifyCall gives a request that did not come through the gateway these names,
-// and puts them into the answer.
+// IdentifyCall adds both headers to a request that has not come through the gateway, and
+// copies them to the answer.
 func IdentifyCall(answer, request http.Header, now time.Time) {
 	if request[idHeader] == nil {
 		request[idHeader] = []string{uuid.NewString()}

@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What the gateway has named keeps its names, each for itself.
+// Each of the gateway's two headers is kept if the request has it.
 func TestTheGatewaysNamesStay(t *testing.T) {
 	for _, given := range []http.Header{
 		{"X-Call-Id": {"a"}, "X-Start-Time": {"1"}},

@@ -90,8 +90,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A page of which neither the browser nor the provider's user said that it may changes
-// nothing, whatever it calls itself, and is allowed to read nothing.
+// A page that is neither of the same origin nor allowed by --cors-origin changes nothing,
+// whatever its Origin, and may read nothing.
 func FuzzOrigin(f *testing.F) {
 	for _, s := range []string{"", "null", page, page + ".evil.com", "http://example.com:8081", "http://EXAMPLE.com:8081", "//example.com:8081", "*", "https://ui.example.com\x00"} {
 		f.Add(s, "GET")

@@ -6,43 +6,42 @@ import (
 	"time"
 )
 
-// Error is why a request is not granted: what it is answered with, and whether it may be
-// sent again.
+// Error is the reason why a request is refused, with the status code of the answer.
 type Error struct {
 	// Status is the status code, 400 to 599.
 	Status int
-	// After is how long to wait before another try that may succeed, 0 where nothing
-	// is to be said of it.
+	// After is how long to wait before another try that may succeed, 0 if not known.
 	After time.Duration
 	// Text is a sentence for the client.
 	Text string
-	// Cause is what was found, nil if there is no more to say.
+	// Cause is the underlying error, nil if there is none.
 	Cause error
 }
 
-// Refuse is an error with a status code and a sentence.
+// Refuse returns an Error with a status code and a sentence.
 func Refuse(status int, format string, args ...any) *Error {
 	return &Error{Status: status, Text: fmt.Sprintf(format, args...)}
 }
 
-// Unavailable is a 503 after which another try may succeed.
+// Unavailable returns an Error with status 503. Another try may succeed after the given
+// time.
 func Unavailable(after time.Duration, format string, args ...any) *Error {
 	return &Error{Status: http.StatusServiceUnavailable, After: after, Text: fmt.Sprintf(format, args...)}
 }
 
-// BadRequest is a 400: the request is at fault, as the error says.
+// BadRequest returns an Error with status 400 and the text of err.
 func BadRequest(err error) *Error {
 	return &Error{Status: http.StatusBadRequest, Text: err.Error(), Cause: err}
 }
 
-// Error is the sentence.
+// Error returns Text.
 func (e *Error) Error() string { return e.Text }
 
-// Unwrap returns what was found.
+// Unwrap returns Cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// HTTPStatus is the status code to answer with.
+// HTTPStatus returns Status.
 func (e *Error) HTTPStatus() int { return e.Status }
 
-// RetryAfter is how long to wait before another try, 0 where nothing is to be said.
+// RetryAfter returns After.
 func (e *Error) RetryAfter() time.Duration { return e.After }

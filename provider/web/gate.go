@@ -5,22 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// Gate counts requests in flight and can be closed: then it lets no more in,
-// and tells when the last has left.
+// Gate counts requests in flight. Once closed, it lets no more in and signals when the
+// last has left.
 type Gate struct {
 	inside atomic.Int64
 	closed atomic.Bool
-	// shut is closed with the gate, empty when the last has left then.
+	// shut is closed when the gate closes, empty when the last request has left after that.
 	shut, empty         chan struct{}
 	shutOnce, emptyOnce sync.Once
 }
 
-// NewGate is an open gate.
+// NewGate returns an open gate.
 func NewGate() *Gate { return &Gate{shut: make(chan struct{}), empty: make(chan struct{})} }
 
 // Enter reports whether a request may go in; if so, Leave must follow.
 func (g *Gate) Enter() bool {
-	// Counted first: whoever sees the gate open is seen by Close.
+	// Count first: then Close sees every request that sees the gate open.
 	g.inside.Add(1)
 	if g.closed.Load() {
 		g.Leave()
@@ -29,16 +29,15 @@ func (g *Gate) Enter() bool {
 	return true
 }
 
-// Leave is the way out.
+// Leave ends a request that has entered.
 func (g *Gate) Leave() {
-	// Looked at again once it is closed: before, others may have come after the last.
+	// Read inside again after closed: before the gate closed, others may have entered.
 	if g.inside.Add(-1) == 0 && g.closed.Load() && g.inside.Load() == 0 {
 		g.emptyOnce.Do(func() { close(g.empty) })
 	}
 }
 
-// Close lets nothing more in and returns a channel that is closed once all
-// have left.
+// Close lets no more requests in. It returns a channel that is closed once all have left.
 func (g *Gate) Close() <-chan struct{} {
 	g.closed.Store(true)
 	g.shutOnce.Do(func() { close(g.shut) })
@@ -48,11 +47,11 @@ func (g *Gate) Close() <-chan struct{} {
 	return g.empty
 }
 
-// Inside is how many are inside.
+// Inside returns the number of requests in flight.
 func (g *Gate) Inside() int64 { return g.inside.Load() }
 
 // Closed reports whether the gate is closed.
 func (g *Gate) Closed() bool { return g.closed.Load() }
 
-// Shut is closed when the gate closes.
+// Shut returns a channel that is closed when the gate closes.
 func (g *Gate) Shut() <-chan struct{} { return g.shut }

@@ -50,8 +50,8 @@ func TestAnEmptyGateClosesAtOnce(t *testing.T) {
 	}
 }
 
-// Once a gate is told as empty nobody is inside, however many come and go while it
-// closes.
+// When a gate signals that it is empty, no request is inside, however many enter and
+// leave while it closes.
 func TestNobodyIsInsideAClosedGate(t *testing.T) {
 	for range 40 {
 		g := web.NewGate()

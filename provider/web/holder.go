@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// listening is the state of a socket that listens, in /proc/net/tcp.
+// listening is the state of a listening socket in /proc/net/tcp.
 const listening = "0A"
 
-// holder says which process listens at a port, as in `process 7 ("nginx -g x")`;
-// "" if none does, or if it is another user's and cannot be seen.
+// holder returns the process that listens at a port, as in `process 7 ("nginx -g x")`.
+// It returns "" if there is none, or if another user's process listens.
 func holder(port int) string {
 	sockets := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(table) // There is none without IPv6.
+		text, _ := os.ReadFile(table) // Without IPv6, tcp6 does not exist.
 		for _, inode := range listeners(string(text), port) {
 			sockets["socket:["+inode+"]"] = true
 		}
@@ -35,9 +35,9 @@ func holder(port int) string {
 	return ""
 }
 
-// listeners are the inodes of the sockets that listen at a port, of a table in
-// the form of /proc/net/tcp: number, local address, remote address, state, ...,
-// with the inode as the tenth field.
+// listeners returns the inodes of the sockets that listen at a port. The table has the
+// form of /proc/net/tcp: number, local address, remote address, state, ..., with the
+// inode as the tenth field.
 func listeners(table string, port int) (inodes []string) {
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
@@ -55,10 +55,10 @@ func listeners(table string, port int) (inodes []string) {
 // process describes a process by its number and the beginning of its arguments.
 func process(pid string) string {
 	text, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
-	const most = 60
+	const maximum = 60
 	arguments := string(bytes.TrimSpace(bytes.ReplaceAll(text, []byte{0}, []byte{' '})))
-	if len(arguments) > most {
-		arguments = arguments[:most] + "…"
+	if len(arguments) > maximum {
+		arguments = arguments[:maximum] + "…"
 	}
 	return fmt.Sprintf("process %s (%q)", pid, arguments)
 }

@@ -2,19 +2,19 @@ package web
 
 import "sync"
 
-// KeyedMutex is a lock for each key that is in use. It can be held by one alone,
-// or shared.
+// KeyedMutex has a read-write lock for each key in use. Its zero value is ready to use.
 type KeyedMutex struct {
 	mu    sync.Mutex
-	locks map[string]*counted
+	locks map[string]*keyLock
 }
 
-type counted struct {
+// keyLock is one key's lock with the number of goroutines that hold it or wait for it.
+type keyLock struct {
 	sync.RWMutex
 	users int
 }
 
-// Lock takes the key's lock and returns what lets it go.
+// Lock takes the key's lock alone. unlock releases it.
 func (k *KeyedMutex) Lock(key string) (unlock func()) {
 	l := k.enter(key)
 	l.Lock()
@@ -24,8 +24,7 @@ func (k *KeyedMutex) Lock(key string) (unlock func()) {
 	}
 }
 
-// Share takes the key's lock together with all others that share it, and
-// returns what lets it go.
+// Share takes the key's lock shared with other callers of Share. unlock releases it.
 func (k *KeyedMutex) Share(key string) (unlock func()) {
 	l := k.enter(key)
 	l.RLock()
@@ -35,14 +34,14 @@ func (k *KeyedMutex) Share(key string) (unlock func()) {
 	}
 }
 
-func (k *KeyedMutex) enter(key string) *counted {
+func (k *KeyedMutex) enter(key string) *keyLock {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l, ok := k.locks[key]
 	if !ok {
-		l = &counted{}
+		l = &keyLock{}
 		if k.locks == nil {
-			k.locks = map[string]*counted{}
+			k.locks = map[string]*keyLock{}
 		}
 		k.locks[key] = l
 	}
@@ -50,7 +49,7 @@ func (k *KeyedMutex) enter(key string) *counted {
 	return l
 }
 
-func (k *KeyedMutex) leave(key string, l *counted) {
+func (k *KeyedMutex) leave(key string, l *keyLock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l.users--; l.users == 0 {
@@ -58,7 +57,7 @@ func (k *KeyedMutex) leave(key string, l *counted) {
 	}
 }
 
-// Len is how many keys are in use.
+// Len returns the number of keys in use.
 func (k *KeyedMutex) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -25,8 +25,8 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// One who wants a key alone waits for all who share it, and who wants to share it for
-// him.
+// Lock waits for all callers that share the key, and Share waits for the one that holds
+// it alone.
 func TestAloneOrShared(t *testing.T) {
 	var k web.KeyedMutex
 	var released atomic.Bool
@@ -59,7 +59,8 @@ func TestAloneOrShared(t *testing.T) {
 	}
 }
 
-// Of many, one at a time has a key alone, none shares it then, and no key is left.
+// At any time a key is held by one caller alone or shared by others, and no key is left
+// in the end.
 func TestMany(t *testing.T) {
 	var k web.KeyedMutex
 	var alone, sharing [3]atomic.Int64

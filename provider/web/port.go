@@ -11,44 +11,43 @@ import (
 	"time"
 )
 
-// ListenPatience is how long an address that is taken is tried again: long enough for
-// what a killed process leaves behind, short enough for a person who has started
-// the program twice.
+// ListenPatience is how long Listen retries an address that is taken. A killed process's
+// socket is gone by then, and a user who has started the program twice need not wait long.
 const ListenPatience = 3 * time.Second
 
-// between two tries.
+// pause is the time between two tries.
 const pause = 20 * time.Millisecond
 
-// Listen listens at a TCP address. One that is taken is tried again for
-// [ListenPatience]; the error then names the process that has it, where that can be
-// seen, and wraps [syscall.EADDRINUSE].
+// Listen listens at a TCP address. It retries an address that is taken for
+// [ListenPatience]. The error then wraps [syscall.EADDRINUSE] and names the process that
+// has the address, if it belongs to the same user.
 func Listen(address string) (l net.Listener, err error) {
-	err = insist(address, func() error {
+	err = retryWhileTaken(address, func() error {
 		l, err = net.Listen("tcp", address)
 		return err
 	})
 	return l, err
 }
 
-// forkOnce has package os make the one process that it makes without holding
-// [syscall.ForkLock]: when it first needs a handle of a process it forks one that
-// exits, to see whether the kernel gives handles.
+// forkOnce makes package os do the one fork that it does without holding
+// [syscall.ForkLock]. Package os forks a process that exits at once when it first needs a
+// process handle, to see whether the kernel supports handles.
 var forkOnce = sync.OnceFunc(func() {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Release()
 	}
 })
 
-// CheckFree returns nil when a TCP address can be listened at by a program that opens
-// the socket itself. It waits and fails as [Listen] does.
+// CheckFree returns nil if another program could listen at a TCP address. It waits and
+// fails as [Listen] does.
 func CheckFree(address string) error {
 	forkOnce()
-	return insist(address, func() error { return opens(address) })
+	return retryWhileTaken(address, func() error { return tryListen(address) })
 }
 
-// opens returns nil if an address can be listened at now.
-func opens(address string) error {
-	// A process that is forked now would keep the address after Close.
+// tryListen returns nil if an address can be listened at now.
+func tryListen(address string) error {
+	// A process forked between Listen and Close would keep the address.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	l, err := net.Listen("tcp", address)
@@ -58,21 +57,21 @@ func opens(address string) error {
 	return l.Close()
 }
 
-// insist tries again for as long as the address is taken, and Patience lasts.
-func insist(address string, try func() error) error {
+// retryWhileTaken calls try until the address is free, for at most ListenPatience.
+func retryWhileTaken(address string, try func() error) error {
 	for end := time.Now().Add(ListenPatience); ; time.Sleep(pause) {
 		err := try()
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return err
 		}
 		if time.Now().After(end) {
-			return named(err, address)
+			return withHolder(err, address)
 		}
 	}
 }
 
-// named adds the process that has the address, if it is known.
-func named(err error, address string) error {
+// withHolder adds the process that has the address to an error, if it is known.
+func withHolder(err error, address string) error {
 	_, text, splitErr := net.SplitHostPort(address)
 	n, parseErr := strconv.Atoi(text)
 	if splitErr != nil || parseErr != nil {

@@ -34,7 +34,7 @@ func TestFreeAndTaken(t *testing.T) {
 	}
 }
 
-// An address that is given back while it is tried is had.
+// Listen gets an address that is released while it retries.
 func TestWaitsForAnAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestWaitsForAnAddress(t *testing.T) {
 	second.Close()
 }
 
-// What no waiting can mend is told at once.
+// An error that waiting cannot fix is returned at once.
 func TestNoAddress(t *testing.T) {
 	for _, address := range []string{"nonsense", "127.0.0.1:x", "127.0.0.1:99999", "192.0.2.1:80"} {
 		if l, err := Listen(address); err == nil || errors.Is(err, syscall.EADDRINUSE) {
@@ -61,8 +61,8 @@ func TestNoAddress(t *testing.T) {
 	}
 }
 
-// An address that was found free is free at once, also while processes are
-// started, which inherit what is open at that instant.
+// An address that CheckFree has tried is free at once, even while processes start, which
+// inherit open sockets.
 func TestFreeWhileProcessesStart(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// Every call has an address of its own, which can be listened at.
+// Every call returns another address, and each can be listened at.
 func TestUnused(t *testing.T) {
 	seen := map[string]bool{}
 	for range 200 {

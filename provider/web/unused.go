@@ -7,26 +7,26 @@ import (
 	"sync"
 )
 
-// lowest and highest are ports that the kernel does not give to clients by itself: one
-// of these could get the address while its program is away, even for a connection to
-// itself.
+// lowest and highest bound a range of ports that the kernel does not give to clients.
+// Otherwise a client's connection, even one to the address itself, could get the port
+// while the program that listens at it restarts.
 const lowest, highest = 15000, 32000
 
-// given are the addresses that Unused has returned.
-var given sync.Map
+// returned holds the addresses that UnusedAddress has returned.
+var returned sync.Map
 
-// UnusedAddress returns a TCP address of the loopback interface at which nobody listens, for a
-// program that is started later and may be started again. No two calls of a process get
-// the same one. It fails when no port is free.
+// UnusedAddress returns a free TCP address of the loopback interface, for a program that
+// starts later and may restart. Two calls in a process never return the same address. It
+// fails if 100 tries find no free port.
 func UnusedAddress() (string, error) {
 	forkOnce()
 	var last error
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(highest-lowest))
-		if _, taken := given.LoadOrStore(address, true); taken {
+		if _, taken := returned.LoadOrStore(address, true); taken {
 			continue
 		}
-		if last = opens(address); last == nil {
+		if last = tryListen(address); last == nil {
 			return address, nil
 		}
 	}

@@ -17,29 +17,28 @@ import (
 // DefaultNamespace is the namespace of a function that names none.
 const DefaultNamespace = "openfaas-fn"
 
-// maxHead is the largest path, query and header together, in bytes, as for
+// maxHead is the most bytes that path, query and headers may take together, as for
 // other invocations.
 const maxHead = 60 << 10
 
-// The headers that the gateway gives every request, and the one that names the
-// callback.
+// The headers that the gateway adds to every request, and the one with the callback URL.
 const (
 	CallIDHeader    = "X-Call-Id"
 	StartTimeHeader = "X-Start-Time"
 	CallbackHeader  = "X-Callback-Url"
 )
 
-// Request is one checked message.
+// Request is a decoded and checked message.
 type Request struct {
 	types.QueueRequest
 	// Name is the function's full name, "name.namespace".
 	Name string
 }
 
-// CallID is the name that the gateway gave the request, "" if none.
+// CallID returns the request's X-Call-Id, "" if it has none.
 func (r *Request) CallID() string { return r.Header.Get(CallIDHeader) }
 
-// Frame is the request as an instance gets it. It shares the header and the
+// Frame returns the request as an instance gets it. The result shares the header and the
 // body with r.
 func (r *Request) Frame() *frame.Request {
 	h := r.Header
@@ -52,7 +51,7 @@ func (r *Request) Frame() *frame.Request {
 	return &frame.Request{Method: r.Method, Path: r.Path, Query: r.QueryString, Header: h, Body: r.Body}
 }
 
-// EncodeRequest is the message as it is queued.
+// EncodeRequest returns the request as a message for the queue.
 func EncodeRequest(r *types.QueueRequest) ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -61,8 +60,8 @@ func EncodeRequest(r *types.QueueRequest) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeRequest reads and checks a message. Its errors tell what is wrong with it. A
-// method that is absent is POST, a path that is absent "/".
+// DecodeRequest reads and checks a message. An absent method becomes POST, an absent path
+// "/".
 func DecodeRequest(data []byte) (*Request, error) {
 	r := &Request{}
 	if err := unmarshal(data, &r.QueueRequest); err != nil {
@@ -74,7 +73,7 @@ func DecodeRequest(data []byte) (*Request, error) {
 	return r, nil
 }
 
-// CheckRequest completes a request and tells what is wrong with it.
+// CheckRequest checks a request and completes it: full name, method, path, query, headers.
 func CheckRequest(r *Request) (err error) {
 	if r.Name, err = FullName(r.Function); err != nil {
 		return err
@@ -83,12 +82,12 @@ func CheckRequest(r *Request) (err error) {
 		r.Method = http.MethodPost
 	}
 	if !isToken(r.Method) {
-		return fmt.Errorf("Method is %q, which is no HTTP method", clip(r.Method))
+		return fmt.Errorf("Method is %q, which is not an HTTP method", clip(r.Method))
 	}
 	if !strings.HasPrefix(r.Path, "/") {
 		r.Path = "/" + r.Path
 	}
-	// Queues before this one pass the query on with its question mark.
+	// Other publishers of OpenFaaS pass the query on with its question mark.
 	r.QueryString = strings.TrimLeft(r.QueryString, "?")
 	if hasSpace(r.Path) || strings.Contains(r.Path, "?") {
 		return fmt.Errorf("Path %q holds a space, control character or question mark; escape it", clip(r.Path))
@@ -100,14 +99,14 @@ func CheckRequest(r *Request) (err error) {
 		return err
 	}
 	if r.CallbackURL != nil && r.CallbackURL.User != nil && r.CallbackURL.User.String() == "" {
-		// A user and password look like this after a way through JSON.
+		// JSON turns a user and password into an empty User.
 		r.CallbackURL.User = nil
 	}
 	return CheckCallback(r.CallbackURL)
 }
 
-// checkHeader drops the headers that belong to one connection, and refuses what
-// no HTTP request can carry.
+// checkHeader drops the headers that belong to one connection. It refuses headers that
+// an HTTP request cannot carry, and a head that is too large.
 func checkHeader(r *Request) error {
 	size := len(r.Path) + len(r.QueryString)
 	canonical(r.Header)
@@ -131,7 +130,7 @@ func checkHeader(r *Request) error {
 	return nil
 }
 
-// canonical gives all headers the names by which net/http finds them.
+// canonical changes the headers' names to the form in which net/http finds them.
 func canonical(h http.Header) {
 	for name, values := range h {
 		if c := http.CanonicalHeaderKey(name); c != name {
@@ -141,8 +140,8 @@ func canonical(h http.Header) {
 	}
 }
 
-// CheckCallback refuses a callback that is no absolute http or https URL; nil is
-// none at all.
+// CheckCallback refuses a callback that is not an absolute http or https URL without
+// user and password. nil, for no callback, is allowed.
 func CheckCallback(u *url.URL) error {
 	switch {
 	case u == nil:
@@ -150,7 +149,7 @@ func CheckCallback(u *url.URL) error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("the callback URL %q must begin with http:// or https://", clip(u.Redacted()))
 	case u.User != nil && u.User.String() != "":
-		// OpenFaaS's form of a queued request loses them.
+		// The JSON of OpenFaaS's queued requests loses them.
 		return fmt.Errorf("the callback URL %q must not hold a user and password; put a token into its path or query instead", clip(u.Redacted()))
 	case u.Hostname() == "" || u.Opaque != "":
 		return fmt.Errorf("the callback URL %q must name a host, as in http://host:8080/path", clip(u.Redacted()))
@@ -161,12 +160,12 @@ func CheckCallback(u *url.URL) error {
 	return nil
 }
 
-// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and
-// those that the next one sets anew from the body.
+// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
+// that the next connection sets itself from the body.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 
-// FullName is "name.namespace" of a function's name that may have its namespace
+// FullName returns "name.namespace" for a function's name that may carry its namespace
 // after a dot.
 func FullName(function string) (string, error) {
 	if function == "" {
@@ -182,17 +181,17 @@ func FullName(function string) (string, error) {
 	return name + "." + namespace, nil
 }
 
-// SubjectKey is the end of the subjects of a function: NAMESPACE.NAME. name is its full
-// name.
+// SubjectKey returns the end of a function's subjects: NAMESPACE.NAME. name is the
+// function's full name.
 func SubjectKey(name string) string {
 	function, namespace := SplitName(name)
 	return namespace + "." + function
 }
 
-// FromSubjectKey is the way back from Key.
+// FromSubjectKey returns the full name for a SubjectKey.
 func FromSubjectKey(key string) string { return SubjectKey(key) }
 
-// SplitName takes a full name apart.
+// SplitName splits a full name into name and namespace.
 func SplitName(name string) (function, namespace string) {
 	i := strings.LastIndexByte(name, '.')
 	if i < 0 {
@@ -201,7 +200,7 @@ func SplitName(name string) (function, namespace string) {
 	return name[:i], name[i+1:]
 }
 
-// Redacted is a URL without its password, "" for none.
+// Redacted returns a URL without its password, "" for nil.
 func Redacted(u *url.URL) string {
 	if u == nil {
 		return ""
@@ -225,7 +224,7 @@ func hasSpace(s string) bool {
 	return strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c == 0x7f })
 }
 
-// clip keeps a hostile value from filling a log line or an answer.
+// clip cuts a value to 80 bytes, so a hostile one cannot fill a log line or an answer.
 func clip(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + "…"

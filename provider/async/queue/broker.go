@@ -1,31 +1,33 @@
-// Package queue is where queued invocations lie: two JetStream streams, in a
-// NATS server inside this process or in one that runs elsewhere.
+// Package queue stores queued invocations in two JetStream streams, in a NATS server
+// inside this process or an external one ([Broker]). It hands the messages of each
+// function to a handler ([Pool]), and answers the gateway's NATS Streaming client
+// ([StanService]). It does not execute requests, which package async does. Begin reading
+// at [OpenBroker] and [StartPool].
 //
-// # What survives what
+// # What survives a crash
 //
-// A message that was acknowledged to its publisher has been written to the
-// stream's file (write(2)), so it survives the end of this process at any
-// instant, kill -9 included: the kernel holds it. Files are synced to the disk
-// every Options.Sync; what was acknowledged within that time before a power
-// failure may be lost. Options.SyncAlways syncs before each acknowledgement
-// instead, at the price of one disk write per message.
+// A message is acknowledged to its publisher after it has been written to the stream's
+// file (write(2)). The kernel then holds it, so it survives the end of this process at
+// any instant, even kill -9. Files are synced to the disk every BrokerOptions.Sync. A
+// power failure may lose the messages acknowledged since the last sync.
+// BrokerOptions.SyncAlways syncs before each acknowledgement instead, at the price of one
+// disk write per message.
 //
-// A stream file that ends in the middle of a message (the machine lost its power
-// while it was written) is cut back to its last whole message when the server
-// starts. A stream whose description is damaged is not opened, and Open says which
-// directory to move away.
+// After a power failure, a stream file may end in the middle of a message. The server
+// cuts it back to its last whole message when it starts. It does not open a stream whose
+// description is damaged, and OpenBroker says which directory to move away.
 //
 // # A full disk
 //
-// JetStream stops a stream whose file could not be written, for good. So nothing
-// is taken any more while there is little room ([Broker.Usable] says so); and
-// where a write has failed all the same, the embedded server is replaced by
-// another one once there is room again. Clients connect to that by themselves.
+// If a write to a stream's file fails, JetStream stops that stream for good. Messages are
+// therefore refused while the disk is nearly full ([Broker.Usable] says so). If a write
+// fails nevertheless, the embedded server is replaced by another one once there is room
+// again. Clients reconnect by themselves.
 //
-// # Who may do what
+// # Permissions
 //
-// Clients that connect over the network may speak NATS Streaming's publishing
-// side and nothing else: they can neither read the queue nor change the streams.
+// Clients that connect over the network may use the publishing side of NATS Streaming
+// only. They can neither read the queue nor change the streams.
 package queue
 
 import (
@@ -41,33 +43,32 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Off is the value of Options.Listen for a server that listens nowhere.
+// Off is the value of BrokerOptions.Listen for a server that does not listen.
 const Off = "off"
 
 // DefaultSync is how often files are synced to the disk.
 const DefaultSync = 10 * time.Second
 
-// MaxPayload is the largest message in bytes, headers and subject included: no
-// JetStream file takes a larger one.
+// MaxPayload is the largest message in bytes, headers and subject included. JetStream's
+// files hold no larger ones.
 const MaxPayload = 32 << 20
 
-// BrokerOptions are what a broker works with.
+// BrokerOptions configures a Broker.
 type BrokerOptions struct {
 	// Dir is the directory of the embedded server's streams.
 	Dir string
-	// Listen is the embedded server's address, "" or Off for none: it is then
-	// reached from within this process only.
+	// Listen is the embedded server's address, "" or Off for none: only this process
+	// can then connect.
 	Listen string
-	// URL is an external NATS server's, with JetStream on; then no server is
-	// embedded, and Dir and Listen mean nothing. Several are separated by
-	// commas.
+	// URL is that of an external NATS server with JetStream, or several separated by
+	// commas. With it, no server is embedded, and Dir and Listen have no effect.
 	URL string
-	// Sync is how often files are synced, DefaultSync if 0; SyncAlways syncs
-	// each message. For the embedded server only.
+	// Sync is the time between syncs of the files, DefaultSync if 0. SyncAlways syncs
+	// each message. Both hold for the embedded server only.
 	Sync       time.Duration
 	SyncAlways bool
-	// MaxQueued and MaxDead are how many bytes the two streams may take on the
-	// disk.
+	// MaxQueued and MaxDead are the most bytes on the disk for queued requests and for
+	// dead letters, DefaultMaxQueued and DefaultMaxDead if 0.
 	MaxQueued, MaxDead int64
 	Logger             zerolog.Logger
 }
@@ -78,24 +79,24 @@ type Broker struct {
 	embedded *embedded
 	log      zerolog.Logger
 
-	// publishing refuses at once while there is no connection, so that nobody
-	// is told "not taken" of what is then sent after all; settling keeps what
-	// was sent meanwhile, so that no acknowledgement is lost.
+	// publishing refuses at once while there is no connection: a message that was
+	// refused must not be sent later. settling buffers acknowledgements meanwhile, so
+	// none is lost.
 	publishing, settling *nats.Conn
 	js                   jetstream.JetStream
 
-	// trouble is why nothing can be taken now; nil if all is well.
+	// trouble is the reason why messages are refused now, nil if they are accepted.
 	trouble atomic.Pointer[error]
 	check   chan struct{}
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 }
 
-// OpenBroker starts the embedded server or connects to the external one. That one may
-// be away: Open returns after a few seconds at most, and connecting goes on for
-// ever. A problem that waiting cannot mend is an error: a port that is taken, a directory
-// that cannot be written, a URL that is none, credentials that are refused, a
-// server without JetStream.
+// OpenBroker starts the embedded server or connects to the external one. If the external
+// server does not answer, OpenBroker returns after a few seconds and the Broker keeps
+// trying to connect. OpenBroker fails if waiting cannot help: a port is taken, a directory
+// cannot be written, a URL is invalid, the server refuses the credentials or has no
+// JetStream.
 func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 	b := &Broker{options: o, log: o.Logger, check: make(chan struct{}, 1)}
 	defer func() {
@@ -124,8 +125,8 @@ func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 	return b, nil
 }
 
-// publishTimeout is how long a message may take to be written; mostPublishing is
-// how many may be on their way.
+// publishTimeout is how long the server may take to write a message. maxPublishing is the
+// number of messages that may be on their way.
 const (
 	publishTimeout = 5 * time.Second
 	maxPublishing  = 8192
@@ -133,17 +134,17 @@ const (
 
 var errStarting = errors.New("the queue is starting")
 
-// JetStream is for publishing and for looking after the streams.
+// JetStream returns the API for publishing messages and managing the streams.
 func (b *Broker) JetStream() jetstream.JetStream { return b.js }
 
-// Publishing is the connection that refuses at once while the server is away.
+// Publishing returns the connection that refuses messages while the server is away.
 func (b *Broker) Publishing() *nats.Conn { return b.publishing }
 
-// Settling is the connection for taking messages and acknowledging them. What is
-// sent while the server is away is sent when it is back.
+// Settling returns the connection for taking and acknowledging messages. While the server
+// is away, it buffers what is sent.
 func (b *Broker) Settling() *nats.Conn { return b.settling }
 
-// MaxPayload is the largest message in bytes that this server takes.
+// MaxPayload returns the largest message in bytes that this server takes.
 func (b *Broker) MaxPayload() int64 {
 	if n := b.publishing.MaxPayload(); n > 0 {
 		return min(n, MaxPayload)
@@ -151,9 +152,9 @@ func (b *Broker) MaxPayload() int64 {
 	return MaxPayload
 }
 
-// Listen lets clients connect to the embedded server over the network. Before
-// it, one that publishes would wait in vain for an answer, where one that is
-// refused tries again. For an external server it does nothing.
+// Listen lets clients connect to the embedded server over the network. Call it when
+// publishers can be answered: a client that cannot connect tries again, but one that
+// connects too early waits for an answer in vain. For an external server it does nothing.
 func (b *Broker) Listen() error {
 	if b.embedded == nil {
 		return nil
@@ -161,8 +162,8 @@ func (b *Broker) Listen() error {
 	return b.embedded.listen()
 }
 
-// Address is the server's "host:port", the first one's of several; "" if the
-// embedded server listens nowhere (yet).
+// Address returns the server's "host:port", that of the first of several servers. It is
+// "" if the embedded server does not listen (yet).
 func (b *Broker) Address() string {
 	if b.embedded == nil {
 		return hostPort(b.options.URL)
@@ -170,13 +171,13 @@ func (b *Broker) Address() string {
 	return b.embedded.address()
 }
 
-// URL is the external server's, without its password.
+// URL returns the external server's URL without its password.
 func (b *Broker) URL() string { return redact(b.options.URL) }
 
 // Embedded reports whether the server runs in this process.
 func (b *Broker) Embedded() bool { return b.embedded != nil }
 
-// Usable is nil if messages can be taken now, or says why not.
+// Usable returns nil if messages can be stored now, otherwise the reason.
 func (b *Broker) Usable() error {
 	if p := b.trouble.Load(); p != nil && *p != nil {
 		return *p
@@ -187,7 +188,7 @@ func (b *Broker) Usable() error {
 	return nil
 }
 
-// Check asks the broker to look after itself now: a message could not be
+// Check makes the broker check the server now. Call it when a message could not be
 // published.
 func (b *Broker) Check() {
 	select {
@@ -198,8 +199,7 @@ func (b *Broker) Check() {
 
 func (b *Broker) setTrouble(err error) { b.trouble.Store(&err) }
 
-// Close ends the connections and the embedded server. Messages that are in
-// nobody's hands stay in the streams.
+// Close ends the connections and the embedded server. Messages stay in the streams.
 func (b *Broker) Close() {
 	if b.stop != nil {
 		b.stop()

@@ -66,7 +66,7 @@ func TestPortTaken(t *testing.T) {
 	}
 	defer l.Close()
 	_, err = OpenBroker(t.Context(), BrokerOptions{Dir: t.TempDir(), Listen: l.Addr().String(), Logger: zerolog.Nop()})
-	if err == nil || !strings.Contains(err.Error(), "give --nats-listen another address or off") {
+	if err == nil || !strings.Contains(err.Error(), "set --nats-listen to another address or off") {
 		t.Errorf("port taken: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestKeepsOverARestart(t *testing.T) {
 	}
 }
 
-// Over the network nobody gets at the queue.
+// Clients over the network cannot read or change the queue.
 func TestGuestsPublishOnly(t *testing.T) {
 	b := open(t, func(o *BrokerOptions) { o.Listen = "127.0.0.1:0" })
 	if err := b.Listen(); err != nil {
@@ -122,7 +122,7 @@ func TestBadOptions(t *testing.T) {
 		{func(o *BrokerOptions) { o.Listen = "127.0.0.1:x" }, "port"},
 		{func(o *BrokerOptions) { o.URL = "127.0.0.1" }, "nats://"},
 		{func(o *BrokerOptions) { o.URL = "http://127.0.0.1" }, "must begin with nats://"},
-		{func(o *BrokerOptions) { o.URL = "nats://" }, "names no host"},
+		{func(o *BrokerOptions) { o.URL = "nats://" }, "must name a host"},
 		{func(o *BrokerOptions) { o.Dir = "/proc/none/such" }, "directory of the queue"},
 	} {
 		o := BrokerOptions{Dir: t.TempDir(), Logger: zerolog.Nop()}

@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// budget bounds the bytes of all messages that are held at once. Those who wait
-// for some are served in the order in which they came, so that a large message
-// is not passed over for ever.
+// budget bounds the bytes of all messages that are held at once. It serves callers of
+// take in the order in which they came. Otherwise small messages could keep a large one
+// waiting for ever.
 type budget struct {
 	mu      sync.Mutex
 	free    int64
 	waiting []*claim
 }
 
+// claim is one caller of take that waits for n bytes. ok is closed when it has them.
 type claim struct {
 	n  int64
 	ok chan struct{}
@@ -44,12 +45,12 @@ func (b *budget) take(ctx context.Context, n int64) error {
 		return ctx.Err()
 	}
 	b.mu.Unlock()
-	// It was served in the same moment.
+	// serve granted the claim at the same moment.
 	b.give(n)
 	return ctx.Err()
 }
 
-// give gives bytes back; a negative n takes some without asking.
+// give gives bytes back. A negative n takes bytes without waiting, even beyond the budget.
 func (b *budget) give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,6 +58,7 @@ func (b *budget) give(n int64) {
 	b.serve()
 }
 
+// serve grants waiting claims as far as the free bytes go. The caller holds b.mu.
 func (b *budget) serve() {
 	for len(b.waiting) > 0 && b.free >= b.waiting[0].n {
 		b.free -= b.waiting[0].n

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A large claim is not passed over by small ones for ever.
+// Small claims do not keep a large one waiting for ever.
 func TestBudgetInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{free: 10}
@@ -46,7 +46,7 @@ func TestBudgetInOrder(t *testing.T) {
 	})
 }
 
-// Whoever gives up waiting leaves nothing behind.
+// A claim whose context ends takes no bytes.
 func TestBudgetCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{free: 100}

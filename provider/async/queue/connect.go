@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// firstPatience is how long Open waits for an external server.
+// firstPatience is how long OpenBroker waits for an external server.
 const firstPatience = 3 * time.Second
 
-// connect makes both connections.
+// connect opens both connections.
 func (b *Broker) connect() (err error) {
 	if b.embedded == nil {
 		if err := checkURL(b.options.URL); err != nil {
@@ -25,7 +25,7 @@ func (b *Broker) connect() (err error) {
 			return err
 		}
 	}
-	// A negative buffer refuses what is sent while the connection is away.
+	// With a negative buffer, sending fails while the connection is away.
 	if b.publishing, err = b.dial(publisher, nats.ReconnectBufSize(-1)); err != nil {
 		return err
 	}
@@ -33,12 +33,12 @@ func (b *Broker) connect() (err error) {
 	return err
 }
 
-// publisher is the name of the connection that publishes; what becomes of the
-// server is told of that one only.
+// publisher is the name of the publishing connection. Only that connection logs that the
+// server has gone or come back.
 const publisher = "faas-infer"
 
-// settleBuffer is how many bytes of acknowledgements are kept while an external
-// server is away.
+// settleBuffer is the most bytes of acknowledgements that are buffered while the server
+// is away.
 const settleBuffer = 16 << 20
 
 func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
@@ -71,8 +71,8 @@ func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 	return c, nil
 }
 
-// probe connects to an external server once, to tell what is wrong with its
-// address or credentials. A server that is away is nothing wrong.
+// probe connects to an external server once. It returns an error if the server refuses
+// the credentials. If the server does not answer, it logs that and returns nil.
 func (b *Broker) probe() error {
 	c, err := nats.Connect(b.options.URL, nats.Timeout(firstPatience), nats.NoReconnect())
 	switch {
@@ -90,21 +90,21 @@ func checkURL(servers string) error {
 	for one := range strings.SplitSeq(servers, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil {
-			return fmt.Errorf("--nats %q is no URL; it must look like nats://HOST:4222", redact(one))
+			return fmt.Errorf("--nats is %q: it must be a URL, for example nats://HOST:4222", redact(one))
 		}
 		switch u.Scheme {
 		case "nats", "tls", "ws", "wss":
 		default:
-			return fmt.Errorf("--nats %q must begin with nats://, tls://, ws:// or wss://, as in nats://HOST:4222", redact(one))
+			return fmt.Errorf("--nats is %q: it must begin with nats://, tls://, ws:// or wss://, for example nats://HOST:4222", redact(one))
 		}
 		if u.Hostname() == "" {
-			return fmt.Errorf("--nats %q names no host; it must look like nats://HOST:4222", redact(one))
+			return fmt.Errorf("--nats is %q: it must name a host, for example nats://HOST:4222", redact(one))
 		}
 	}
 	return nil
 }
 
-// redact hides the passwords of URLs.
+// redact removes the passwords from URLs separated by commas.
 func redact(servers string) string {
 	var out []string
 	for one := range strings.SplitSeq(servers, ",") {
@@ -118,7 +118,7 @@ func redact(servers string) string {
 	return strings.Join(out, ",")
 }
 
-// hostPort is the address of the first of several servers.
+// hostPort returns "host:port" of the first of several servers.
 func hostPort(servers string) string {
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(strings.TrimSpace(first))

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Defaults of Options.
+// Defaults of PoolOptions.
 const (
 	DefaultConcurrency = 256
 	DefaultAckWait     = 10 * time.Second
@@ -22,40 +24,42 @@ const (
 	DefaultScan        = 10 * time.Second
 )
 
-// heldFactor is how many messages of one function may be in hand altogether, as
-// a multiple of those that are executed: the others wait for their callbacks.
+// heldFactor bounds the messages of one function in hand, as a multiple of Concurrency.
+// Those that are not being executed wait for their callbacks.
 const heldFactor = 4
 
-// Handler deals with one message and says what becomes of it. ctx ends when
-// there is no time left.
+// Handler executes one message and says what becomes of it. ctx ends when the pool gives
+// up the messages in hand.
 type Handler func(ctx context.Context, m *Message) Verdict
 
-// PoolOptions are what a Pool works with.
+// PoolOptions configures a Pool.
 type PoolOptions struct {
-	// Connection must keep what is sent while the server is away.
+	// Connection must buffer what is sent while the server is away.
 	Connection *nats.Conn
 	JetStream  jetstream.JetStream
-	// Stream and Subject, the beginning of the subjects: what follows it is a
-	// Message's Key.
+	// Stream is the stream's name. Subject is the beginning of its subjects; the rest
+	// of a message's subject is its Key.
 	Stream, Subject string
 	Handle          Handler
-	// Concurrency is how many messages of one function are executed at a
-	// time.
+	// Concurrency is the maximum number of messages of one function that are executed
+	// at a time.
 	Concurrency int
-	// AckWait is how soon the message of a consumer that died comes back.
+	// AckWait is how long the server waits for a sign of life before it delivers a
+	// message again, for example after this process was killed.
 	AckWait time.Duration
-	// MaxHeld is how many bytes all messages in hand may take together, and
-	// one function a quarter of them but at least MaxMessage.
+	// MaxHeld is the most bytes that all messages in hand may take together. One
+	// function may take a quarter of them, but at least MaxMessage.
 	MaxHeld int64
-	// MaxMessage is the size of the largest message, in bytes.
+	// MaxMessage is the size of the largest message in bytes.
 	MaxMessage int64
-	// Idle is after how long without anything to do a consumer goes; Poll how
-	// often a worker looks for messages that nobody told it of; Scan how often
-	// the stream is searched for subjects without a worker.
+	// Idle is how long a function must be without messages before its consumer is
+	// deleted. Poll is how often a worker looks for messages without having been
+	// woken. Scan is how often the stream is searched for subjects without a worker.
 	Idle, Poll, Scan time.Duration
 	Logger           zerolog.Logger
 }
 
+// complete sets defaults and raises limits that are too small.
 func (o *PoolOptions) complete() {
 	set := func(d *time.Duration, to time.Duration) {
 		if *d <= 0 {
@@ -72,22 +76,21 @@ func (o *PoolOptions) complete() {
 	if o.MaxHeld <= 0 {
 		o.MaxHeld = DefaultMaxHeld
 	}
-	// A message, what the server counts to it, and room for the next one.
+	// 4 KiB for the subject and headers that the server counts with a message.
 	o.MaxMessage = max(o.MaxMessage, 1<<20) + 4<<10
 	o.MaxHeld = max(o.MaxHeld, o.MaxMessage)
 }
 
-// share is how many bytes one function may hold.
+// share returns the most bytes that one function may hold.
 func (o *PoolOptions) share() int64 { return max(o.MaxHeld/4, o.MaxMessage) }
 
-// Pool is the workers of all functions.
+// Pool holds the workers of all functions, one each.
 type Pool struct {
 	options PoolOptions
 	budget  budget
 	log     zerolog.Logger
 
-	// run ends when nothing more is pulled, work when those in hand are given
-	// up.
+	// run ends when the pool stops pulling, work when it gives up the messages in hand.
 	run, work   context.Context
 	stop, abort context.CancelFunc
 	busy, loops sync.WaitGroup
@@ -97,7 +100,7 @@ type Pool struct {
 	closed  bool
 }
 
-// StartPool begins to consume.
+// StartPool starts a pool, which hands messages to o.Handle until Close.
 func StartPool(o PoolOptions) *Pool {
 	o.complete()
 	p := &Pool{options: o, log: o.Logger, workers: map[string]*worker{}}
@@ -109,7 +112,7 @@ func StartPool(o PoolOptions) *Pool {
 	return p
 }
 
-// Wake tells that a message of a key has been stored.
+// Wake tells the pool that a message with this key has been stored.
 func (p *Pool) Wake(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +128,8 @@ func (p *Pool) Wake(key string) {
 	w.poke()
 }
 
-// Close stops pulling, waits for what is in hand until ctx ends, and then gives
-// it back to the queue.
+// Close stops pulling and waits for the messages in hand until ctx ends. It gives the
+// rest back to the queue.
 func (p *Pool) Close(ctx context.Context) {
 	p.mu.Lock()
 	p.closed = true
@@ -160,18 +163,18 @@ func (p *Pool) Close(ctx context.Context) {
 // flush sends the last acknowledgements.
 func (p *Pool) flush() {
 	if p.options.Connection.IsConnected() {
-		// They are sent again after AckWait otherwise.
+		// Without them, the server delivers the messages again after AckWait.
 		_ = p.options.Connection.FlushTimeout(2 * time.Second)
 	}
 }
 
-// PoolStats is what is in hand of one key.
+// PoolStats counts the messages of one key in hand.
 type PoolStats struct {
-	// Running messages are executed; Held is all that are in hand.
+	// Running counts the messages that are being executed, Held all those in hand.
 	Running, Held int
 }
 
-// PoolStats returns what is in hand by key.
+// Stats returns the counts by key, without keys that have no message in hand.
 func (p *Pool) Stats() map[string]PoolStats {
 	out := map[string]PoolStats{}
 	for _, w := range p.all() {
@@ -185,14 +188,10 @@ func (p *Pool) Stats() map[string]PoolStats {
 func (p *Pool) all() []*worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]*worker, 0, len(p.workers))
-	for _, w := range p.workers {
-		out = append(out, w)
-	}
-	return out
+	return slices.Collect(maps.Values(p.workers))
 }
 
-// beat tells the server of what is being worked on.
+// beat sends signs of life for the messages in hand, three times in AckWait.
 func (p *Pool) beat() {
 	ticks := time.NewTicker(p.options.AckWait / 3)
 	defer ticks.Stop()
@@ -212,8 +211,8 @@ func (p *Pool) progress() {
 	}
 }
 
-// scan finds messages of which nobody told: those of an earlier provider, and
-// those of another one beside this.
+// scan finds messages for which Wake was not called: those of an earlier run of the
+// provider, and those that another replica has stored.
 func (p *Pool) scan() {
 	p.scanConsumers()
 	ticks := time.NewTicker(p.options.Scan)
@@ -256,14 +255,14 @@ func (p *Pool) has(key string) bool {
 	return p.workers[key] != nil
 }
 
-// scanConsumers starts a worker for each consumer of an earlier provider; one
-// without messages removes it.
+// scanConsumers starts a worker for each consumer of an earlier run of the provider. A
+// worker without messages deletes its consumer after Idle.
 func (p *Pool) scanConsumers() {
 	ctx, cancel := context.WithTimeout(p.run, 5*time.Second)
 	defer cancel()
 	s, err := p.options.JetStream.Stream(ctx, p.options.Stream)
 	if err != nil {
-		return // They are found by their subjects.
+		return // scanSubjects finds those with messages.
 	}
 	for info := range s.ListConsumers(ctx).Info() {
 		if key, ok := strings.CutPrefix(info.Config.FilterSubject, p.options.Subject); ok {
@@ -272,8 +271,8 @@ func (p *Pool) scanConsumers() {
 	}
 }
 
-// consumerName is a key as the name of a consumer, which may hold no dots. Keys
-// that are no function's are told apart by a checksum.
+// consumerName returns the name of a key's consumer, which must not contain dots. A key
+// that is not a function's gets a name with a checksum.
 func consumerName(key string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.'

@@ -18,40 +18,39 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Users of the embedded server: this process, and whoever connects over the
-// network.
+// Users of the embedded server: this process, and clients over the network.
 const (
 	ownUser   = "faas-infer"
 	guestUser = "guest"
 )
 
-// maxTries is how often the server tries to listen at an address that was free
-// just before.
+// maxTries is how often the server tries to listen at an address that was free a moment
+// before.
 const maxTries = 5
 
-// maxGuests is how many network connections the embedded server takes.
+// maxGuests is the maximum number of network connections to the embedded server.
 const maxGuests = 256
 
-// embedded is a NATS server in this process. It may be replaced by another one in
-// the same directory: see restart.
+// embedded is a NATS server in this process. restart replaces it by another one in the
+// same directory.
 type embedded struct {
 	running  atomic.Pointer[server.Server]
 	options  BrokerOptions
 	password string
 	log      *serverLog
-	// host and port are where it is to listen, host is "" for nowhere; opened
-	// tells that it has been told to.
+	// host and port are the address to listen at, host is "" for none. opened is set
+	// once listen has been called.
 	host   string
 	port   atomic.Int64
 	opened atomic.Bool
-	// checked is when the disk was looked at last, in ns; full is what was
-	// found.
+	// checked is the time of the last check of the disk, in ns since 1970. full is its
+	// result.
 	checked atomic.Int64
 	full    atomic.Pointer[error]
 }
 
-// startEmbedded starts a server and returns when its streams are open. troubled is
-// called when it logs an error.
+// startEmbedded starts a server and returns when its streams are open. The server calls
+// troubled when it logs an error.
 func startEmbedded(ctx context.Context, o BrokerOptions, troubled func()) (*embedded, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the queue: %w", err)
@@ -71,7 +70,7 @@ func startEmbedded(ctx context.Context, o BrokerOptions, troubled func()) (*embe
 	return e, nil
 }
 
-// run starts a server, which listens nowhere yet, and returns when it is ready.
+// run starts a server and returns when it is ready. The server does not listen yet.
 // Opening a long queue takes a while.
 func (e *embedded) run(ctx context.Context) error {
 	e.log.first.Store(nil)
@@ -90,15 +89,15 @@ func (e *embedded) run(ctx context.Context) error {
 	return nil
 }
 
-// restart replaces the server by another one, which opens the streams anew and so
-// clears a write error. Connections break off and come back by themselves.
+// restart replaces the server by another one. That one opens the streams again, which
+// clears a write error. Clients reconnect by themselves.
 func (e *embedded) restart(ctx context.Context) error {
 	e.close()
 	return e.run(ctx)
 }
 
-// InProcessConn is nats.InProcessConnProvider's: a connection to whichever server
-// runs.
+// InProcessConn is the method of nats.InProcessConnProvider. It connects to the server
+// that runs now.
 func (e *embedded) InProcessConn() (net.Conn, error) { return e.running.Load().InProcessConn() }
 
 func (e *embedded) settings() *server.Options {
@@ -109,13 +108,13 @@ func (e *embedded) settings() *server.Options {
 	return &server.Options{
 		ServerName: "faas-infer", NoSigs: true, NoSystemAccount: true,
 		JetStream: true, StoreDir: e.options.Dir, JetStreamMaxMemory: 1 << 20,
-		// The streams have limits of their own; the disk is looked at by room.
+		// The streams have their own limits, and room checks the disk.
 		JetStreamMaxStore: 1 << 60,
 		SyncInterval:      every, SyncAlways: e.options.SyncAlways, DisableJetStreamBanner: true,
-		// It listens later, when there is somebody to answer: see listen.
+		// It listens later, when publishers can be answered: see listen.
 		DontListen: true, Host: e.host, Port: int(e.port.Load()),
 		MaxPayload: MaxPayload, MaxPending: 8 * MaxPayload, MaxConn: maxGuests,
-		// A guest that sends without a pause must not fill the memory.
+		// A client that sends without a pause must not fill the memory.
 		StreamMaxBufferedSize: 4 * MaxPayload, StreamMaxBufferedMsgs: 1 << 17,
 		NoAuthUser: guestUser,
 		Users: []*server.User{
@@ -128,18 +127,18 @@ func (e *embedded) settings() *server.Options {
 	}
 }
 
-// resolve takes the address to listen at apart, and tries it.
+// resolve parses the address to listen at and checks that it is free.
 func (e *embedded) resolve(listen string) error {
 	if listen == "" || listen == Off {
 		return nil
 	}
 	host, text, err := net.SplitHostPort(listen)
 	if err != nil {
-		return fmt.Errorf("--nats-listen %q must be HOST:PORT, as in 127.0.0.1:4222, or %s: %w", listen, Off, err)
+		return fmt.Errorf("--nats-listen is %q: it must be HOST:PORT, for example 127.0.0.1:4222, or %s: %w", listen, Off, err)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("--nats-listen %q: the port must be a number from 0 to 65535", listen)
+		return fmt.Errorf("--nats-listen is %q: the port must be a number from 0 to 65535", listen)
 	}
 	if e.host = host; host == "" {
 		e.host = "0.0.0.0"
@@ -151,17 +150,17 @@ func (e *embedded) resolve(listen string) error {
 	return checkPort(listen)
 }
 
-// checkPort tries an address, since the server itself tells of a port that is
-// taken only in its log, and does not wait for one.
+// checkPort waits until an address is free. The server itself would not wait, and would
+// report a taken port only in its log.
 func checkPort(listen string) error {
 	if err := web.CheckFree(listen); err != nil {
-		return fmt.Errorf("the queue cannot listen for the gateway: %w; stop what listens there, or give --nats-listen another address or %s", err, Off)
+		return fmt.Errorf("the queue cannot listen for the gateway: %w; stop the program that listens there, or set --nats-listen to another address or %s", err, Off)
 	}
 	return nil
 }
 
-// sound tells what is wrong with the streams: one that could not be opened or
-// written; nil if nothing is. A server that is merely busy is sound.
+// sound returns an error if a stream could not be opened or written. A busy server is
+// sound.
 func (e *embedded) sound() error {
 	if !e.running.Load().JetStreamEnabled() {
 		return errors.New("JetStream is off")
@@ -176,7 +175,7 @@ func (e *embedded) sound() error {
 	return nil
 }
 
-// listen lets clients connect over the network, if they are to.
+// listen lets clients connect over the network, if there is an address to listen at.
 func (e *embedded) listen() error {
 	e.opened.Store(true)
 	if e.host == "" {
@@ -187,13 +186,13 @@ func (e *embedded) listen() error {
 		return err
 	}
 	if at, ok := s.Addr().(*net.TCPAddr); ok {
-		e.port.Store(int64(at.Port)) // One that was free is kept over a restart.
+		e.port.Store(int64(at.Port)) // A port that the kernel chose stays the same over a restart.
 	}
 	return nil
 }
 
-// accept has the server listen. Somebody else may take the address for a moment
-// between the look at it and that, so both are tried again.
+// accept makes the server listen. Another process may take the address for a moment
+// after checkPort, so accept repeats both.
 func (e *embedded) accept(s *server.Server) error {
 	at := net.JoinHostPort(e.host, strconv.FormatInt(max(e.port.Load(), 0), 10))
 	for tries := 1; ; tries++ {
@@ -214,12 +213,12 @@ func (e *embedded) accept(s *server.Server) error {
 	}
 }
 
-// shut reports whether clients are to connect and cannot, as after a restart.
+// shut reports whether the server should listen and does not, as after a restart.
 func (e *embedded) shut() bool {
 	return e.opened.Load() && e.host != "" && e.running.Load().Addr() == nil
 }
 
-// address is where the server listens, "" if nowhere.
+// address returns the address at which the server listens, "" if it does not.
 func (e *embedded) address() string {
 	if a := e.running.Load().Addr(); a != nil {
 		return a.String()

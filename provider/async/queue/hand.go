@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ask sends a pull for what there is now: so many messages at most, and so many
-// bytes, which it first takes from the budget.
+// ask sends a pull for the messages that are there now: at most places messages and grant
+// bytes. It first takes the bytes from the budget.
 func (w *worker) ask(places int, grant int64) error {
 	if err := w.pool.budget.take(w.pool.run, grant); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (w *worker) ask(places int, grant int64) error {
 	return nil
 }
 
-// endPull gives back what is left of a pull's bytes.
+// endPull ends the pull and gives back the rest of its bytes.
 func (w *worker) endPull() {
 	if w.pull.open {
 		w.pool.budget.give(w.pull.grant)
@@ -34,7 +34,7 @@ func (w *worker) endPull() {
 	}
 }
 
-// status is what the server says of a pull, "" for a message.
+// status returns the status code of the server's answer to a pull, "" for a message.
 func status(m *nats.Msg) string {
 	if len(m.Data) > 0 || len(m.Header) == 0 {
 		return ""
@@ -42,7 +42,8 @@ func status(m *nats.Msg) string {
 	return m.Header.Get("Status")
 }
 
-// receive deals with what the server sends.
+// receive handles a message or a status from the server. It sets w.at to the time of the
+// next pull.
 func (w *worker) receive(m *nats.Msg) error {
 	code := status(m)
 	if code == "" {
@@ -51,8 +52,8 @@ func (w *worker) receive(m *nats.Msg) error {
 	any := w.pull.any
 	description := strings.ToLower(m.Header.Get("Description"))
 	if code == "100" || strings.Contains(description, "batch completed") && !any {
-		// A sign of life, or the end of the pull before this one: that it is
-		// over was known by the number of its messages.
+		// A sign of life, or the end of the pull before. The worker has ended that one
+		// already, by the number of its messages.
 		return nil
 	}
 	w.endPull()
@@ -65,7 +66,7 @@ func (w *worker) receive(m *nats.Msg) error {
 		}
 		w.at = time.Now().Add(w.pause)
 	case code == "409" && strings.Contains(description, "maxbytes"):
-		// The next message is larger than what was left of the grant.
+		// The next message is larger than the rest of the grant.
 		w.at = time.Time{}
 		if !any {
 			w.need = min(8*w.need, w.pool.options.MaxMessage)
@@ -78,7 +79,7 @@ func (w *worker) receive(m *nats.Msg) error {
 	return nil
 }
 
-// take begins the work on a message.
+// take counts a message and starts a goroutine that handles it.
 func (w *worker) take(m *nats.Msg) error {
 	sequence, deliveries, stored, err := parse(m)
 	if err != nil {
@@ -89,7 +90,7 @@ func (w *worker) take(m *nats.Msg) error {
 		w.pull.left--
 		w.pull.any = true
 	}
-	// A message that comes after its pull was given up has no grant.
+	// A message that comes after the end of its pull has no grant.
 	fromGrant := min(size, w.pull.grant)
 	w.pull.grant -= fromGrant
 	if fromGrant < size {
@@ -100,7 +101,7 @@ func (w *worker) take(m *nats.Msg) error {
 		w.at = time.Time{}
 	}
 	w.average = (7*w.average + size) / 8
-	w.need = leastGrant
+	w.need = minGrant
 	w.quiet = time.Now()
 	one := &Message{Key: w.key, Data: m.Data, Sequence: sequence, Deliveries: deliveries, Stored: stored, worker: w, reply: m.Reply, size: size}
 	w.mu.Lock()
@@ -113,10 +114,10 @@ func (w *worker) take(m *nats.Msg) error {
 	return nil
 }
 
-// slack is how much later than it was put off to a message may come back.
+// slack is how much later than its delay a message may come back.
 const slack = 10 * time.Millisecond
 
-// work has one message dealt with.
+// work handles one message and acknowledges it as the verdict says.
 func (w *worker) work(m *Message) {
 	verdict := w.handle(m)
 	m.Executed(0)
@@ -137,19 +138,20 @@ func (w *worker) work(m *Message) {
 	poke(w.freed)
 }
 
-// handle keeps a handler that panics from taking everything with it: that
-// message is tried again later.
+// handle calls the handler. If the handler panics, it logs that, and the message is tried
+// again after a minute.
 func (w *worker) handle(m *Message) (v Verdict) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.pool.log.Error().Interface("panic", r).Bytes("stack", debug.Stack()).Str("function", w.key).Uint64("sequence", m.Sequence).Msg("a queued request could not be dealt with")
+			w.pool.log.Error().Interface("panic", r).Bytes("stack", debug.Stack()).Str("function", w.key).Uint64("sequence", m.Sequence).Msg("the handler of a queued request panicked; the request is tried again in a minute")
 			v = Verdict{Keep: true, Delay: time.Minute}
 		}
 	}()
 	return w.pool.options.Handle(w.pool.work, m)
 }
 
-// executed frees a message's place of execution; its result takes so many bytes.
+// executed frees a message's place of execution. result is the size of its result in
+// bytes, which the message holds from now on.
 func (w *worker) executed(m *Message, result int64) {
 	w.pool.budget.give(-result)
 	w.mu.Lock()
@@ -162,14 +164,14 @@ func (w *worker) executed(m *Message, result int64) {
 	}
 }
 
-// settle tells the server what became of a message.
+// settle sends an acknowledgement to the server.
 func (w *worker) settle(reply string, what []byte) {
 	if err := w.pool.options.Connection.Publish(reply, what); err != nil {
-		w.pool.log.Debug().Err(err).Str("function", w.key).Msg("a message was not acknowledged and will come again")
+		w.pool.log.Debug().Err(err).Str("function", w.key).Msg("a message could not be acknowledged and will be delivered again")
 	}
 }
 
-// progress tells the server of all messages that are being worked on.
+// progress sends the server a sign of life for each message in hand.
 func (w *worker) progress() {
 	w.mu.Lock()
 	replies := make([]string, 0, len(w.working))

@@ -9,13 +9,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// serverLog writes the server's log with ours: what it calls a notice is of no
-// interest to people who do not know that there is a NATS server inside.
+// serverLog writes the NATS server's log to ours. Its notices become debug lines: most
+// users do not know that there is a NATS server inside.
 type serverLog struct {
-	log   zerolog.Logger
+	log zerolog.Logger
+	// first is the first fatal error.
 	first atomic.Pointer[string]
-	// troubled is called at each error: the server answers nobody whose message
-	// it could not write.
+	// troubled is called at each error. The server does not answer a publisher whose
+	// message it could not write, so its log is the only sign.
 	troubled func()
 }
 
@@ -23,7 +24,7 @@ func newServerLog(log zerolog.Logger, troubled func()) *serverLog {
 	return &serverLog{log: log.With().Str("part", "nats").Logger(), troubled: troubled}
 }
 
-// fatal is the first error that ended the server.
+// fatal returns the first error that ended the server, nil if there is none.
 func (l *serverLog) fatal() error {
 	if text := l.first.Load(); text != nil {
 		return errors.New(*text)
@@ -46,8 +47,8 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 	l.log.Error().Msg(text)
 }
 
-// known are warnings about what is meant to be so: the password is made up anew
-// at each start and stays in this process, and large messages are rare.
+// known are the beginnings of warnings that are not logged. The plaintext password is
+// random at each start and stays in this process, and large messages are rare.
 var known = []string{"Plaintext passwords detected", "Maximum payloads over"}
 
 func (l *serverLog) Warnf(format string, v ...any) {

@@ -14,39 +14,40 @@ import (
 
 // Message is one message in hand.
 type Message struct {
-	// Key is what follows the pool's subject: a function.
+	// Key is the subject without the pool's prefix. It stands for a function.
 	Key string
-	// Data is the message.
+	// Data is the message's content.
 	Data []byte
 	// Sequence is its number in the stream.
 	Sequence uint64
-	// Deliveries is how often it was handed out, this time included.
+	// Deliveries counts its deliveries, including this one.
 	Deliveries int
-	// Stored is when it was stored.
+	// Stored is the time when it was stored.
 	Stored time.Time
 
 	worker *worker
-	reply  string
-	// size is how many bytes of the budget it holds.
+	// reply is the subject for acknowledgements.
+	reply string
+	// size is the number of bytes of the budget that it holds.
 	size int64
 	once sync.Once
 }
 
-// Executed says that the execution is over and only the result is still to be
-// delivered, of so many bytes: another message may be executed in its place.
+// Executed says that the execution is over and only the result, of result bytes, is
+// still to be delivered. Another message may then be executed in its place.
 func (m *Message) Executed(result int) {
 	m.once.Do(func() { m.worker.executed(m, int64(result)) })
 }
 
-// Verdict is what becomes of a message.
+// Verdict says what becomes of a message.
 type Verdict struct {
-	// Keep leaves it in the queue, to be handed out again after Delay;
-	// otherwise it is done with and removed.
+	// Keep leaves the message in the queue, to be delivered again after Delay. Without
+	// Keep, the message is removed.
 	Keep  bool
 	Delay time.Duration
 }
 
-// checksum is FNV-1a.
+// checksum returns the FNV-1a hash of s.
 func checksum(s string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s))
@@ -55,7 +56,7 @@ func checksum(s string) uint64 {
 
 var errReply = errors.New("malformed acknowledgement subject")
 
-// parse reads what the server tells of a message in its reply subject:
+// parse reads the message's numbers and times from its reply subject:
 // $JS.ACK[.domain.account].stream.consumer.deliveries.sequence.consumer sequence.ns.pending[.token].
 func parse(m *nats.Msg) (sequence uint64, deliveries int, stored time.Time, err error) {
 	tokens := strings.Split(m.Reply, ".")
@@ -84,6 +85,7 @@ var (
 	ackProgress = []byte("+WPI")
 )
 
+// ackLater returns the acknowledgement that asks for another delivery after delay.
 func ackLater(delay time.Duration) []byte {
 	if delay <= 0 {
 		return []byte("-NAK")

@@ -22,8 +22,8 @@ func TestDecode(t *testing.T) {
 		t.Errorf("%+v %+v", r, f)
 	}
 	for text, want := range map[string]string{
-		``:                                      "no JSON",
-		`[]`:                                    "no JSON",
+		``:                                      "not a queued request in JSON",
+		`[]`:                                    "not a queued request in JSON",
 		`{}`:                                    "Function is empty",
 		`{"Function":"a.b.c"}`:                  "Function is",
 		`{"Function":"A"}`:                      "Function is",
@@ -35,14 +35,14 @@ func TestDecode(t *testing.T) {
 		`{"Function":"a","QueryString":"a\nb"}`: "QueryString",
 		`{"Function":"a","Header":{"":["x"]}}`:  "Header",
 		`{"Function":"a","Header":{"X":["a\r\nb"]}}`:                                    "line break",
-		`{"Function":"a","Body":"!"}`:                                                   "no JSON",
+		`{"Function":"a","Body":"!"}`:                                                   "not a queued request in JSON",
 		`{"Function":"a","CallbackUrl":{"Scheme":"ftp","Host":"h"}}`:                    "http://",
 		`{"Function":"a","CallbackUrl":{"Scheme":"http"}}`:                              "host",
 		`{"Function":"a","CallbackUrl":{"Scheme":"http","Host":"a b"}}`:                 "URL",
 		`{"Function":"a","Header":{"X":["` + strings.Repeat("x", 70000) + `"]}}`:        "limit",
 		`{"Function":"a","CallbackUrl":{"Scheme":"http","Opaque":"x","Host":"h"}}`:      "host",
 		`{"Function":"` + strings.Repeat("a", 100) + `"}`:                               "Function is",
-		`{"Function":"a","CallbackUrl":{"Scheme":"http","Host":"h","Path":1}}`:          "no JSON",
+		`{"Function":"a","CallbackUrl":{"Scheme":"http","Host":"h","Path":1}}`:          "not a queued request in JSON",
 		`{"Function":"a","CallbackUrl":{"Scheme":"javascript","Host":"h","Path":"/x"}}`: "http://",
 	} {
 		if _, err := DecodeRequest([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What the gateway publishes can be read, whatever it got.
+// Every message that the gateway publishes can be decoded.
 func TestRoundTrip(t *testing.T) {
 	u, err := url.Parse("https://host:8443/a%2Fb?c=d#e")
 	if err != nil {
@@ -87,8 +87,8 @@ func TestCallbackWithPassword(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no message makes it panic; one that is read can be written and
-// read again, and holds nothing that would break a request's lines.
+// FuzzDecode: no message makes DecodeRequest panic. A decoded one can be encoded and
+// decoded again, and contains nothing that would break the lines of an HTTP request.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{"Function":"echo"}`, `null`, `{"Function":"a.b","Path":"x","Header":{"a":["b"]},"CallbackUrl":{"Scheme":"http","Host":"h"}}`} {
 		f.Add([]byte(s))
@@ -112,7 +112,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzScan: what the scanner makes of a message is what JSON makes of it.
+// FuzzScan: the scanner and package json read the same from a message.
 func FuzzScan(f *testing.F) {
 	for _, s := range []string{`{"Function":"a","Body":"aGk=","Header":{"Body":["x"]}}`, ` { "Body" : "" , "body":null } `, `{"Body":"a\\""}`, `{"Body":"\u0061"}`,
 		`{"Body":[1],"Function":"\"}"}`, `{}`, `{"Body":"AA=="}x`, `{"Body":"A\nA"}`, `{"CallbackUrl":{"Host":"}"},"Body":"AA=="}`, `{"Body":}`, `{,}`, `{"Body":"AA==",}`} {

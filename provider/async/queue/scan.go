@@ -9,13 +9,13 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// Most of a message is its body in base64. Reading that as JSON takes longer
-// than everything else that is done with a message, so it is found by a scanner
-// that skips strings as fast as memory can be searched, and only the rest is read
-// as JSON. Where the scanner is in doubt, JSON decides.
+// Most of a message is its body in base64. Parsing that as JSON takes longer than all
+// other work on a message. A scanner therefore finds the body, skipping strings as fast
+// as memory can be searched, and only the rest is parsed as JSON. If the scanner is in
+// doubt, the whole message is parsed as JSON.
 
-// FunctionOf is the function's name in a message, as it stands there. It looks at
-// no more than it must: that the message is sound otherwise is not said.
+// FunctionOf returns the function's name in a message, unchanged. It does not check the
+// rest of the message.
 func FunctionOf(data []byte) (string, error) {
 	var name []byte
 	found := false
@@ -35,9 +35,9 @@ func FunctionOf(data []byte) (string, error) {
 	return s, nil
 }
 
-var errNoMessage = errors.New("it is no JSON of a queued request")
+var errNoMessage = errors.New("it is not a queued request in JSON")
 
-// unmarshal is json.Unmarshal for a message.
+// unmarshal does the same as json.Unmarshal for a message, but faster.
 func unmarshal(data []byte, r *types.QueueRequest) error {
 	body, count := []byte(nil), 0
 	ok := members(data, func(key, value []byte) {
@@ -49,7 +49,7 @@ func unmarshal(data []byte, r *types.QueueRequest) error {
 	if !ok || count != 1 || len(body) < 2 || body[0] != '"' || bytes.IndexByte(body, '\\') >= 0 {
 		return json.Unmarshal(data, r)
 	}
-	// body is a part of data: its offset is what the capacities differ by.
+	// body is a part of data: its offset is the difference of the capacities.
 	at := cap(data) - cap(body)
 	rest := make([]byte, 0, len(data)-len(body)+2)
 	rest = append(append(append(rest, data[:at]...), `""`...), data[at+len(body):]...)
@@ -66,9 +66,8 @@ func unmarshal(data []byte, r *types.QueueRequest) error {
 	return nil
 }
 
-// members calls each with the keys and values of a JSON object, quotes and all.
-// It is false for what is no object; being true does not mean that each value is
-// sound.
+// members calls each with every key and value of a JSON object, including the quotes. It
+// returns false if data is not an object. It does not check the values.
 func members(data []byte, each func(key, value []byte)) bool {
 	i := space(data, 0)
 	if i >= len(data) || data[i] != '{' {
@@ -107,7 +106,7 @@ func members(data []byte, each func(key, value []byte)) bool {
 	}
 }
 
-// space is the first position from i on that is no white space.
+// space returns the first position from i on that is not white space.
 func space(data []byte, i int) int {
 	for i < len(data) && (data[i] == ' ' || data[i] == '\n' || data[i] == '\t' || data[i] == '\r') {
 		i++
@@ -115,7 +114,7 @@ func space(data []byte, i int) int {
 	return i
 }
 
-// text is the position behind the string that begins at i, -1 if none does.
+// text returns the position behind the string that begins at i, -1 if none does.
 func text(data []byte, i int) int {
 	if i >= len(data) || data[i] != '"' {
 		return -1
@@ -136,7 +135,7 @@ func text(data []byte, i int) int {
 	}
 }
 
-// value is the position behind the value that begins at i, -1 if it has no end.
+// value returns the position behind the value that begins at i, -1 if it has no end.
 func value(data []byte, i int) int {
 	depth := 0
 	for i < len(data) {

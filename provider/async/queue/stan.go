@@ -14,35 +14,35 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The names that the stock gateway uses unless it is told others.
+// The stock gateway's default names.
 const (
 	DefaultCluster = "faas-cluster"
 	DefaultChannel = "faas-request"
 )
 
-// protocol is the version in which clients tell the connection's id.
+// protocol is the version of NATS Streaming in which clients send the connection's id.
 const protocol = 1
 
-// pendingBytes is how many bytes of messages may wait to be taken; more are
-// dropped, and their publishers get no answer in time.
+// pendingBytes is the most bytes of messages that may wait for Take. Further messages are
+// dropped, and their publishers time out.
 const pendingBytes = 256 << 20
 
-// group lets several providers share one NATS server: each message is taken by
+// group is the queue group of all replicas that share a NATS server: each message goes to
 // one of them.
 const group = "faas-infer"
 
-// StanOptions are what a Service works with.
+// StanOptions configures a StanService.
 type StanOptions struct {
-	// Cluster and Channel are what the gateway calls faas_nats_cluster_name
-	// and faas_nats_channel; the defaults above if empty.
+	// Cluster and Channel are the gateway's faas_nats_cluster_name and
+	// faas_nats_channel, the defaults above if empty.
 	Cluster, Channel string
-	// Take stores a message and calls done once, with nil when it is stored.
-	// It must not block for long; data is its own.
+	// Take stores a message and calls done once, with nil when it is stored. It must
+	// not block for long. It owns data.
 	Take   func(data []byte, done func(error))
 	Logger zerolog.Logger
 }
 
-// StanService answers clients until Close.
+// StanService answers publishing clients of NATS Streaming until Close.
 type StanService struct {
 	options       StanOptions
 	conn          *nats.Conn
@@ -92,7 +92,7 @@ func checkNames(o StanOptions) error {
 		}
 	}
 	if strings.ContainsAny(o.Channel, " \t\r\n*>") || strings.HasPrefix(o.Channel, ".") || strings.HasSuffix(o.Channel, ".") || strings.Contains(o.Channel, "..") {
-		return fmt.Errorf("the NATS Streaming channel %q must be words with dots between them, without * and >", o.Channel)
+		return fmt.Errorf("the NATS Streaming channel %q must be words separated by dots, without * and >", o.Channel)
 	}
 	return nil
 }
@@ -103,31 +103,31 @@ func (s *StanService) subject(what string) string { return "_STAN." + what + "."
 func (s *StanService) Close() {
 	s.once.Do(func() {
 		for _, sub := range s.subscriptions {
-			// It fails if the connection is closed, which is as good.
+			// It fails if the connection is closed, which has the same effect.
 			_ = sub.Unsubscribe()
 		}
 	})
 }
 
-// Leave lets other services of the group have what is published from now on, deals
-// with what has come, and returns when it has, or with ctx. It goes before Close.
+// Leave lets the other replicas of the group take all further messages. It returns when
+// the messages that have come are handled, or when ctx ends. Call it before Close.
 func (s *StanService) Leave(ctx context.Context) {
 	for _, sub := range s.subscriptions {
-		// It fails if the connection is closed, and then nothing comes any more.
+		// It fails if the connection is closed, and then no message comes any more.
 		_ = sub.Drain()
 	}
-	looks := time.NewTicker(leavePause)
-	defer looks.Stop()
+	ticks := time.NewTicker(leavePause)
+	defer ticks.Stop()
 	for slices.ContainsFunc(s.subscriptions, (*nats.Subscription).IsValid) && s.conn.IsConnected() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-looks.C:
+		case <-ticks.C:
 		}
 	}
 }
 
-// leavePause is how often Leave looks whether it is over.
+// leavePause is the time between two checks of Leave.
 const leavePause = 10 * time.Millisecond
 
 // connect answers a client that looks for the cluster.
@@ -142,9 +142,9 @@ func (s *StanService) connect(m *nats.Msg) {
 	case err != nil:
 		answer = &pb.ConnectResponse{Error: fmt.Sprintf("stan: malformed connect request: %v", err)}
 	case r.ClientID == "":
-		answer = &pb.ConnectResponse{Error: "stan: the client gives no client id"}
+		answer = &pb.ConnectResponse{Error: "stan: the connect request must give a client id"}
 	default:
-		s.log.Info().Str("client", stanClip(r.ClientID)).Msg("a gateway has connected to the queue")
+		s.log.Info().Str("client", clip(r.ClientID)).Msg("a gateway has connected to the queue")
 	}
 	s.reply(m, answer)
 }
@@ -156,7 +156,7 @@ func (s *StanService) ping(m *nats.Msg) {
 		s.reply(m, &pb.PingResponse{Error: "stan: a ping must carry its connection's id; connect again"})
 		return
 	}
-	// No bytes at all mean that all is well.
+	// An empty answer means that all is well.
 	s.reply(m, &pb.PingResponse{})
 }
 
@@ -170,7 +170,7 @@ func (s *StanService) disconnect(m *nats.Msg) {
 	s.reply(m, answer)
 }
 
-// subscribe refuses.
+// subscribe refuses a subscription, or the end of one.
 func (s *StanService) subscribe(m *nats.Msg) {
 	s.reply(m, &pb.SubscriptionResponse{Error: "stan: faas-infer takes the messages itself, there are no subscriptions; do not run a queue-worker beside it"})
 }
@@ -179,13 +179,13 @@ func (s *StanService) subscribe(m *nats.Msg) {
 func (s *StanService) publish(m *nats.Msg) {
 	p := &pb.PubMsg{}
 	if err := stanUnmarshal(p, m.Data); err != nil || p.Guid == "" {
-		// Without the message's id the client cannot tell what an answer is
-		// about; it waits until its time is up.
+		// The client cannot match an answer without the message's id, so it gets none
+		// and times out.
 		s.log.Warn().Err(err).Msg("a malformed NATS Streaming message was dropped")
 		return
 	}
 	if p.Subject != s.options.Channel || m.Subject != s.subject("pub")+"."+p.Subject {
-		s.acknowledge(m, p.Guid, fmt.Errorf("stan: faas-infer takes messages on channel %q only, this one is for %q", s.options.Channel, stanClip(p.Subject)))
+		s.acknowledge(m, p.Guid, fmt.Errorf("stan: faas-infer takes messages on channel %q only, this one is for %q", s.options.Channel, clip(p.Subject)))
 		return
 	}
 	reply, guid := m.Reply, p.Guid
@@ -200,8 +200,8 @@ func (s *StanService) acknowledge(m *nats.Msg, guid string, err error) {
 	s.reply(m, answer)
 }
 
-// reply answers a message. The connection gathers what is written in short
-// succession, so many acknowledgements go out in one piece.
+// reply answers a message. The connection buffers writes in short succession, so many
+// acknowledgements go out together.
 func (s *StanService) reply(m *nats.Msg, answer interface{ Marshal() ([]byte, error) }) {
 	if m.Reply == "" {
 		return
@@ -210,14 +210,13 @@ func (s *StanService) reply(m *nats.Msg, answer interface{ Marshal() ([]byte, er
 	if err == nil {
 		err = s.conn.Publish(m.Reply, data)
 	}
-	// While the connection is away nobody can be told; the client's time runs
-	// out.
+	// While the connection is away there is no way to answer; the client times out.
 	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrReconnectBufExceeded) {
 		s.log.Warn().Err(err).Msg("a NATS Streaming client was not answered")
 	}
 }
 
-// stanUnmarshal reads a message of a client, who may send anything.
+// stanUnmarshal reads a client's message. The parser may panic on malformed ones.
 func stanUnmarshal(into interface{ Unmarshal([]byte) error }, data []byte) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -225,12 +224,4 @@ func stanUnmarshal(into interface{ Unmarshal([]byte) error }, data []byte) (err 
 		}
 	}()
 	return into.Unmarshal(data)
-}
-
-// stanClip keeps a hostile name from filling a log line.
-func stanClip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
 }

@@ -84,7 +84,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// Clients that do ping are answered.
+// Clients that send pings get answers.
 func TestPing(t *testing.T) {
 	_, conn := serve(t, nil)
 	ask := func(p *pb.Ping) string {
@@ -115,8 +115,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzMessages: nothing that a client sends makes the service panic, and each
-// message that is taken is acknowledged with its own id.
+// FuzzMessages: no message of a client makes the service panic, and each message that is
+// taken is acknowledged with its own id.
 func FuzzMessages(f *testing.F) {
 	good, _ := (&pb.PubMsg{ClientID: "c", Guid: "g", Subject: DefaultChannel, Data: []byte("x")}).Marshal()
 	f.Add(good)

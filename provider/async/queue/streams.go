@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The streams and their subjects. A subject ends in NAMESPACE.NAME of the
-// function.
+// The streams and the beginnings of their subjects. A subject ends in the function's
+// NAMESPACE.NAME.
 const (
 	WorkStream   = "FAAS_INFER_ASYNC"
 	WorkSubjects = "faas-infer.async.run."
@@ -19,18 +19,18 @@ const (
 	DeadSubjects = "faas-infer.async.dead."
 )
 
-// The room that the streams have where Options say nothing, in bytes.
+// The default sizes of the streams in bytes: 8 GiB and 1 GiB.
 const (
 	DefaultMaxQueued = 8 << 30
 	DefaultMaxDead   = 1 << 30
 )
 
-// duplicates is for how long a message that is replayed or given up is known by
-// its identifier, so that it cannot be stored twice.
+// duplicates is how long a stream remembers the id of a message. Within that time it does
+// not store a replayed or buried message twice.
 const duplicates = 10 * time.Minute
 
-// lookInterval is how often the broker looks after itself while something is
-// wrong, calmInterval while nothing seems to be.
+// lookInterval is the time between two checks while messages are refused, calmInterval
+// while they are accepted.
 const (
 	lookInterval = time.Second
 	calmInterval = 10 * time.Second
@@ -39,9 +39,9 @@ const (
 func (b *Broker) streams() []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
 		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">"},
-		// A message is there until it is acknowledged.
+		// A message stays in the stream until it is acknowledged.
 		Retention: jetstream.WorkQueuePolicy,
-		// Full means full: what was accepted is not pushed out.
+		// A full stream refuses new messages and keeps the old ones.
 		Discard: jetstream.DiscardNew, MaxBytes: b.options.MaxQueued,
 		Storage: jetstream.FileStorage, Duplicates: duplicates,
 	}
@@ -57,7 +57,7 @@ func (b *Broker) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{work, dead}
 }
 
-// makeStreams makes the streams, or changes them to what they are to be.
+// makeStreams creates the streams, or updates their configuration.
 func (b *Broker) makeStreams(ctx context.Context) error {
 	for _, s := range b.streams() {
 		_, err := b.js.CreateOrUpdateStream(ctx, s)
@@ -74,8 +74,8 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 	return nil
 }
 
-// firstStreams makes the streams when the broker is opened. An external server
-// that is away is waited for later on.
+// firstStreams makes the streams when the broker opens. If an external server is away, it
+// leaves that to maintain.
 func (b *Broker) firstStreams(ctx context.Context) error {
 	if b.embedded == nil && !b.publishing.IsConnected() {
 		b.setTrouble(errAway)
@@ -94,10 +94,10 @@ func (b *Broker) firstStreams(ctx context.Context) error {
 	return nil
 }
 
-var errAway = errors.New("NATS is away; the provider keeps trying to reach it")
+var errAway = errors.New("NATS cannot be reached; the provider keeps trying")
 
-// maintain keeps the queue usable: it makes the streams when the server is back,
-// and restarts JetStream after a write error once there is room.
+// maintain keeps the queue usable. It makes the streams when the server is back. After a
+// write error, it restarts the embedded server once there is room.
 func (b *Broker) maintain(ctx context.Context) {
 	timer := time.NewTimer(lookInterval)
 	defer timer.Stop()
@@ -117,8 +117,7 @@ func (b *Broker) maintain(ctx context.Context) {
 	}
 }
 
-// look sets or clears what keeps messages from being taken, and logs it when it
-// changes.
+// look checks the server, sets or clears b.trouble, and logs a change of it.
 func (b *Broker) look(ctx context.Context) {
 	before := *b.trouble.Load()
 	now := b.condition(ctx, before)
@@ -130,10 +129,12 @@ func (b *Broker) look(ctx context.Context) {
 	case now != nil && (before == nil || before.Error() != now.Error()):
 		b.log.Error().Err(now).Msg("asynchronous requests are refused")
 	case now == nil && before != nil:
-		b.log.Info().Msg("asynchronous requests are taken again")
+		b.log.Info().Msg("asynchronous requests are accepted again")
 	}
 }
 
+// condition returns the reason why messages cannot be stored now, nil if they can. It
+// repairs what it can. before is its previous result.
 func (b *Broker) condition(ctx context.Context, before error) error {
 	if b.embedded != nil {
 		if err := b.embedded.sound(); err != nil {
@@ -150,7 +151,7 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// The answering connection must exist before clients come.
+	// The publishing connection, which answers clients, must be up before they connect.
 	if err := b.publishing.FlushWithContext(ctx); err != nil {
 		return errAway
 	}
@@ -163,7 +164,7 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	return nil
 }
 
-// mend opens the streams anew where that can help.
+// mend restarts the embedded server, unless the disk is still full.
 func (b *Broker) mend(ctx context.Context, wrong error) error {
 	if err := roomIn(b.options.Dir); err != nil {
 		return err

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// times are points in time, the earliest first.
+// times is a heap of points in time, the earliest first.
 type times []time.Time
 
 func (t *times) add(at time.Time) { heap.Push((*order)(t), at) }
 
-// until is the earlier one of at and the first of the times. If that has come,
-// all times that have are forgotten: whoever asks acts now.
+// until returns the earlier one of at and the first of the times. If that has come, until
+// removes all times that have come, because the caller acts now.
 func (t *times) until(now, at time.Time) time.Time {
 	if len(*t) > 0 && (*t)[0].Before(at) {
 		at = (*t)[0]
@@ -24,7 +24,7 @@ func (t *times) until(now, at time.Time) time.Time {
 	return at
 }
 
-// order is times as a heap.
+// order implements heap.Interface for times.
 type order []time.Time
 
 func (o order) Len() int           { return len(o) }

@@ -10,29 +10,29 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The bytes that a worker asks for in one pull.
+// The smallest and the largest number of bytes that a worker asks for in one pull.
 const (
-	leastGrant = 256 << 10
-	maxGrant   = 32 << 20
+	minGrant = 256 << 10
+	maxGrant = 32 << 20
 )
 
-// overhead is what a message is counted beside its data, in bytes.
+// overhead is the number of bytes that a message counts in addition to its data.
 const overhead = 1 << 10
 
-// gather is how long a worker lets places come free before it pulls a few
-// messages; with an eighth of the places free it pulls at once.
+// gather is how long a worker waits for more free places if fewer than an eighth are
+// free. Otherwise it pulls at once.
 const gather = 2 * time.Millisecond
 
-// firstPause is how soon a worker that was told of a message looks again where
-// there seems to be none; then four times as late each time. The server tells its
-// consumers of a message after it has told the sender that it is stored.
+// firstPause is how long a worker waits after a pull that found no message, and each
+// further wait is four times as long, up to Poll. A woken worker may find none because the
+// server tells the publisher that a message is stored before it tells the consumers.
 const firstPause = time.Millisecond
 
-// pullPatience is how long an answer to a pull may take.
+// pullPatience is how long the server may take to answer a pull.
 const pullPatience = 5 * time.Second
 
-// maxPutOff is how many messages of one function may be in hand or put off to
-// a later try. Those behind them wait.
+// maxPutOff is the number of messages of one function that may be in hand or wait for
+// their next try. Messages behind them wait.
 const maxPutOff = 1 << 16
 
 var (
@@ -45,43 +45,45 @@ type worker struct {
 	pool *Pool
 	key  string
 	name string
-	// wake tells of a message that was stored, freed of a place that has come
-	// free.
+	// wake signals a stored message, freed a place that has come free.
 	wake, freed chan struct{}
 	inbox       chan *nats.Msg
-	reply       string
+	// reply is the subject of inbox.
+	reply string
 
+	// mu guards the fields up to back.
 	mu      sync.Mutex
 	inUse   PoolStats
 	bytes   int64
 	working map[*Message]struct{}
-	// back are the times when messages that were put off come back.
+	// back are the times when kept messages come back.
 	back times
 
-	// The rest is the loop's own.
+	// Only loop uses the rest.
 	subscription *nats.Subscription
 	pull         pull
-	// at is when to pull next, quiet since when there has been nothing to do,
-	// few since when there have been few places.
+	// at is the time of the next pull. quiet is the time since which there has been
+	// nothing to do, few the time since which few places have been free.
 	at, quiet, few time.Time
-	// pause is for how long there was nothing to pull for last time.
+	// pause is the wait after the last pull that found no message.
 	pause time.Duration
-	// woken: a message was stored since the last pull was sent, so its answer
-	// "no messages" may be out of date.
+	// woken says that a message was stored after the last pull was sent. Its answer
+	// "no messages" may then be out of date.
 	woken bool
-	// average is the size of messages, need what the next one is known to
-	// take, in bytes.
+	// average is the average size of messages in bytes. need is the size that the next
+	// pull must allow for.
 	average, need int64
 }
 
-// pull is a request to the server that has not been answered to the end.
+// pull is a request to the server that is not completely answered.
 type pull struct {
 	open bool
-	// left messages and grant bytes are still to come at most; any tells
-	// whether one came.
+	// left is the number of messages, grant the number of bytes that may still come.
+	// any says that a message has come.
 	left  int
 	grant int64
 	any   bool
+	// until is when the worker stops waiting for the answer.
 	until time.Time
 }
 
@@ -89,10 +91,11 @@ func newWorker(p *Pool, key string) *worker {
 	return &worker{
 		pool: p, key: key, name: consumerName(key), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		inbox:   make(chan *nats.Msg, 4*p.options.Concurrency+64),
-		working: map[*Message]struct{}{}, average: 4 << 10, need: leastGrant,
+		working: map[*Message]struct{}{}, average: 4 << 10, need: minGrant,
 	}
 }
 
+// poke sends a signal, unless one is pending already.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -102,7 +105,7 @@ func poke(c chan struct{}) {
 
 func (w *worker) poke() { poke(w.wake) }
 
-// loop runs until the pool is closed or there has been nothing to do for long.
+// loop runs until the pool closes or the worker retires.
 func (w *worker) loop() {
 	defer w.leave()
 	for failures := 0; ; failures++ {
@@ -126,7 +129,7 @@ func (w *worker) loop() {
 	}
 }
 
-// open makes the consumer, or finds it.
+// open creates the consumer, or updates it if it exists.
 func (w *worker) open() error {
 	w.endPull()
 	ctx, cancel := context.WithTimeout(w.pool.run, pullPatience)
@@ -147,7 +150,7 @@ func (w *worker) open() error {
 	return err
 }
 
-// leave gives back what has come and was not begun.
+// leave gives messages that have come and were not begun back to the server.
 func (w *worker) leave() {
 	if w.subscription != nil {
 		// It fails if the connection is closed.
@@ -166,8 +169,8 @@ func (w *worker) leave() {
 	}
 }
 
-// serve pulls and hands out messages until something fails; nil means that the
-// worker is done.
+// serve pulls messages and hands them to the handler until a step fails. nil means that
+// the worker has retired or the pool closes.
 func (w *worker) serve() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -199,7 +202,7 @@ func (w *worker) serve() error {
 	}
 }
 
-// step pulls if it is time to, and says when to look again at the latest.
+// step pulls if it is time, and returns how long to wait until the next step at most.
 func (w *worker) step(now time.Time) (time.Duration, error) {
 	if w.pull.open {
 		if now.After(w.pull.until) {
@@ -232,15 +235,15 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 	return pullPatience, w.ask(places, min(max(2*w.average*int64(places), w.need), max(share, w.need), max(maxGrant, w.need)))
 }
 
-// idle reports whether there has been nothing to do for long.
+// idle reports whether there has been nothing to do for longer than PoolOptions.Idle.
 func (w *worker) idle(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.inUse.Held == 0 && !w.pull.open && now.Sub(w.quiet) > w.pool.options.Idle
 }
 
-// retire removes the consumer if no message is left for it. A message that is
-// stored in the same moment stays in the stream, and wakes a worker.
+// retire deletes the consumer if it has no messages left. A message that is stored at the
+// same moment stays in the stream and wakes a worker.
 func (w *worker) retire() (done bool, err error) {
 	ctx, cancel := context.WithTimeout(w.pool.run, pullPatience)
 	defer cancel()

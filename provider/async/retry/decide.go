@@ -6,57 +6,55 @@ import (
 	"time"
 )
 
-// Lost is how many more times than its function's attempts a message may be
-// handed out before it is given up unexecuted. A message that is handed out and
-// never answered for (its provider was killed) is tried again; but one that
-// kills its provider every time must not do so for ever.
+// Lost is the number of deliveries beyond the function's attempts after which a message
+// is given up without another execution. A message that was delivered and never
+// acknowledged, because its provider was killed, is tried again. But a message that kills
+// its provider every time must not do so for ever.
 const Lost = 100
 
-// The reasons for giving up. They are few, so that they can label a metric.
+// The reasons for giving up. There are few, because they label a metric.
 const (
-	// Malformed: the message is no request that could be executed.
+	// Malformed: the message is not a request that can be executed.
 	Malformed = "malformed"
 	// Absent: there is no such function.
 	Absent = "no_function"
-	// Failed: every try ended in a status that is tried again.
+	// Failed: every try ended in a status after which there is another try.
 	Failed = "failed"
-	// Crashed: the message was handed out again and again and never answered
-	// for.
+	// Crashed: the message was delivered again and again and never acknowledged.
 	Crashed = "crashed"
 	// Undelivered: the function answered, but the callback URL did not take
 	// the answer.
 	Undelivered = "callback"
 )
 
-// Reasons lists them.
+// Reasons lists the reasons for giving up.
 var Reasons = []string{Malformed, Absent, Failed, Crashed, Undelivered}
 
-// Kind is what is to be done.
+// Kind is the kind of an Action.
 type Kind int
 
 // The kinds of Action.
 const (
-	// Done: the message has been dealt with.
+	// Done: remove the message from the queue.
 	Done Kind = iota
 	// Again: try once more at Action.At.
 	Again
-	// Dead: put it among the dead letters.
+	// Dead: store the message as a dead letter.
 	Dead
 )
 
-// Action is what is to be done with a message.
+// Action says what to do with a message.
 type Action struct {
 	Kind Kind
-	// At is when to try again; for Again only.
+	// At is the time of the next try; for Again only.
 	At time.Time
 	// Reason is one of the reasons above; for Dead only.
 	Reason string
 }
 
-// Try is how one try of an invocation ended.
+// Try is the result of one try of an invocation.
 type Try struct {
-	// Number counts the times that the message was handed out, this one
-	// included.
+	// Number counts the deliveries of the message, including this one.
 	Number int
 	// Status is the HTTP status of the answer. 0 stands for an error without
 	// one, such as a broken connection.
@@ -64,15 +62,15 @@ type Try struct {
 	// Absent: the provider has no such function. A function that itself
 	// answers 404 is not absent.
 	Absent bool
-	// Malformed: the message is no request.
+	// Malformed: the message is not a request.
 	Malformed bool
 }
 
-// Hopeless reports whether a message that has been handed out so often is to be
-// given up without another try.
+// Hopeless reports whether to give up a message at its number-th delivery without another
+// try.
 func (s Settings) Hopeless(number int) bool { return number > s.Attempts+Lost }
 
-// After decides after a try that ended at now.
+// After decides what to do after a try that ended at now.
 func (s Settings) After(now time.Time, t Try) Action {
 	switch {
 	case t.Malformed:
@@ -87,19 +85,20 @@ func (s Settings) After(now time.Time, t Try) Action {
 	return Action{Kind: Again, At: now.Add(s.Wait(t.Number))}
 }
 
-// Post is how one try to hand a result to its callback URL ended.
+// Post is the result of one try to deliver a result to its callback URL.
 type Post struct {
 	// Number counts the tries for this result, from 1.
 	Number int
-	// Status is what the callback URL answered, 0 if nothing did.
+	// Status is the status of the callback URL's answer, 0 if there was none.
 	Status int
-	// Refused: the URL, or a redirect from it, leads where no callback may go.
+	// Refused: the URL, or a redirect from it, leads to a forbidden address.
 	Refused bool
 }
 
-// AfterPost decides after a try to deliver a result. It is delivered if the
-// answer is any 2xx, or 303, which says "taken, look over there". Another status
-// below 500 but for 408 and 429 would be answered the next time, too.
+// AfterPost decides what to do after a try to deliver a result that ended at now. A
+// result is delivered if the answer is any 2xx, or 303, which means "accepted, see there".
+// After 408, 429, 5xx or no answer there is another try. The next try would get any other
+// status again, so the result is given up.
 func (s Settings) AfterPost(now time.Time, p Post) Action {
 	switch {
 	case p.Refused:
@@ -112,7 +111,7 @@ func (s Settings) AfterPost(now time.Time, p Post) Action {
 	return Action{Kind: Again, At: now.Add(s.Wait(p.Number))}
 }
 
-// String is for logs and tests.
+// String returns the action as text for logs and tests.
 func (a Action) String() string {
 	switch a.Kind {
 	case Done:

@@ -1,19 +1,19 @@
-// Package retry decides what becomes of a queued invocation after each try: is
-// it done, is it tried again and when, or is it given up. It only decides: what
-// happened and the time go in, an [Action] comes out. It holds no clock and
-// starts nothing.
+// Package retry decides what happens to a queued invocation after each try: it is done,
+// tried again at a certain time, or given up. It takes the result of the try and the time
+// and returns an [Action]; it has no clock and executes nothing. Begin reading at
+// [Settings.After].
 //
 // The annotations are OpenFaaS's own:
 //
-//	com.openfaas.retry.attempts   tries altogether, 1 to 1000; 10 if absent
+//	com.openfaas.retry.attempts   total number of tries, 1 to 1000; 10 if absent
 //	com.openfaas.retry.min_wait   wait after the first try; 1s if absent
 //	com.openfaas.retry.max_wait   the longest wait; 120s if absent
-//	com.openfaas.retry.codes      status codes that are tried again;
+//	com.openfaas.retry.codes      status codes after which there is another try;
 //	                              408,429,500,502,503,504 if absent
 //
-// The wait doubles with each try. OpenFaaS waits 10s at first; here the first
-// wait is short, because what fails most often is a cold or busy function, which
-// answers a second later.
+// The wait doubles with each try. OpenFaaS waits 10s at first. Here the first wait is
+// shorter, because most failures come from a cold or busy function, which answers a
+// second later.
 package retry
 
 import (
@@ -40,32 +40,32 @@ const (
 
 const prefix = "com.openfaas.retry."
 
-// Settings say how often, when and after which status codes an invocation is
+// Settings says how often, when and after which status codes an invocation is
 // tried again.
 type Settings struct {
-	// Attempts is how many tries there are altogether, at least 1.
+	// Attempts is the total number of tries, at least 1.
 	Attempts int
-	// MinWait is the wait after the first try. It doubles with each, up to
+	// MinWait is the wait after the first try. The wait doubles with each try, up to
 	// MaxWait.
 	MinWait, MaxWait time.Duration
 	// Codes are the HTTP status codes after which there is another try.
 	Codes []int
 }
 
-// Default is what holds for a function that says nothing.
+// Default returns the settings of a function without these annotations.
 func Default() Settings {
 	return Settings{Attempts: 10, MinWait: time.Second, MaxWait: 2 * time.Minute, Codes: []int{408, 429, 500, 502, 503, 504}}
 }
 
 // Error is an annotation that cannot be read.
 type Error struct {
-	// Key is the annotation, Value what it holds.
+	// Key is the annotation, Value its value.
 	Key, Value string
-	// Why is what is allowed, Example a value that would be accepted.
+	// Why says what is allowed. Example is a value that would be accepted.
 	Why, Example string
 }
 
-// Error is one sentence that names the annotation.
+// Error returns one sentence that names the annotation.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("annotation %s is %q: %s", e.Key, shorten(e.Value), e.Why)
 	if e.Example != "" {
@@ -74,10 +74,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// HTTPStatus is 400: the deployment is at fault.
+// HTTPStatus returns 400: the deployment is at fault.
 func (*Error) HTTPStatus() int { return 400 }
 
-// shorten keeps a hostile value from filling the answer.
+// shorten cuts a value to 80 bytes, so a hostile one cannot fill the answer.
 func shorten(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + "…"
@@ -85,9 +85,9 @@ func shorten(s string) string {
 	return s
 }
 
-// Parse reads a function's annotations over Default. An annotation below
-// com.openfaas.retry. that it does not know is refused, as it would be a
-// misspelling that silently changes nothing. Errors are of type *Error.
+// Parse returns Default with a function's annotations applied. It refuses an unknown
+// annotation below com.openfaas.retry., because that is a misspelling that would change
+// nothing. The error is an *Error.
 func Parse(annotations map[string]string) (Settings, error) {
 	s := Default()
 	var keys []string
@@ -127,7 +127,7 @@ func (s *Settings) set(key, value string) (err error) {
 	case Codes:
 		s.Codes, err = codes(value)
 	default:
-		return &Error{Key: key, Value: value, Why: fmt.Sprintf("there is no such annotation; there are %s, %s, %s and %s", Attempts, Codes, MaxWait, MinWait)}
+		return &Error{Key: key, Value: value, Why: fmt.Sprintf("there is no such annotation; it must be one of %s, %s, %s, %s", Attempts, Codes, MaxWait, MinWait)}
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func codes(value string) ([]int, error) {
 	for text := range strings.SplitSeq(value, ",") {
 		code, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || code < 100 || code > 599 {
-			return nil, &Error{Key: Codes, Value: value, Why: "it must be HTTP status codes with commas between them", Example: "408,429,503"}
+			return nil, &Error{Key: Codes, Value: value, Why: "it must be HTTP status codes separated by commas", Example: "408,429,503"}
 		}
 		if !slices.Contains(out, code) {
 			out = append(out, code)
@@ -154,7 +154,7 @@ func codes(value string) ([]int, error) {
 	return out, nil
 }
 
-// Wait is how long to wait after try number tries, which counts from 1.
+// Wait returns how long to wait after try number tries, counted from 1.
 func (s Settings) Wait(tries int) time.Duration {
 	d := max(s.MinWait, time.Millisecond)
 	for ; tries > 1 && d < s.MaxWait; tries-- {

@@ -82,8 +82,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// Whatever happens: every message comes to an end, waits lie within bounds, and
-// nothing that went well is tried again.
+// For any sequence of results: every message comes to an end, waits are within bounds,
+// and no success is tried again.
 func FuzzDecide(f *testing.F) {
 	f.Add(3, int64(1e9), int64(2e9), 503, 1, 500, false, false)
 	f.Add(0, int64(-1), int64(0), 0, -5, 0, true, true)
