@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Busy is an instance that executes until then, by the clock of whoever uses it.
+// Busy is an instance that executes until Until, by the caller's clock.
 type Busy struct {
 	Until time.Duration
 	Slot  int
@@ -19,21 +19,22 @@ func (a Busy) compare(b Busy) int {
 	return cmp.Compare(a.Slot, b.Slot)
 }
 
-// Agenda is a sorted list of them, the one that is free first in front. What is
-// added mostly goes near its end and what is removed comes from near its front,
-// so both move few entries.
+// Agenda is a sorted list of busy instances; the one that becomes free first is in
+// front. Most additions go near the end and most removals come from near the
+// front, so both move few entries.
 type Agenda struct {
 	items []Busy
 	head  int
 }
 
-// Len is how many are busy.
+// Len is the number of busy instances.
 func (a *Agenda) Len() int { return len(a.items) - a.head }
 
-// All are the busy ones in order, valid until the next change.
+// All returns the busy instances in order. The slice is valid until the next
+// change.
 func (a *Agenda) All() []Busy { return a.items[a.head:] }
 
-// Add puts e in.
+// Add inserts e.
 func (a *Agenda) Add(e Busy) {
 	if n := len(a.items); n == a.head || a.items[n-1].compare(e) < 0 {
 		if a.head > 32 && a.head*2 >= n {
@@ -53,7 +54,7 @@ func (a *Agenda) Add(e Busy) {
 	a.items = slices.Insert(a.items, a.head+i, e)
 }
 
-// Remove takes e out if it is in.
+// Remove removes e if the agenda has it.
 func (a *Agenda) Remove(e Busy) {
 	i, found := slices.BinarySearchFunc(a.All(), e, Busy.compare)
 	if !found {

@@ -7,29 +7,29 @@ import (
 )
 
 // Buffer is the policy of BATCH (§III-B): one buffer for the function gathers
-// requests before the platform. A batch leaves it when B requests are there or
-// the first of them has waited for the timeout T, whether or not an instance is
-// free; it is never filled up afterwards. Batches wait for a free instance in
+// requests before the platform. A batch leaves the buffer when it has B requests or
+// when its first request has waited for the timeout T, whether or not an instance
+// is free. It is never filled up afterwards. Batches wait for a free instance in
 // the order in which they left.
 //
-// B and T are the Config.Batch and the Timeout of the instance that was brought
-// up or changed last, so that a new choice of the optimiser holds for the buffer
-// from its first instance on. An instance that takes less than a batch executes
-// its first part; the rest stays at the front. BATCH assumes a platform that
-// always has an instance and drops nothing. Here a request is rejected once not
-// even a batch of one could answer it in time, as with every policy.
+// B and T are Config.Batch and Timeout of the instance that came up or changed
+// last. A new choice of the optimiser thus applies as soon as its first instance is
+// up. An instance that takes less than a batch executes the first part; the rest
+// stays at the front. BATCH assumes a platform that always has an instance and
+// drops nothing. Here, as with every policy, a request is rejected once not even a
+// batch of one could answer it in time.
 type Buffer struct {
 	options   Options
 	clock     clock
 	slots     Slots
 	instances []Instance
-	// idle are the slots of instances that execute nothing.
+	// idle has the slots of instances that execute nothing.
 	idle Set
-	// batch and timeout are B and T; batch is 0 until an instance came.
+	// batch and timeout are B and T. batch is 0 until the first instance is up.
 	batch   int
 	timeout time.Duration
 	fastest Fastest
-	// buffer gathers; its first request came at since.
+	// buffer gathers requests; its first one came at since.
 	buffer queue
 	since  time.Duration
 	formed batches
@@ -119,8 +119,8 @@ func (p *Buffer) Actions(at time.Time) []Action {
 	return p.actions
 }
 
-// form makes batches of what has gathered: full ones, and what is left if its
-// first request has waited for the timeout.
+// form makes full batches of the gathered requests. It also makes one of the
+// remainder if its first request has waited for the timeout.
 func (p *Buffer) form(now time.Duration) {
 	if p.batch == 0 {
 		return
@@ -134,7 +134,7 @@ func (p *Buffer) form(now time.Duration) {
 	}
 }
 
-// dispatch gives the front batch to the instance, as much of it as that takes.
+// dispatch gives the instance as much of the front batch as it takes.
 func (p *Buffer) dispatch(slot int) {
 	in := &p.instances[slot]
 	from := len(p.ids)
@@ -144,7 +144,8 @@ func (p *Buffer) dispatch(slot int) {
 	p.actions = append(p.actions, Action{Instance: in.ID, Dispatch: p.ids[from:len(p.ids):len(p.ids)]})
 }
 
-// expire rejects what not even a batch of one that starts now could answer.
+// expire rejects the requests that even a batch of one, started now, would answer
+// too late.
 func (p *Buffer) expire(now time.Duration) {
 	from, soonest := len(p.ids), now+p.fastest.Least()
 	p.ids = p.formed.before(soonest, p.ids)

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// batches are formed batches, first formed first. Each is a run of requests,
-// earliest deadline first. One formed later may be due earlier: those formed
-// while an instance started wait the longest.
+// batches holds formed batches in the order in which they were formed. Each batch
+// is a run of requests, earliest deadline first. A batch that was formed later may
+// be due earlier: requests that waited for a cold start have later deadlines.
 type batches struct {
-	// runs are by slot; slot 0 is where their order begins and ends.
+	// runs has the runs by slot. Slot 0 is the sentinel of the linked list.
 	runs []formed
 	// earliest has the slots by the deadline of their first request.
 	earliest Ranking[time.Duration]
-	// free are slots whose runs are empty, to be filled again.
+	// free has the slots whose runs are empty, for reuse.
 	free []int
 }
 
-// formed is a run with the slots of those formed right before and after it.
+// formed is a run, with the slots of the runs formed right before and after it.
 type formed struct {
 	waiting       []waiter
 	before, after int
@@ -45,7 +45,7 @@ func (b *batches) push(q *queue, n int) {
 	b.earliest.Set(slot, run.waiting[0].due)
 }
 
-// pop takes the front batch, at most limit of it, and appends its IDs to out.
+// pop takes at most limit requests of the front batch and appends their IDs to out.
 func (b *batches) pop(limit int, out []RequestID) []RequestID {
 	slot := b.runs[0].after
 	run := b.runs[slot].waiting
@@ -57,8 +57,8 @@ func (b *batches) pop(limit int, out []RequestID) []RequestID {
 	return out
 }
 
-// cut takes n requests off a run from the i-th on, and the run away if it is empty
-// then.
+// cut removes n requests from a run, starting at the i-th. It removes the run if
+// that empties it.
 func (b *batches) cut(slot, i, n int) {
 	run := &b.runs[slot]
 	if run.waiting = slices.Delete(run.waiting, i, i+n); len(run.waiting) > 0 {
@@ -70,8 +70,8 @@ func (b *batches) cut(slot, i, n int) {
 	b.free = append(b.free, slot)
 }
 
-// before takes out the requests whose deadlines are before t and appends their
-// IDs to out.
+// before removes the requests whose deadlines are before t and appends their IDs to
+// out.
 func (b *batches) before(t time.Duration, out []RequestID) []RequestID {
 	for b.len() > 0 {
 		slot, due := b.earliest.First()
@@ -91,7 +91,7 @@ func (b *batches) before(t time.Duration, out []RequestID) []RequestID {
 	return out
 }
 
-// first is the earliest deadline.
+// first returns the earliest deadline.
 func (b *batches) first() (at time.Duration, ok bool) {
 	if b.len() == 0 {
 		return 0, false
@@ -100,8 +100,8 @@ func (b *batches) first() (at time.Duration, ok bool) {
 	return at, true
 }
 
-// remove takes out the request with that ID. Only a client that hung up leads
-// here.
+// remove removes the request with that ID. It is called only when a client hangs
+// up.
 func (b *batches) remove(id RequestID) bool {
 	if b.len() == 0 {
 		return false

@@ -2,18 +2,17 @@ package batching
 
 import "time"
 
-// clock turns times into durations since the first one, which are quicker to
-// compare and to add.
+// clock turns times into durations since the first time it saw. Durations are
+// quicker to compare and to add.
 type clock struct {
 	base    time.Time
 	started bool
 }
 
-// farthest bounds a duration, so that sums of some do not overflow. It is 36
-// years.
+// farthest (36 years) bounds a duration, so sums of a few do not overflow.
 const farthest = time.Duration(1 << 60)
 
-// since is the time since the first t that was asked for.
+// since returns the time from the first t that it was ever given to this one.
 func (c *clock) since(t time.Time) time.Duration {
 	if !c.started {
 		c.base, c.started = t, true

@@ -2,15 +2,16 @@ package batching
 
 import "time"
 
-// Fastest keeps the least of the instances' times for one request: no request
-// can be answered sooner. Few instances differ in it.
+// Fastest keeps the shortest time that any instance takes for one request: no
+// request can be answered sooner. The instances have few different times.
 type Fastest struct {
 	count map[time.Duration]int
 	least time.Duration
 }
 
-// Change takes one instance's old time out, if it had one, and its new time in,
-// if it has one; the others are negative. It tells whether the least changed.
+// Change replaces one instance's time for one request, old by new. A negative old
+// adds an instance, a negative new removes one. Change reports whether the shortest
+// time changed.
 func (f *Fastest) Change(old, new time.Duration) bool {
 	if old == new {
 		return false
@@ -37,5 +38,5 @@ func (f *Fastest) Change(old, new time.Duration) bool {
 	return f.least != before
 }
 
-// Least is the least of them, 0 if there is none.
+// Least is the shortest time, 0 if there is no instance.
 func (f *Fastest) Least() time.Duration { return f.least }

@@ -7,48 +7,47 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// kind is what instances with the same batch size and the same times have in
-// common. A function has few kinds, however many instances.
+// kind groups the instances that have the same batch size and the same times. A
+// function has few kinds, however many instances.
 type kind struct {
 	batch int
-	// reach is how many requests one takes at once: a batch, or several where
-	// they are short.
+	// reach is how many requests an instance takes at once: one batch, or several
+	// short ones.
 	reach int
 	exec  []time.Duration
 	// full is the largest batch that fills and executes in time when all
-	// instances are busy, and rate is what one serves in such batches,
+	// instances are busy. rate is what one instance serves in such batches, in
 	// requests/s.
 	full int
 	rate float64
-	// count is the number of instances, free holds the slots of those that
-	// execute nothing.
+	// count is the number of instances. free holds the slots of the idle ones.
 	count int
 	free  Set
-	// patience is what the kind's next batch waits for.
+	// patience is how long the kind's next batch waits.
 	patience patience
 }
 
-// member is an instance with what it is doing.
+// member is an instance and its work.
 type member struct {
 	id   cluster.InstanceID
 	kind *kind
-	// inFlight counts its batches, of which it executes the first; freeAt is
-	// when the last should be done, behind how long that takes.
+	// inFlight counts its batches; it executes the first. freeAt is when the last
+	// should be done, and behind is how long the last takes.
 	inFlight       int
 	freeAt, behind time.Duration
 }
 
-// fleet is a function's instances, for [Shared]: which are free, by kind, and
-// when the others will be.
+// fleet holds a function's instances for [Shared]: the free ones by kind, and
+// when each busy one becomes free.
 type fleet struct {
 	slots   Slots
 	members []member
 	kinds   []*kind
 	free    int
-	// busy has the instances that execute, by when they will be free.
+	// busy has the instances that execute, by the time at which they become free.
 	busy Agenda
-	// capacity is the sum of all rates, in requests/s; fastest is the least time
-	// of any instance for one request.
+	// capacity is the sum of all rates, in requests/s. fastest is the shortest time
+	// that any instance takes for one request.
 	capacity float64
 	fastest  time.Duration
 }
@@ -116,11 +115,11 @@ func (f *fleet) remove(id cluster.InstanceID, within time.Duration) {
 	f.measure(within)
 }
 
-// measure finds what depends on all instances. With N busy ones, one becomes
-// free every t/N: a request waits for that and then for its batch, so that the
-// largest batch of use has t + t/N ≤ within. For example with within = 200 ms
-// and three instances t may be 150 ms, not just the half as where every instance
-// has a queue of its own.
+// measure calculates the values that depend on all instances. With N busy
+// instances, one becomes free every t/N. A request waits for that and then for its
+// batch, so the largest useful batch has t + t/N ≤ within. For example with
+// within = 200 ms and three instances, t may be 150 ms. If every instance had its
+// own queue, t could only be 100 ms.
 func (f *fleet) measure(within time.Duration) {
 	f.capacity, f.fastest = 0, 0
 	n := time.Duration(f.slots.Len())
@@ -151,7 +150,7 @@ func (f *fleet) engage(slot int, now time.Duration, n int) {
 	f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 }
 
-// done tells that an instance finished a batch.
+// done notes that an instance finished a batch.
 func (f *fleet) done(id cluster.InstanceID, now time.Duration) {
 	slot, known := f.slots.Find(id)
 	if !known || f.members[slot].inFlight == 0 {
@@ -168,7 +167,7 @@ func (f *fleet) done(id cluster.InstanceID, now time.Duration) {
 	f.free++
 }
 
-// time is how long n requests take, in batches one after another.
+// time is how long n requests take in consecutive batches.
 func (k *kind) time(n int) time.Duration {
 	if n <= k.batch {
 		return k.exec[n-1]
@@ -180,7 +179,7 @@ func (k *kind) time(n int) time.Duration {
 	return t
 }
 
-// largest is the largest b ≤ limit that takes no longer than slack.
+// largest returns the largest b ≤ limit whose execution takes at most slack.
 func (k *kind) largest(slack time.Duration, limit int) int {
 	if limit <= 0 || k.time(limit) <= slack {
 		return max(0, limit)

@@ -28,7 +28,7 @@ func (m model) pool(n int, slo time.Duration) pool {
 	return p
 }
 
-// maxRate is the highest rate up to most with 99 % within slo, by bisection.
+// maxRate is the highest rate, up to most, with 99 % within slo, by bisection.
 func maxRate(name string, p pool, most float64) float64 {
 	low, high := 0.0, most
 	for high-low > 0.03*high {
@@ -61,8 +61,8 @@ func TestSharedServesMore(t *testing.T) {
 	}
 }
 
-// Light load means low latency: at 1 % of the capacity a request waits for
-// nearly nothing, where INFless' batches wait until their timeouts.
+// Light load means low latency: at 1 % of the capacity a request hardly waits.
+// INFless' batches wait until their timeouts.
 func TestLightLoadMeansLowLatency(t *testing.T) {
 	slo := 50 * time.Millisecond
 	for _, m := range models {
@@ -76,8 +76,8 @@ func TestLightLoadMeansLowLatency(t *testing.T) {
 	}
 }
 
-// A busy function's batches wait a fiftieth of the SLO to fill; those of one
-// that is not busy wait for nothing.
+// A busy function's batches wait a fiftieth of the SLO to fill. Those of a function
+// that is not busy do not wait.
 func TestABusyFunctionFillsItsBatches(t *testing.T) {
 	const slo = 50 * time.Millisecond
 	for rate, waits := range map[float64]bool{1000: false, 6000: true} {

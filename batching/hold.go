@@ -2,19 +2,19 @@ package batching
 
 import "time"
 
-// patience is how long a kind's next batch waits to become larger: until then,
-// as long as head is its first request.
+// patience is how long a kind's next batch waits to become larger: until until, as
+// long as head is its first request.
 type patience struct {
 	head  RequestID
 	until time.Duration
 }
 
 // hold decides whether the batch that starts at the from-th request waits to
-// fill, and until when. It holds all there is behind that request. Its window
-// closes at d−t(b+1): later, one more would make its first request late. Within
-// it, three things are worth waiting for: a batch that the load needs, fewer
-// exchanges for a busy function (both in worth), and an instance for those who
-// come next (in gap).
+// fill, and until when. It holds only a batch that has every request from there on.
+// The batch may wait until d−t(b+1), where d is its first deadline: after that, one
+// more request would make the first one late. There are three reasons to wait: a
+// batch size that the load needs, fewer exchanges for a busy function (both in
+// fillWait), and a free instance for the next requests (in spacingWait).
 func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Duration, hold bool) {
 	if size >= k.batch || from+size < s.queue.len() {
 		return 0, false
@@ -26,28 +26,29 @@ func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Du
 	}
 	rate := s.arrivals.at(now)
 	if k.patience.head != head.id {
-		k.patience = patience{head.id, now + s.worth(k, size, rate)}
+		k.patience = patience{head.id, now + s.fillWait(k, size, rate)}
 	}
 	if until = k.patience.until; until <= now {
-		until = now + s.gap(now, k, size, rate)
+		until = now + s.spacingWait(now, k, size, rate)
 	}
 	until = min(window, until)
 	return until, until > now
 }
 
-// worth is how long a batch should wait that has size requests.
+// fillWait is how long a batch of size requests should wait for more.
 //
-// At a rate λ, each instance must serve its part of it: λ/C of what it serves in
-// full batches, where C is what all serve so. The least b with
-// b/t(b) ≥ λ/C·(full/t(full)) is waited for, as long as the missing requests
-// take to come. For example two instances with t(1) = 60 ms and t(8) = 100 ms
-// serve 160 requests/s; at 60, 30 each, b = 2 with t(2) = 66 ms is enough and b = 1
-// (17/s) is not: a lone request waits 17 ms for the second.
+// C is the rate that all instances together serve in full batches. At a rate λ,
+// each instance must serve λ/C of its own rate in full batches. So the batch needs
+// the least b with b/t(b) ≥ λ/C·(full/t(full)), and waits as long as the missing
+// requests take to come. For example two instances with t(1) = 60 ms and
+// t(8) = 100 ms serve 160 requests/s. At 60 requests/s, 30 for each, b = 2 with
+// t(2) = 66 ms is enough and b = 1 (17/s) is not: a lone request waits 17 ms for
+// the second.
 //
 // A function whose load is above half of C is busy: its batches wait for a
-// fiftieth of the SLO. Every exchange costs provider and instance processor time
-// that t(b) does not contain, so larger batches serve more.
-func (s *Shared) worth(k *kind, size int, rate float64) (wait time.Duration) {
+// fiftieth of the SLO. Every exchange costs the provider and the instance processor
+// time that t(b) does not contain, so larger batches serve more.
+func (s *Shared) fillWait(k *kind, size int, rate float64) (wait time.Duration) {
 	need := rate / s.fleet.capacity * k.rate
 	if 2*rate > s.fleet.capacity {
 		wait = s.options.SLO / 50
@@ -63,43 +64,44 @@ func (s *Shared) worth(k *kind, size int, rate float64) (wait time.Duration) {
 }
 
 const (
-	// foresight is how many batches gap looks ahead.
-	foresight = 32
-	// prepared is for how many times the present rate gap leaves room.
-	prepared = 2
-	// negligible is how many requests may be put at risk by a batch.
+	// spacingBatches is how many batches spacingWait looks ahead.
+	spacingBatches = 32
+	// spacingRate is the multiple of the present rate that spacingWait plans for.
+	spacingRate = 2
+	// negligible is how many requests a batch may put at risk.
 	negligible = 0.02
 )
 
-// gap is how long a batch of size must still wait so that it leaves an instance
-// for those who come next; 0 if it need not. The instances must follow each
-// other evenly where t is above half of the objective. Of two with t(4) = 120 ms
-// and an objective of 195 ms, a request can wait 75 ms for a full batch, a timer's
-// slack included. One instance has begun 20 ms ago. If the other takes a lone
-// request for 80 ms now, whoever comes in the next 6 ms is late. In 26 ms, when
-// the first has only 74 ms left, nobody is.
+// spacingWait is how long a batch of size must still wait so that the next requests
+// find a free instance; 0 if it need not wait. Where an execution takes more than
+// half of the time to the deadline, the instances must start at even distances. For
+// example two instances have t(4) = 120 ms, and every deadline is 195 ms after the
+// arrival. A request can wait 75 ms for a full batch, a timer's slack included. One
+// instance began 20 ms ago. If the other takes a lone request for 80 ms now,
+// requests that come in the next 6 ms are late. If it starts in 26 ms, when the
+// first has only 74 ms left, none is.
 //
-// The look ahead lets requests come at twice the rate. Instances take them in
-// full batches, in the order in which they are free, each as late as possible:
-// when its batch is full or its first request can wait no longer. No instance
-// may be free only after that, until this batch is done, too, and its instance
-// takes its turn.
-func (s *Shared) gap(now time.Duration, k *kind, size int, rate float64) time.Duration {
+// spacingWait lets requests come at twice the present rate. Instances take them in
+// full batches, in the order in which they become free. Each starts as late as
+// possible: when its batch is full, or when its first request can wait no longer.
+// Every instance that becomes free before this batch is done, and this batch's own
+// instance after it, must be free by its latest start.
+func (s *Shared) spacingWait(now time.Duration, k *kind, size int, rate float64) time.Duration {
 	done := k.exec[size-1]
-	t := turns{fill: 1e9 / max(prepared*rate, 1e-3)}
+	t := turns{fill: 1e9 / max(spacingRate*rate, 1e-3)}
 	for _, o := range s.fleet.kinds {
 		free := o.free.Len()
 		if o == k {
 			free--
 		}
-		for ; free > 0 && t.taken < foresight && t.served < done; free-- {
-			t.take(0, s.patient(o), o.full)
+		for ; free > 0 && t.taken < spacingBatches && t.served < done; free-- {
+			t.take(0, s.maxWait(o), o.full)
 		}
 	}
 	next := done
 	for _, b := range s.fleet.busy.All() {
 		at := max(0, b.Until-now)
-		if t.taken >= foresight || t.late > 0 {
+		if t.taken >= spacingBatches || t.late > 0 {
 			break
 		}
 		if at >= done {
@@ -107,40 +109,42 @@ func (s *Shared) gap(now time.Duration, k *kind, size int, rate float64) time.Du
 			break
 		}
 		o := s.fleet.members[b.Slot].kind
-		t.take(at, s.patient(o), o.full)
+		t.take(at, s.maxWait(o), o.full)
 	}
 	var beyond time.Duration
-	if t.taken < foresight && t.late == 0 {
-		t.take(done, s.patient(k), k.full)
-		beyond = next - done // Time brings only the one behind it nearer.
+	if t.taken < spacingBatches && t.late == 0 {
+		t.take(done, s.maxWait(k), k.full)
+		beyond = next - done // Waiting helps only once the next busy instance is free before this batch is done.
 	}
 	if t.late.Seconds()*rate <= negligible {
 		return 0
 	}
-	// Not for every microsecond a timer.
+	// The minimum avoids a timer for every microsecond.
 	return max(t.late+beyond, s.options.SLO/256)
 }
 
-// turns is a look ahead: requests that came before served are in batches.
+// turns is the state of spacingWait's look ahead.
 type turns struct {
+	// served is the time up to which arrivals are in batches. taken counts the
+	// batches.
 	served time.Duration
 	// fill is the time between arrivals, in ns.
 	fill  float64
 	taken int
-	// late is by how much the first instance is late that is.
+	// late is how far the last instance was behind its latest start.
 	late time.Duration
 }
 
-// take lets an instance that is free at serve the next full batch, whose first
-// request can wait for patient.
-func (t *turns) take(at, patient time.Duration, full int) {
+// take lets an instance that becomes free at the time at serve the next full batch.
+// The batch's first request can wait for maxWait.
+func (t *turns) take(at, maxWait time.Duration, full int) {
 	t.taken++
-	latest := t.served + max(0, patient-timerSlack)
+	latest := t.served + max(0, maxWait-timerSlack)
 	t.late = max(0, at-latest)
 	filled := t.served + time.Duration(t.fill*float64(full))
 	t.served = min(max(at, latest), filled)
 }
 
-// timerSlack is kept between the end of a wait and the last possible start, for
-// a timer that fires late.
+// timerSlack lies between the end of a wait and the last possible start, for a
+// timer that fires late.
 const timerSlack = time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// The lowest free number is given, and a number stays with its instance.
+// Slots gives out the lowest free number, and an instance keeps its number.
 func TestSlotsStaySmall(t *testing.T) {
 	var s Slots
 	give := func(id cluster.InstanceID, want int) {

@@ -6,25 +6,25 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// InFless is INFless' own policy (§3.2): every instance has a queue of one
-// batch that fills while the batch before it executes; it is submitted when it
-// is full, or when its first request has waited t_slo − t_exec. Requests are
-// dealt out to the instances in proportion to their rates r_i, which the
-// scaling engine keeps within [r_low, r_up].
+// InFless is INFless' own policy (§3.2). Every instance has a queue of one batch
+// that fills while the batch before it executes. The policy submits a batch when it
+// is full, or when its first request has waited t_slo − t_exec. It deals requests
+// out to the instances in proportion to their rates r_i. The scaling engine keeps
+// those within [r_low, r_up].
 //
-// Where all queues are full, the paper drops the request (Fig. 6a). Here it
-// waits in an overflow queue for as long as its deadline allows, which can only
-// raise the policy's throughput.
+// If all queues are full, the paper drops the request (Fig. 6a). Here it waits in
+// an overflow queue for as long as its deadline allows. That can only raise the
+// policy's throughput.
 type InFless struct {
 	options   Options
 	clock     clock
 	slots     Slots
 	instances []inflessInstance
-	// turns has the instances whose batches have room, by whose turn it is; turn
-	// is that of the last request dealt.
+	// turns has the instances whose batches have room, by their turn. turn is that
+	// of the last request dealt.
 	turns Ranking[float64]
 	turn  float64
-	// events has the instances with requests, by when something must be done.
+	// events has the instances with requests, by when they must be looked at.
 	events   Ranking[time.Duration]
 	overflow queue
 	fastest  Fastest
@@ -38,9 +38,9 @@ type inflessInstance struct {
 	Instance
 	filling queue
 	busy    bool
-	// turn is when the next request is due to it, where time goes on by 1/r_i
-	// with each request that it gets; while its batch is full, what is left
-	// until then.
+	// turn says when the instance gets its next request, in virtual time: each
+	// request moves it on by 1/r_i. While the batch is full, turn is relative to
+	// the policy's turn.
 	turn float64
 }
 
@@ -81,8 +81,8 @@ func (p *InFless) deal(w waiter) {
 // step is 1/r_i.
 func (in *Instance) step() float64 { return 1 / max(in.Rate, 1e-6) }
 
-// maxTurn is where turns begin at 0 again, so that small steps are not lost in
-// rounding: at 10⁶ s a float64 still tells 10⁻¹⁰ s.
+// maxTurn is the turn from which turns begin at 0 again, so small steps are not
+// lost in rounding: at 10⁶ s a float64 still resolves 10⁻¹⁰ s.
 const maxTurn = 1e6
 
 // rebase makes the present turn 0.
@@ -94,7 +94,7 @@ func (p *InFless) rebase() {
 	p.turn = 0
 }
 
-// open puts the instance into the turns if its batch has room, or takes it out.
+// open adds the instance to turns if its batch has room, and removes it otherwise.
 func (p *InFless) open(slot int) {
 	in := &p.instances[slot]
 	room, was := in.filling.len() < in.Config.Batch, p.turns.Has(slot)
@@ -141,7 +141,7 @@ func (p *InFless) Up(_ time.Time, in Instance) {
 	old := time.Duration(-1)
 	if known {
 		old = m.Exec[0]
-		// The time left until its turn is scaled with the rate.
+		// The time left until its turn scales with the rate.
 		if p.turns.Has(slot) {
 			m.turn = p.turn + (m.turn-p.turn)*in.step()/m.step()
 			p.turns.Set(slot, m.turn)
@@ -154,7 +154,7 @@ func (p *InFless) Up(_ time.Time, in Instance) {
 	m.Instance = in
 	p.open(slot)
 	p.plan(slot)
-	p.quicken(old, in.Exec[0])
+	p.updateFastest(old, in.Exec[0])
 }
 
 // Down implements [Policy].
@@ -169,15 +169,15 @@ func (p *InFless) Down(_ time.Time, id cluster.InstanceID) {
 	p.turns.Remove(slot)
 	p.events.Remove(slot)
 	*m = inflessInstance{filling: m.filling}
-	p.quicken(exec, -1)
+	p.updateFastest(exec, -1)
 	for _, w := range left {
 		p.deal(w)
 	}
 }
 
-// quicken takes note of an instance's time for one request; where that changes
-// how soon any could be answered, all are looked at again.
-func (p *InFless) quicken(old, new time.Duration) {
+// updateFastest replaces an instance's time for one request. If the shortest time
+// of all changes by that, it plans every instance again.
+func (p *InFless) updateFastest(old, new time.Duration) {
 	if !p.fastest.Change(old, new) {
 		return
 	}
@@ -194,8 +194,8 @@ func (p *InFless) Done(_ time.Time, id cluster.InstanceID) {
 	}
 }
 
-// plan notes when the instance's batch must be looked at: at once if it can be
-// submitted, when it times out, or when its first request is late.
+// plan notes when the instance's batch must be looked at: at once if it is full and
+// the instance is idle, otherwise when it times out or its first request is late.
 func (p *InFless) plan(slot int) {
 	in := &p.instances[slot]
 	switch n := in.filling.len(); {
@@ -210,8 +210,8 @@ func (p *InFless) plan(slot int) {
 	}
 }
 
-// timeout is when the first request of in's batch has waited t_slo − t_exec,
-// less what a timer may be late.
+// timeout is when the first request of in's batch has waited t_slo − t_exec, less
+// timerSlack.
 func (in *inflessInstance) timeout() time.Duration {
 	return in.filling.at(0).due - in.Exec[in.Config.Batch-1] - timerSlack
 }
@@ -228,8 +228,8 @@ func (p *InFless) Actions(at time.Time) []Action {
 			break
 		}
 		in := &p.instances[slot]
-		// A batch that timed out is sent even if the timer came late: its times
-		// are predictions on the safe side.
+		// A batch that timed out is sent even if the timer fired late: predicted
+		// times are on the safe side.
 		if !in.busy {
 			p.submit(slot)
 		}
@@ -251,7 +251,7 @@ func (p *InFless) submit(slot int) {
 	p.actions = append(p.actions, Action{Instance: in.ID, Dispatch: p.ids[first:len(p.ids):len(p.ids)]})
 }
 
-// refill deals what overflowed out again, as far as batches have room.
+// refill deals out requests of the overflow queue while batches have room.
 func (p *InFless) refill() {
 	for p.overflow.len() > 0 && p.turns.Len() > 0 {
 		w := *p.overflow.at(0)

@@ -10,16 +10,15 @@ import (
 // objective is the SLO of these tests.
 const objective = 200 * time.Millisecond
 
-// alike is n instances with batches of 8 that take part of what a pooled queue
-// allows, t + t/n ≤ SLO: an instance becomes free every t/n.
+// alike returns n instances with batches of 8 that take part of the limit of a pooled
+// queue, t + t/n ≤ SLO: an instance becomes free every t/n.
 func alike(n int, part, share float64) pool {
 	full := part * float64(objective-Travel(objective)) * float64(n) / float64(n+1)
 	return pool{slo: objective, members: members("i", n, 8, time.Duration(full), share)}
 }
 
-// holds checks that the pool answers 99 % in time up to that part of its
-// capacity, and at loads below it, too: there chance has less to say, and fewer
-// requests tell as much.
+// holds checks that the pool answers 99 % in time up to that part of its capacity, and
+// also at lower loads. Those have less chance, and fewer requests suffice.
 func holds(t *testing.T, p pool, limit float64) {
 	t.Helper()
 	for _, load := range []float64{0.1, 0.3, 0.6, 0.8, 0.95} {
@@ -37,10 +36,10 @@ func holds(t *testing.T, p pool, limit float64) {
 	}
 }
 
-// INFless §3.2 wants t_exec ≤ t_slo/2, since each instance's queue fills at its
-// own rate. A pooled queue fills n times as fast, so that t may be nearly the
-// whole objective: t + t/n ≤ t_slo. Steady requests are then served up to nearly
-// the instances' capacity, Poisson ones the nearer the more instances there are.
+// INFless §3.2 requires t_exec ≤ t_slo/2, because each instance's queue fills at its
+// own rate. A pooled queue fills n times as fast, so t may be nearly the whole
+// objective: t + t/n ≤ t_slo. It serves steady requests nearly up to the instances'
+// capacity. With Poisson requests, more instances come closer to it.
 func TestAPooledQueueServesNearItsCapacity(t *testing.T) {
 	poisson := map[int]float64{1: 0.55, 2: 0.7, 4: 0.8, 8: 0.85, 32: 0.93}
 	for _, n := range []int{1, 2, 4, 8, 32} {
@@ -56,7 +55,7 @@ func TestAPooledQueueServesNearItsCapacity(t *testing.T) {
 	}
 }
 
-// Instances that differ share the queue, too.
+// Different instances share the queue, too.
 func TestDifferentInstancesShareTheQueue(t *testing.T) {
 	type some struct {
 		n, b  int
@@ -90,8 +89,8 @@ func TestDifferentInstancesShareTheQueue(t *testing.T) {
 	}
 }
 
-// Under overload batches stay full, and who cannot be served in time is
-// rejected: what is served in time is about the capacity.
+// Under overload batches stay full, and requests that cannot be in time are rejected.
+// The rate served in time is about the capacity.
 func TestOverloadKeepsBatchesFull(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32} {
 		for _, share := range []float64{0.3, 0.6, 0.95} {
@@ -106,8 +105,8 @@ func TestOverloadKeepsBatchesFull(t *testing.T) {
 	}
 }
 
-// A burst on idle instances first goes out one by one. The small batches must
-// not last.
+// A burst on idle instances first goes out one by one. The batches must not stay
+// small.
 func TestSmallBatchesDoNotLast(t *testing.T) {
 	p := alike(32, 0.85, 0.6)
 	if got := p.offer(SharedName, 0.9*p.capacity(), 20_000); got.within < 0.995 || got.batch < 7.5 {
@@ -115,7 +114,7 @@ func TestSmallBatchesDoNotLast(t *testing.T) {
 	}
 }
 
-// Below a tenth of the capacity nearly nobody waits.
+// Below a tenth of the capacity hardly any request waits.
 func TestNobodyWaitsForNothing(t *testing.T) {
 	for _, n := range []int{2, 4, 8} {
 		p := alike(n, 0.9, 0.6)
@@ -127,8 +126,8 @@ func TestNobodyWaitsForNothing(t *testing.T) {
 	}
 }
 
-// The way to the instances costs no capacity: the next batch lies there when the
-// one before is done.
+// The way to the instances costs no capacity: the next batch is there when the one
+// before is done.
 func TestTheWayToInstancesIsHidden(t *testing.T) {
 	for _, n := range []int{1, 4, 20} {
 		p := pool{slo: 50 * time.Millisecond, members: members("i", n, 4, ms(3.3), 0.9), overhead: 500 * time.Microsecond}

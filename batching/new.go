@@ -13,22 +13,22 @@ const (
 	BatchName    = "batch"
 )
 
-// Kind is what others must know of a policy that was named.
+// Kind is what other packages must know of a policy.
 type Kind struct {
 	Name string
-	// OwnQueues: each instance has a queue of its own that a request joins when it
-	// comes, and is told of its part of the load.
+	// OwnQueues: each instance has its own queue, which a request joins on arrival.
+	// The policy reads each instance's part of the load.
 	OwnQueues bool
-	// Single: no batch is of more than one request.
+	// Single: every batch has one request.
 	Single bool
-	// Tuned: batch size and timeout are set from outside, by BATCH's optimiser, which
-	// alone keeps to a budget.
+	// Tuned: BATCH's optimiser sets batch size and timeout. Only it keeps to a
+	// budget.
 	Tuned bool
 
 	make func(Options) Policy
 }
 
-// policies are all, in the order in which they are listed. A new one is a row here.
+// policies lists all policies in the order of [Names]. A new one is a row here.
 var policies = []Kind{
 	{Name: OneToOneName, Single: true, make: func(o Options) Policy { return NewOneToOne(o) }},
 	{Name: InFlessName, OwnQueues: true, make: func(o Options) Policy { return NewInFless(o) }},
@@ -36,7 +36,7 @@ var policies = []Kind{
 	{Name: BatchName, Tuned: true, make: func(o Options) Policy { return NewBuffer(o) }},
 }
 
-// Names lists the policies.
+// Names lists the policies' names.
 func Names() []string {
 	names := make([]string, 0, len(policies))
 	for _, k := range policies {
@@ -45,7 +45,7 @@ func Names() []string {
 	return names
 }
 
-// Of is the kind of that name, the zero one if there is none.
+// Of returns the kind of that name, or the zero Kind if there is none.
 func Of(name string) Kind {
 	for _, k := range policies {
 		if k.Name == name {
@@ -55,7 +55,8 @@ func Of(name string) Kind {
 	return Kind{}
 }
 
-// CheckName returns an error that lists the known policies if name is none.
+// CheckName returns an error that lists the known policies if name is not one of
+// them.
 func CheckName(name string) error {
 	if Of(name).make == nil {
 		return fmt.Errorf("unknown batching policy %q: it is one of %s", name, strings.Join(Names(), ", "))

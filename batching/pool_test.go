@@ -36,8 +36,8 @@ func (p pool) capacity() float64 {
 	return sum
 }
 
-// members returns n instances that take b at once, in full; one alone takes
-// share of that.
+// members returns n instances that take b at once in a full batch's time; a batch of
+// one takes that share of it.
 func members(name string, n, b int, full time.Duration, share float64) []Instance {
 	exec := make([]time.Duration, b)
 	for i := range exec {
@@ -54,7 +54,7 @@ func members(name string, n, b int, full time.Duration, share float64) []Instanc
 	return out
 }
 
-// outcome is what became of a pool's requests.
+// outcome is the result of a pool's requests.
 type outcome struct {
 	within float64 // share answered within the SLO
 	mean   time.Duration
@@ -109,8 +109,8 @@ type simulation struct {
 	total                  time.Duration
 }
 
-// offer sends requests at rate to the pool under the policy of that name. The
-// first tenth is not counted.
+// offer sends requests at rate to the pool under the policy of that name. It does not
+// count the first tenth.
 func (p pool) offer(name string, rate float64, requests int) outcome {
 	policy, err := New(name, Options{SLO: p.slo})
 	if err != nil {
@@ -128,7 +128,7 @@ func (p pool) offer(name string, rate float64, requests int) outcome {
 	return outcome{within: float64(s.met) / float64(asked), mean: s.total / time.Duration(max(1, s.met)), batch: float64(s.executed) / float64(max(1, s.batches))}
 }
 
-// play lets requests come and all be answered.
+// play lets requests come until all are answered.
 func (s *simulation) play(requests int, gap func() time.Duration) {
 	const never = time.Duration(1 << 62)
 	var next time.Duration
@@ -163,7 +163,7 @@ func (s *simulation) play(requests int, gap func() time.Duration) {
 	}
 }
 
-// execute runs a batch behind what its instance executes.
+// execute starts a batch behind the one that its instance executes.
 func (s *simulation) execute(now time.Duration, a Action) {
 	i := s.index[a.Instance]
 	took := float64(s.members[i].Exec[len(a.Dispatch)-1])

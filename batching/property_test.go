@@ -10,11 +10,11 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// harness drives a policy as a driver would and checks what every policy must
-// keep: each request is answered exactly once, in the order of deadlines within a
-// batch, and given up only if nobody could answer it in time; a batch is never
-// larger than its instance takes, goes only to an instance that is up, and Next is
-// always ahead.
+// harness drives a policy as a driver would and checks what every policy must keep.
+// Each request is answered exactly once, in the order of deadlines within a batch. It
+// is rejected only if no instance could answer it in time. A batch is never larger
+// than its instance takes and goes only to an instance that is up. Next is always in
+// the future.
 type harness struct {
 	t        *testing.T
 	policy   Policy
@@ -29,13 +29,13 @@ type harness struct {
 	added, steps int
 }
 
-// request is one with the order in which it was added.
+// request is a request with its number in the order of Add.
 type request struct {
 	due   time.Time
 	order int
 }
 
-// before is the order in which requests are in a batch.
+// before is the order of requests in a batch.
 func (r request) before(o request, stable bool) bool {
 	return r.due.Before(o.due) || stable && r.due.Equal(o.due) && r.order < o.order
 }
@@ -69,7 +69,7 @@ func (h *harness) add(id RequestID, due time.Time) {
 	h.act()
 }
 
-// soonest is when a request could be answered that is executed now.
+// soonest is when a request that executes now could be answered.
 func (h *harness) soonest() time.Time {
 	least := time.Duration(-1)
 	for _, in := range h.up {
@@ -95,7 +95,7 @@ func (h *harness) act() {
 	h.check()
 }
 
-// dispatch has an instance execute a batch behind what it executes.
+// dispatch starts a batch on an instance, behind the one that it executes.
 func (h *harness) dispatch(a Action) {
 	in, ok := h.up[a.Instance]
 	if !ok {
@@ -126,7 +126,7 @@ func (h *harness) dispatch(a Action) {
 	h.running[a.Instance] = append(h.running[a.Instance], begun)
 }
 
-// check looks at what must be so when all that was to be done is done.
+// check checks the invariants after all actions are carried out.
 func (h *harness) check() {
 	if at, ok := h.policy.Next(); ok && !at.After(h.now) {
 		h.t.Fatalf("Next is %v behind now: a driver would spin", h.now.Sub(at))
@@ -145,7 +145,7 @@ func (h *harness) check() {
 	}
 }
 
-// advance moves the clock to t, past every end of a batch and every Next.
+// advance moves the clock to t and stops at every end of a batch and every Next.
 func (h *harness) advance(t time.Time) {
 	for {
 		next := t
@@ -176,8 +176,8 @@ func (h *harness) bringUp(in Instance) {
 	h.act()
 }
 
-// bringDown takes an instance away; again says that what it executed is added
-// again, as where it has died.
+// bringDown removes an instance. again adds its executing requests again, as after a
+// crash.
 func (h *harness) bringDown(id cluster.InstanceID, again bool) {
 	lost := h.running[id]
 	delete(h.up, id)
@@ -218,8 +218,8 @@ func FuzzPolicies(f *testing.F) {
 	})
 }
 
-// drive makes random things happen and then lets all deadlines pass: nothing
-// may be left waiting.
+// drive makes random events and then lets all deadlines pass: no request may still
+// wait.
 func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 	var last RequestID
 	var instances int
@@ -269,8 +269,8 @@ func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 	}
 }
 
-// deadline is mostly the objective, sometimes that of a request that finds no
-// ready instance, and sometimes anything, also one that has passed.
+// deadline is mostly the objective, sometimes that of a request that found no ready
+// instance, and sometimes any time, even a past one.
 func deadline(random *rand.Rand, slo time.Duration) time.Duration {
 	switch random.IntN(8) {
 	case 0:

@@ -12,16 +12,17 @@ type waiter struct {
 	due time.Duration
 }
 
-// queue holds waiting requests, earliest deadline first. Deadlines mostly come
-// in order, so that an insertion is an append, and requests leave at the front.
+// queue holds waiting requests, earliest deadline first. Deadlines mostly come in
+// order, so most insertions are appends. Requests leave at the front.
 //
-// Those that waited for a cold start are due much later than those who come after
-// it, thousands before which every new one goes. So there is a gap where requests
-// were last inserted: the next one mostly goes into it, and nothing is moved.
+// Requests that waited for a cold start are due much later than requests that
+// arrive after it. There may be thousands, and every new request goes in front of
+// them. So the queue is a gap buffer: it keeps a gap where it last inserted. The
+// next request mostly goes there, and nothing moves.
 type queue struct {
-	// items[head:gap] and, behind a gap, items[end:] are the requests. Where the
-	// second part is empty, there is no gap: gap and end are len(items). Where the
-	// first is, head and gap are 0.
+	// items[head:gap] and, behind the gap, items[end:] are the requests. If the
+	// second part is empty, there is no gap: gap and end are len(items). If the
+	// first part is empty, head and gap are 0.
 	items          []waiter
 	head, gap, end int
 }
@@ -35,7 +36,7 @@ func (q *queue) at(i int) *waiter {
 	return &q.items[i]
 }
 
-// parts are the n requests from the i-th on, those before and behind the gap.
+// parts returns n requests from the i-th on: those before and those behind the gap.
 func (q *queue) parts(i, n int) (before, behind []waiter) {
 	front := q.gap - q.head
 	k := min(n, max(0, front-i))
@@ -66,8 +67,8 @@ func (q *queue) add(w waiter) {
 	q.gap, q.end = len(q.items), len(q.items)
 }
 
-// compact closes a gap that nothing lies before. Once more is empty than used, it
-// moves the requests to the beginning, so that the slice is not grown for ever.
+// compact closes the gap if no request lies before it. Once more is empty than
+// used, it moves the requests to the beginning, so the slice does not grow for ever.
 func (q *queue) compact() {
 	if q.head == q.gap {
 		q.head, q.gap, q.end = q.end, len(q.items), len(q.items)
@@ -83,7 +84,7 @@ func (q *queue) compact() {
 	q.head, q.gap, q.end = 0, n, n
 }
 
-// insert puts w before some that are due later.
+// insert puts w in front of requests that are due later.
 func (q *queue) insert(w waiter) {
 	i := q.before(w.due + 1)
 	if i == 0 && q.head > 0 && q.end == len(q.items) {
@@ -106,8 +107,9 @@ func (q *queue) insert(w waiter) {
 	q.gap++
 }
 
-// widen makes a gap where there is none: of what is empty at the beginning, if that
-// is enough to pay for moving what lies before the gap, or by growing.
+// widen makes a gap where there is none. It uses the empty part at the beginning if
+// that is large enough to pay for moving the requests before the gap. Otherwise it
+// grows the slice.
 func (q *queue) widen() {
 	front := q.gap - q.head
 	if q.head > 32 && q.head >= front/2 {
@@ -140,7 +142,7 @@ func (q *queue) take(i, n int, out []RequestID) []RequestID {
 }
 
 // drop removes n requests starting at the i-th. On each side of the gap it moves
-// those before or those behind, whichever are fewer.
+// the requests before them or those behind them, whichever are fewer.
 func (q *queue) drop(i, n int) {
 	front := q.gap - q.head
 	k := min(n, max(0, front-i))
@@ -171,8 +173,8 @@ func (q *queue) drop(i, n int) {
 	}
 }
 
-// remove takes out the request with that ID. Only a client that hung up leads
-// here, so a scan is cheap enough.
+// remove removes the request with that ID. It is called only when a client hangs up,
+// so a scan is cheap enough.
 func (q *queue) remove(id RequestID) bool {
 	is := func(w waiter) bool { return w.id == id }
 	before, behind := q.parts(0, q.len())
@@ -196,7 +198,7 @@ func (q *queue) drain() []waiter {
 }
 
 // before returns the index of the first request whose deadline is not before t. It
-// looks on both sides of the gap first, where it mostly is.
+// looks beside the gap first, because the index mostly lies there.
 func (q *queue) before(t time.Duration) int {
 	front, back := q.items[q.head:q.gap], q.items[q.end:]
 	if n := len(front); n > 0 && front[n-1].due >= t {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ordered is what a queue is, without any thought of speed.
+// ordered is a simple, slow model of a queue.
 type ordered []waiter
 
 func (o *ordered) add(w waiter) {
@@ -27,7 +27,7 @@ func (o ordered) before(t time.Duration) int {
 	return n
 }
 
-// compare checks that the queue has what the model has, in that order.
+// compare checks that the queue has the model's requests in the same order.
 func (q *queue) compare(t *testing.T, o ordered) {
 	t.Helper()
 	if q.len() != len(o) {
@@ -44,8 +44,8 @@ func (q *queue) compare(t *testing.T, o ordered) {
 	}
 }
 
-// Whatever comes and goes, the queue is in the order of deadlines, those with the
-// same in the order in which they came.
+// Whatever comes and goes, the queue is in the order of deadlines. Equal deadlines
+// keep the order of arrival.
 func FuzzQueue(f *testing.F) {
 	for seed := range uint64(6) {
 		f.Add(seed, uint16(600))
@@ -127,8 +127,8 @@ func TestAQueueStaysSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkQueue is a request that comes and goes while others wait behind it that
-// are due later.
+// BenchmarkQueue adds and removes a request while requests with later deadlines wait
+// behind it.
 func BenchmarkQueue(b *testing.B) {
 	for _, cold := range []int{0, 1000, 16_000} {
 		for _, warm := range []int{1, 100, 2000} {

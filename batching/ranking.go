@@ -2,11 +2,11 @@ package batching
 
 import "cmp"
 
-// Ranking is a heap of slots by key, least first, of which any can be changed or
-// taken out. Of equal keys the lowest slot is first.
+// Ranking is a heap of slots by key, least first. Any slot can be changed or
+// removed. Of equal keys the lowest slot is first.
 type Ranking[K cmp.Ordered] struct {
 	heap []ranked[K]
-	// place is 1 + where a slot stands in the heap, 0 if it does not.
+	// place is 1 + a slot's index in the heap, 0 if the slot is not in it.
 	place []int
 }
 
@@ -15,16 +15,16 @@ type ranked[K cmp.Ordered] struct {
 	slot int
 }
 
-// Len is how many are in.
+// Len is the number of slots in the ranking.
 func (r *Ranking[K]) Len() int { return len(r.heap) }
 
-// Has reports whether the slot is in.
+// Has reports whether the slot is in the ranking.
 func (r *Ranking[K]) Has(slot int) bool { return slot < len(r.place) && r.place[slot] > 0 }
 
-// First is the least; there must be one.
+// First returns the slot with the least key; there must be one.
 func (r *Ranking[K]) First() (slot int, key K) { return r.heap[0].slot, r.heap[0].key }
 
-// Set puts the slot in, or gives it another key.
+// Set adds the slot, or changes its key.
 func (r *Ranking[K]) Set(slot int, key K) {
 	for slot >= len(r.place) {
 		r.place = append(r.place, 0)
@@ -39,7 +39,7 @@ func (r *Ranking[K]) Set(slot int, key K) {
 	r.settle(i)
 }
 
-// Remove takes the slot out if it is in.
+// Remove removes the slot if the ranking has it.
 func (r *Ranking[K]) Remove(slot int) {
 	if slot >= len(r.place) || r.place[slot] == 0 {
 		return
@@ -55,7 +55,7 @@ func (r *Ranking[K]) Remove(slot int) {
 	}
 }
 
-// settle moves the i-th up or down to where it belongs.
+// settle restores the heap's order after the i-th entry changed.
 func (r *Ranking[K]) settle(i int) {
 	for i > 0 && r.less(i, (i-1)/2) {
 		r.swap(i, (i-1)/2)
@@ -86,7 +86,7 @@ func (r *Ranking[K]) swap(i, j int) {
 	r.place[r.heap[i].slot], r.place[r.heap[j].slot] = i+1, j+1
 }
 
-// Move gives every slot the key that by makes of its key.
+// Move replaces every slot's key by by(slot, key).
 func (r *Ranking[K]) Move(by func(slot int, key K) K) {
 	for i := range r.heap {
 		e := &r.heap[i]

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// rateWindow is the time over which an arrival's weight falls to 1/e: short
-// beside the seconds in which a scaling engine answers a burst, long enough for
-// some tens of arrivals where batches matter.
+// rateWindow is the time over which an arrival's weight falls to 1/e. It is short
+// compared with the seconds in which a scaling engine answers a burst. It is long
+// enough for some tens of arrivals at rates where batches matter.
 const rateWindow = 300 * time.Millisecond
 
 // arrivalRate estimates requests/s as a sum of past arrivals, each weighted by
@@ -28,7 +28,7 @@ func (a *arrivalRate) at(now time.Duration) float64 {
 	case x == 0:
 		return a.value
 	case x < 1e-3:
-		return a.value * (1 - x + x*x/2) // e^-x but for x³/6 < 2·10⁻¹⁰, and quicker.
+		return a.value * (1 - x + x*x/2) // This is e^-x up to x³/6 < 2·10⁻¹⁰, and quicker.
 	default:
 		return a.value * math.Exp(-x)
 	}

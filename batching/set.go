@@ -2,8 +2,8 @@ package batching
 
 import "math/bits"
 
-// Set is a set of small numbers: a bit each in words, and a bit in summary for
-// each word that is not zero. To find the first of up to 4,096 takes two looks.
+// Set is a set of small numbers: one bit each in words, and one bit in summary for
+// each word that is not zero. Finding the first of up to 4,096 reads two words.
 type Set struct {
 	words, summary []uint64
 	n              int
@@ -28,7 +28,7 @@ func (s *Set) Add(i int) {
 	s.n++
 }
 
-// Remove takes i out.
+// Remove removes i.
 func (s *Set) Remove(i int) {
 	if !s.Has(i) {
 		return

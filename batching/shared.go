@@ -7,16 +7,16 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Options say how a function's requests are batched.
+// Options configure a function's policy.
 type Options struct {
 	// SLO is the function's latency objective.
 	SLO time.Duration
-	// MaxBatch bounds every batch, whatever an instance would take; 0 is no
+	// MaxBatch bounds every batch, whatever the instance's Config.Batch; 0 means no
 	// bound.
 	MaxBatch int
 	// ShortExec is the execution time below which the way to the instance and
-	// back takes about as long as the execution. Such an instance is given as
-	// many batches at once as fill that time. 0 means [DefaultShortExec].
+	// back takes about as long as the execution. Such an instance gets as many
+	// batches at once as fill that time. 0 means [DefaultShortExec].
 	ShortExec time.Duration
 }
 
@@ -24,17 +24,17 @@ type Options struct {
 // instance.
 const DefaultShortExec = 250 * time.Microsecond
 
-// Shared is the default policy: the queue belongs to the function, and a free
-// instance takes what waits at once (late binding). While instances are busy
-// the queue grows, and so do the batches, by themselves: at a load of λ
-// requests/s a batch of b is followed by one of λ·t(b). At light load every
-// request is a batch of one and waits for nothing.
+// Shared is the default policy: the function has one queue, and a free instance
+// takes the waiting requests at once (late binding). While instances are busy the
+// queue grows, and the batches grow with it: at a load of λ requests/s a batch of b
+// is followed by one of λ·t(b). At light load every request is a batch of one and
+// does not wait.
 //
-// A batch is as large as still meets its earliest deadline. Where the head's
-// deadline allows only a batch so small that requests behind it would be lost,
-// the head is passed over instead (see size). A batch is held back to fill where
-// batches that start at once would not serve the load, or would leave no
-// instance free in time for those who come next (see hold).
+// A batch is as large as its earliest deadline allows. The policy passes over the
+// head if its deadline allows only a batch so small that requests behind it would
+// be lost (see size). It holds a batch back to fill if batches that start at once
+// would not serve the load, or would leave no instance free in time for the next
+// requests (see hold).
 type Shared struct {
 	options Options
 	// within is the time from a request's arrival to its deadline.
@@ -43,10 +43,10 @@ type Shared struct {
 	queue    queue
 	fleet    fleet
 	arrivals arrivalRate
-	// holding is when a batch that is held back is to be looked at again, 0 if
-	// none is.
+	// holding is when the policy must look at a held batch again, 0 if none is
+	// held.
 	holding time.Duration
-	// held are the kinds whose batches are held back now.
+	// held has the kinds whose batches are held back now.
 	held    []*kind
 	actions []Action
 	ids     []RequestID
@@ -60,8 +60,8 @@ func NewShared(o Options) *Shared {
 	return &Shared{options: o, within: o.SLO - Travel(o.SLO)}
 }
 
-// NewOneToOne returns the policy of stock OpenFaaS, one request per execution:
-// a shared queue whose batches are of one.
+// NewOneToOne returns the policy of stock OpenFaaS, one request per execution: a
+// shared queue whose batches have one request.
 func NewOneToOne(o Options) *Shared {
 	o.MaxBatch = 1
 	return NewShared(o)
@@ -87,15 +87,16 @@ func (s *Shared) Up(_ time.Time, in Instance) {
 	s.fleet.put(in, s.reach(in), s.within)
 }
 
-// maxShort bounds how many short batches go to an instance at once, mostReach
-// how many requests they may have together.
+// maxShort bounds how many short batches go to an instance at once. maxReach bounds
+// the number of their requests.
 const (
 	maxShort = 16
 	maxReach = 1024
 )
 
-// reach is a batch, or as many as are executed within ShortExec. For example
-// with batches of one that take 20 µs, a reach of 12 makes one exchange of 12.
+// reach is how many requests the instance takes at once: one batch, or as many
+// batches as execute within ShortExec. For example batches of one that take 20 µs
+// give a reach of 12, so 12 requests share one exchange.
 func (s *Shared) reach(in Instance) int {
 	b := in.Config.Batch
 	t := max(in.Exec[b-1], time.Microsecond)
@@ -135,8 +136,8 @@ func (s *Shared) Next() (time.Time, bool) {
 	return s.clock.time(at), true
 }
 
-// expire rejects what can no longer be met even by a batch of one that starts
-// now on the fastest instance.
+// expire rejects the requests that even a batch of one, started now on the fastest
+// instance, would answer too late.
 func (s *Shared) expire(now time.Duration) {
 	from, late := len(s.ids), s.queue.before(now+s.fleet.fastest)
 	s.ids = s.queue.take(0, late, s.ids)
@@ -145,9 +146,9 @@ func (s *Shared) expire(now time.Duration) {
 	}
 }
 
-// toFree gives a batch to a free instance, if one is to have one now: of the
-// kinds whose batch is not held back, to the one that serves what waits at the
-// highest rate.
+// toFree gives a batch to a free instance and reports whether it did. Of the kinds
+// whose batch is not held back, it takes the one that serves the waiting requests
+// at the highest rate.
 func (s *Shared) toFree(now time.Duration) bool {
 	if s.fleet.free == 0 {
 		return false
@@ -170,11 +171,12 @@ func (s *Shared) toFree(now time.Duration) bool {
 	return false
 }
 
-// best is the kind with a free instance that serves what waits at the highest
-// rate, of those that are not held back and can meet some deadline.
+// best returns the kind with a free instance that serves the waiting requests at
+// the highest rate. It skips kinds that are held back and kinds that can meet no
+// deadline.
 func (s *Shared) best(now time.Duration) *kind {
 	var best *kind
-	var most float64
+	var highest float64
 	waiting := s.queue.len()
 	last := s.queue.at(waiting - 1).due
 	for _, k := range s.fleet.kinds {
@@ -185,18 +187,18 @@ func (s *Shared) best(now time.Duration) *kind {
 			return k
 		}
 		n := min(waiting, k.reach)
-		if pace := float64(n) / max(k.time(n).Seconds(), 1e-9); best == nil || pace > most {
-			best, most = k, pace
+		if rate := float64(n) / max(k.time(n).Seconds(), 1e-9); best == nil || rate > highest {
+			best, highest = k, rate
 		}
 	}
 	return best
 }
 
-// toBusy fixes the next batch of the instance that will be free first, so that
-// it lies there when the one before is done. That loses nothing if the batch is
-// full and no other instance can be free earlier, which is fairly sure only
-// shortly before: within a few exchanges, that is of ShortExec, or the last
-// sixteenth of the execution, as times spread.
+// toBusy sends the next batch to the instance that becomes free first, so the batch
+// is there when the one before is done. It reports whether it did. That loses
+// nothing if the batch is full and no other instance becomes free earlier. Execution
+// times vary, so this is fairly sure only shortly before the end: within
+// 8·ShortExec, a few exchanges, or within the last sixteenth of the execution.
 func (s *Shared) toBusy(now time.Duration) bool {
 	if s.fleet.free > 0 || s.fleet.busy.Len() == 0 {
 		return false

@@ -9,17 +9,18 @@ import (
 const lookAhead = 256
 
 // size chooses the batch that an instance of the kind executes at start: size
-// requests, starting at the from-th; passed tells that it could have served
-// some before them. The caller has made sure that it can meet the last deadline.
+// requests, starting at the from-th. passed reports that the instance could have
+// served some requests before them. The caller has made sure that the instance can
+// meet the last deadline.
 //
-// The largest batch that meets the head's deadline is taken unless it is
-// smaller than what waits and requests would be lost by that. Then the head is
-// compared with passing over it: of the batches 1, 2, 4, … that the k-th
-// request's deadline allows, the one that loses least in all is taken. (Serving
-// an urgent head in a batch of one under overload makes the next head urgent
-// too, and batches never recover.)
+// size takes the largest batch that meets the head's deadline, unless requests
+// behind that batch would be lost. Then it compares serving the head with passing
+// over it: for batches of 2, 4, 8, … times that size it finds the earliest requests
+// that such a batch can serve in time, and takes the batch that loses the fewest
+// requests in all. (Serving an urgent head in a batch of one under overload makes
+// the next head urgent too, and batches never recover.)
 func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed bool) {
-	// The first request that it can serve at all.
+	// The first request that the instance can serve in time.
 	first := s.queue.before(start + k.exec[0])
 	waiting := s.queue.len() - first
 	limit := min(waiting, k.reach)
@@ -31,7 +32,7 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	least := s.lost(start, k, from, size, rate, math.Inf(1))
 	for b := size * 2; least > 0; b *= 2 {
 		b = min(b, limit)
-		i, n := s.younger(start, k, b)
+		i, n := s.later(start, k, b)
 		if n == 0 {
 			break
 		}
@@ -45,9 +46,10 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	return from, size, from > first
 }
 
-// younger is the earliest batch of b, or of as many as there are for one. None
-// has size 0.
-func (s *Shared) younger(start time.Duration, k *kind, b int) (from, size int) {
+// later returns the earliest batch of b requests that meets its deadlines if it
+// starts at start. The batch is smaller if fewer requests wait. size is 0 if there
+// is none.
+func (s *Shared) later(start time.Duration, k *kind, b int) (from, size int) {
 	waiting := s.queue.len()
 	from = s.queue.before(start + k.time(b))
 	if from >= waiting {
@@ -56,20 +58,19 @@ func (s *Shared) younger(start time.Duration, k *kind, b int) (from, size int) {
 	if size = waiting - from; size >= b {
 		return from, b
 	}
-	// Fewer take less time, so that some before them fit, too.
+	// A smaller batch takes less time, so some requests before it fit, too.
 	from = s.queue.before(start + k.time(size))
 	return from, k.largest(s.queue.at(from).due-start, waiting-from)
 }
 
 // lost counts the requests that miss their deadlines if an instance of the kind
-// executes size requests from the from-th at start and the rest follows in the
-// largest batches that their heads allow. In the time in which this kind serves
-// a batch, all instances together serve one every (rate of one / capacity)-th
-// of that.
+// executes size requests from the from-th at start. The rest follows in the largest
+// batches that their heads allow. All instances serve the rest together: a batch
+// that one instance executes in t takes them t·(k.rate / capacity).
 //
-// Those who come meanwhile are counted, too: they can be served in full batches
-// if they wait no longer than within − t(full). A backlog that takes longer by d
-// will cost rate·d requests. From limit on it does not matter how many they are.
+// lost also counts requests that arrive meanwhile. Full batches serve them if they
+// wait at most within − t(full). A backlog that takes d longer than that loses
+// rate·d of them. From limit on the count need not be exact.
 func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate, limit float64) float64 {
 	lost := from
 	part := k.rate / s.fleet.capacity
@@ -87,11 +88,11 @@ func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate, limit 
 		i += b
 	}
 	at += seconds(float64(s.queue.len()-end) / s.fleet.capacity)
-	late := at - start - s.patient(k)
+	late := at - start - s.maxWait(k)
 	return float64(lost) + rate*max(0, late.Seconds())
 }
 
-// patient is how long a request can wait for a full batch of the kind.
-func (s *Shared) patient(k *kind) time.Duration { return s.within - k.exec[k.full-1] }
+// maxWait is how long a request can wait for a full batch of the kind.
+func (s *Shared) maxWait(k *kind) time.Duration { return s.within - k.exec[k.full-1] }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -2,9 +2,9 @@ package batching
 
 import "github.com/faas-infer/faas-infer/cluster"
 
-// Slots numbers instances from 0 on, so that what is known of them lies in
-// slices. The lowest number that is free is given next: numbers stay small, and
-// they depend on nothing but the order of what happened.
+// Slots numbers instances from 0 on, so their state can lie in slices. It gives out
+// the lowest free number: numbers stay small, and they depend only on the order of
+// events.
 type Slots struct {
 	of   map[cluster.InstanceID]int
 	free Set
@@ -36,7 +36,7 @@ func (s *Slots) Give(id cluster.InstanceID) (slot int, known bool) {
 	return slot, false
 }
 
-// Drop takes the number of id back.
+// Drop frees the number of id.
 func (s *Slots) Drop(id cluster.InstanceID) {
 	if slot, ok := s.of[id]; ok {
 		delete(s.of, id)
@@ -44,5 +44,5 @@ func (s *Slots) Drop(id cluster.InstanceID) {
 	}
 }
 
-// Len is how many have a number.
+// Len is how many instances have a number.
 func (s *Slots) Len() int { return len(s.of) }

@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// ends is a heap of batches that execute, next end first.
+// ends is a heap of executing batches; the one that ends first is first.
 type ends []struct {
 	at time.Duration
 	in int
@@ -53,9 +53,8 @@ func (e *ends) pop() (in int) {
 	}
 }
 
-// BenchmarkPolicies offers nine tenths of what n instances serve in full batches
-// and tells the time for each request: its Add, and its share of Actions and
-// Done.
+// BenchmarkPolicies offers nine tenths of what n instances serve in full batches. It
+// reports the time for each request: its Add, and its share of Actions and Done.
 func BenchmarkPolicies(b *testing.B) {
 	for _, name := range Names() {
 		for _, n := range []int{1, 16, 256, 1024, 2000} {

@@ -28,8 +28,8 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// The windows of INFless §3.5: pre-warming counts from the last execution,
-// keep-alive from the loading.
+// The windows of INFless §3.5: pre-warming counts from the last execution, keep-alive
+// from the start of the instance.
 func TestDecide(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A function that is kept for a moment and started again for a timer's tick.
+// A function is kept for a moment and started again for a timer's tick.
 func TestDecideLater(t *testing.T) {
 	const s = time.Second
 	w := Windows{KeepAlive: 10 * s, Later: []Window{{50 * s, 60 * s}, {110 * s, 130 * s}}}
@@ -89,7 +89,7 @@ func TestNew(t *testing.T) {
 		options Options
 		says    string
 	}{
-		{"lru", Options{}, `no cold-start policy is named "lru"; there are faas-infer, fixed, hhp, lsth`},
+		{"lru", Options{}, `unknown cold-start policy "lru": it is one of faas-infer, fixed, hhp, lsth`},
 		{"fixed", Options{KeepAlive: -time.Second}, "the keep-alive time is -1s; it must not be negative"},
 		{"faas-infer", Options{Price: -1}, "price of a cold start"},
 		{"faas-infer", Options{Start: -1}, "time to start"},

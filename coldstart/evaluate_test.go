@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 )
 
-// replayed is what a policy did to a load.
+// replayed is the result of a policy on a load.
 type replayed struct {
 	requests, cold int
 	// idle is how long the function was loaded and had no request, reserved the
@@ -34,9 +34,9 @@ func part(load []time.Duration, from, to time.Duration) (out []time.Duration) {
 	return out
 }
 
-// replay lets a policy treat a load that lasts until end. Executions take no
-// time, as in Serverless in the Wild, §5.1, and an instance is there at once: a
-// request is cold if its function is not loaded when it comes.
+// replay applies a policy to a load that lasts until end. Executions take no time, as
+// in Serverless in the Wild, §5.1, and an instance starts at once. A request is cold
+// if its function is not loaded when it comes.
 func replay(p Policy, load []time.Duration, end time.Duration) replayed {
 	o := replayed{requests: len(load), cold: 1} // The first is always cold.
 	for i, at := range load {
@@ -73,14 +73,14 @@ func each(w Windows, f func(from, to time.Duration)) {
 	}
 }
 
-// against is by how many per cent a policy changes cold starts and idling, compared
-// with another.
+// against is the relative difference of cold starts and idle time between two
+// policies, in per cent.
 func (o replayed) against(base replayed) (cold, idle float64) {
 	return 100 * (float64(o.cold)/float64(base.cold) - 1), 100 * (o.idle.Seconds()/base.idle.Seconds() - 1)
 }
 
-// recorded are INFless' three loads (§5.1, from Azure Functions): requests per
-// minute, spread at random in the minute.
+// recorded has INFless' three loads (§5.1, from Azure Functions): requests per minute,
+// spread at random in the minute.
 func recorded(t testing.TB) map[string][]time.Duration {
 	t.Helper()
 	azure, err := arrivals.OpenTrace("azure-7d")
@@ -151,10 +151,10 @@ func TestAgainstHHP(t *testing.T) {
 	}
 }
 
-// With requests at random no policy can have both: whenever a request comes, it is
-// as likely to find the function loaded as the function is loaded, so the share of
-// cold requests and the share of time loaded sum to 1. This is what "cannot be
-// reached" means in such loads, and a check on the replay.
+// With requests at random no policy can lower both. The probability that a request
+// finds the function loaded equals the share of time for which it is loaded. So the
+// share of cold requests and the share of time loaded sum to 1. This is the meaning of
+// "cannot be reached" in such loads, and it checks the replay.
 func TestMemorylessLoadsLeaveNoChoice(t *testing.T) {
 	const end = 4 * day
 	load := part(poisson(rand.New(rand.NewPCG(1, 9)), func(time.Duration) float64 { return 1.0 / 200 }), 0, end)
@@ -170,7 +170,7 @@ func TestMemorylessLoadsLeaveNoChoice(t *testing.T) {
 	}
 }
 
-// What a higher price buys is fewer cold starts.
+// A higher price brings fewer cold starts.
 func TestPriceBuysWarmth(t *testing.T) {
 	const end = 3 * day
 	load := part(recorded(t)["sporadic"], 0, end)
@@ -216,7 +216,7 @@ func TestWindowsAreWorthwhile(t *testing.T) {
 		sound(t, "faas-infer", w)
 		end := time.Duration(0)
 		each(w, func(from, to time.Duration) {
-			if to > 0 && from != 0 && from-end < worthwhile {
+			if to > 0 && from != 0 && from-end < minUnloaded {
 				t.Errorf("price %d: without an instance from %v to %v only", price, end, from)
 			}
 			end = to
@@ -224,7 +224,7 @@ func TestWindowsAreWorthwhile(t *testing.T) {
 	}
 }
 
-// The cost of an idle time, from observing it to the next windows.
+// The benchmark is the work for an idle time, from observing it to the next windows.
 func BenchmarkIdleTime(b *testing.B) {
 	for _, name := range Names() {
 		b.Run(name, func(b *testing.B) {

@@ -43,8 +43,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// With nothing known, an idle time is as likely to last one to two minutes as one
-// to two hours, about.
+// Without any knowledge, an idle time is about as likely to last one to two minutes as
+// one to two hours.
 func TestNothingKnown(t *testing.T) {
 	f := NewModel().Predict(forecastEpoch)
 	if s := sum(f.Mass); math.Abs(s-1) > 1e-3 {
@@ -56,7 +56,7 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// Idle times of which each is drawn by f.
+// learn returns a model that has learned n idle times from f, and the time of the last.
 func learn(n int, f func(i int) time.Duration) (*Model, time.Time) {
 	m, now := NewModel(), forecastEpoch
 	for i := range n {
@@ -75,8 +75,8 @@ func TestTimerIsSeenSoon(t *testing.T) {
 	}
 }
 
-// Chance is not taken for a pattern: with requests at random, the predicted rate is
-// about the same at all ages.
+// The model does not take chance for a pattern: with requests at random, the predicted
+// rate is about the same at all ages.
 func TestChanceStaysSmooth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m, now := learn(2000, func(int) time.Duration { return time.Duration(r.ExpFloat64() * float64(10*time.Minute)) })
@@ -90,8 +90,8 @@ func TestChanceStaysSmooth(t *testing.T) {
 	}
 }
 
-// An order in which idle times follow each other is seen, though all together
-// they say nothing.
+// The model learns an order in which idle times follow each other, even if their
+// distribution says nothing.
 func TestOrderIsSeen(t *testing.T) {
 	order := []time.Duration{5 * time.Minute, 20 * time.Minute, 55 * time.Minute}
 	m, now := learn(60, func(i int) time.Duration { return order[i%3] })
@@ -100,7 +100,7 @@ func TestOrderIsSeen(t *testing.T) {
 	}
 }
 
-// What changed is noticed.
+// The model notices a change.
 func TestChangeIsNoticed(t *testing.T) {
 	m, now := learn(420, func(i int) time.Duration {
 		if i < 400 {
@@ -134,7 +134,7 @@ func TestTimeOfDay(t *testing.T) {
 	}
 }
 
-// In a burst one prediction serves for several idle times.
+// In a burst one prediction is valid for several idle times.
 func TestBurstsAreCheap(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	m, now := learn(1000, func(int) time.Duration { return time.Duration(r.Int64N(int64(10 * time.Second))) })
@@ -153,7 +153,7 @@ func TestBurstsAreCheap(t *testing.T) {
 	}
 }
 
-// restored is the model after a restart.
+// restored returns the model after a restart.
 func restored(t testing.TB, m *Model) (*Model, int) {
 	t.Helper()
 	w := newWireWriter('t', 1)
@@ -193,7 +193,7 @@ func TestModelSurvives(t *testing.T) {
 	}
 }
 
-// Whatever is learned, predictions are distributions.
+// Whatever the model learns, its predictions are distributions.
 func FuzzModel(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 255, 0, 17})
 	f.Fuzz(func(t *testing.T, idle []byte) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Idle times are divided into steps: first in proportion to their length, then
-// of stepWidth each for more than a day, so that what happens at a time of the
-// day is seen, then in proportion again.
+// Idle times are divided into steps. Up to stepDay a step's width is in proportion to
+// its start, but at most stepWidth, so the steps resolve times of the day. Beyond
+// stepDay it is in proportion again.
 const (
 	stepFirst = time.Second
 	stepRatio = 1.05
@@ -17,11 +17,11 @@ const (
 	stepLast  = 7 * 24 * time.Hour
 )
 
-// edges are where steps begin and end: step i is from edges[i] to edges[i+1].
+// edges has the ends of the steps: step i is from edges[i] to edges[i+1].
 var edges = makeEdges()
 
-// Steps is how many steps there are. Idle times that are longer than the last of
-// them are counted as a step numbered Steps, which has no end.
+// Steps is the number of steps. Idle times beyond the last step count as step number
+// Steps, which has no end.
 var Steps = len(edges) - 1
 
 func makeEdges() []time.Duration {
@@ -42,7 +42,7 @@ func makeEdges() []time.Duration {
 // Edge is where step i begins and step i-1 ends; i is from 0 to Steps.
 func Edge(i int) time.Duration { return edges[i] }
 
-// StepOf is the step in which an idle time lies.
+// StepOf returns the step of an idle time.
 func StepOf(idle time.Duration) int {
 	if idle < stepFirst {
 		return 0
@@ -50,9 +50,9 @@ func StepOf(idle time.Duration) int {
 	return sort.Search(Steps, func(i int) bool { return edges[i+1] > idle })
 }
 
-// logUniform is the distribution of idle times of which nothing is known: as
-// likely between one and two minutes as between one and two hours. Those
-// below the first step and beyond the last count as a factor of e each.
+// logUniform is the distribution of idle times without any knowledge: they are as likely
+// to last one to two minutes as one to two hours. The first step and the one beyond the
+// last each have the mass of a factor of e.
 var logUniform = func() []float64 {
 	mass := make([]float64, Steps+1)
 	total := math.Log(float64(edges[Steps])/float64(stepFirst)) + 2

@@ -5,32 +5,33 @@ import (
 )
 
 // HHP is the hybrid histogram policy of Shahrad et al., Serverless in the Wild
-// (USENIX ATC 2020), §4.2, with which INFless compares (§3.5). All idle times
-// of a function are counted in bins of a minute over four hours. The 5th
-// percentile, rounded down, less 10 %, is the pre-warming window; until the
-// 99th, rounded up, and 10 %, the instance is kept.
+// (USENIX ATC 2020), §4.2, with which INFless compares (§3.5). It counts all idle
+// times of a function in bins of a minute over four hours. The pre-warming window is
+// the 5th percentile, rounded down, less 10 %. The instance is kept until the 99th
+// percentile, rounded up, plus 10 %.
 //
-// Where most idle times are out of bounds, the next is forecast from the last
-// ones, and the window is 15 % around it; the original takes ARIMA, this one
-// the regression of an idle time on the one before. Where the histogram says
-// too little, a function is kept for four hours.
+// If most idle times are out of bounds, HHP forecasts the next from the last ones, and
+// the window is 15 % around it. The original uses ARIMA; this one uses the regression
+// of an idle time on the one before. If the histogram says too little, HHP keeps the
+// function for four hours.
 type HHP struct {
 	functions map[string]*hybrid
 }
 
-// hybrid is what HHP knows of one function.
+// hybrid is HHP's state of one function.
 type hybrid struct {
 	Histogram
 	recent Recent
 	chosen Windows
 }
 
-// forecastMargin is how far before and after the forecast a function is kept.
+// forecastMargin is how far before and after the forecast HHP keeps a function, as a
+// part of the forecast.
 const forecastMargin = 0.15
 
 var _ Policy = (*HHP)(nil)
 
-// NewHHP is a policy that knows no function yet.
+// NewHHP returns a policy without functions.
 func NewHHP() *HHP { return &HHP{functions: map[string]*hybrid{}} }
 
 // Observe counts the idle time.
@@ -43,7 +44,7 @@ func (p *HHP) Observe(_ time.Time, function string, idle time.Duration) {
 	h.observe(idle)
 }
 
-// Windows are those of the last idle time on.
+// Windows returns the windows chosen after the last idle time.
 func (p *HHP) Windows(_ time.Time, function string) Windows {
 	if h := p.functions[function]; h != nil {
 		return h.chosen
@@ -54,7 +55,7 @@ func (p *HHP) Windows(_ time.Time, function string) Windows {
 // Forget drops the histogram.
 func (p *HHP) Forget(function string) { delete(p.functions, function) }
 
-// Marshal is the bins that are not empty and the last idle times.
+// Marshal returns the bins that are not empty and the last idle times.
 func (p *HHP) Marshal(function string) []byte {
 	h := p.functions[function]
 	if h == nil {
@@ -65,7 +66,7 @@ func (p *HHP) Marshal(function string) []byte {
 	return *w
 }
 
-// Restore takes up the histogram.
+// Restore restores the histogram and the last idle times.
 func (p *HHP) Restore(function string, state []byte) error {
 	r, h := newWireReader(wireHHP, 1, state), &hybrid{}
 	h.restore(r)
@@ -109,12 +110,12 @@ func (h *hybrid) choose() Windows {
 	}
 }
 
-// between pre-warms at head and keeps until tail.
+// between returns windows that pre-warm at head and keep until tail.
 func between(head, tail time.Duration) Windows {
 	return Windows{PreWarm: head, KeepAlive: max(0, tail-head)}
 }
 
-// around keeps a function while its next request is due.
+// around returns windows that keep a function around the time its next request is due.
 func around(due time.Duration) Windows {
 	return between(Scale(due, 1-forecastMargin), Scale(due, 1+forecastMargin))
 }

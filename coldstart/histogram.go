@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// The histogram of Serverless in the Wild, §4.2, which INFless §3.5 takes over.
+// These constants describe the histogram of Serverless in the Wild, §4.2, which INFless
+// adopts (§3.5).
 const (
 	// width is one minute.
 	width = time.Minute
 	// bins span four hours; longer idle times are out of bounds.
 	bins = 240
-	// Range is what the bins span. It is also the keep-alive time of
-	// functions of which too little is known.
+	// Range is the span of the bins. It is also the keep-alive of functions with too
+	// few samples.
 	Range = bins * width
-	// headShare and tailShare are the percentiles that give the windows.
+	// headShare and tailShare are the percentiles that determine the windows.
 	headShare, tailShare = 0.05, 0.99
 	// margin makes the head shorter and the tail longer.
 	margin = 0.1
-	// minCV is the least coefficient of variation of the bins' counts: below,
-	// idle times of all lengths are about as frequent and say nothing.
+	// minCV is the least coefficient of variation of the bins' counts. Below it, idle
+	// times of all lengths are about equally frequent and say nothing.
 	minCV = 2
-	// MinSamples is how many idle times a histogram needs to say something.
+	// MinSamples is the minimum number of idle times for a representative histogram.
 	MinSamples = 10
 )
 
 // Histogram counts idle times in bins.
 type Histogram struct {
 	counts [bins]uint32
-	// Inside are all within bounds, Outside those that are too long.
+	// Inside counts the idle times within the bins, Outside the longer ones.
 	Inside, Outside uint64
 	squares         uint64 // of the counts
 }
@@ -36,10 +37,10 @@ type Histogram struct {
 // Add counts an idle time.
 func (h *Histogram) Add(idle time.Duration) { h.put(binOf(idle), 1) }
 
-// binOf is the bin of an idle time; bins or more is out of bounds.
+// binOf returns the bin of an idle time; bins or more is out of bounds.
 func binOf(idle time.Duration) int { return int(max(0, idle) / width) }
 
-// put counts n idle times of that bin.
+// put adds n idle times to a bin.
 func (h *Histogram) put(bin int, n uint32) {
 	if bin >= bins {
 		h.Outside += uint64(n)
@@ -51,7 +52,7 @@ func (h *Histogram) put(bin int, n uint32) {
 	h.Inside += uint64(n)
 }
 
-// remove takes back n idle times that were put.
+// remove removes n idle times from a bin.
 func (h *Histogram) remove(bin int, n uint32) {
 	if bin >= bins {
 		h.Outside -= uint64(n)
@@ -63,7 +64,7 @@ func (h *Histogram) remove(bin int, n uint32) {
 	h.Inside -= uint64(n)
 }
 
-// Representative reports whether there are enough idle times within bounds and
+// Representative reports whether the histogram has enough idle times within bounds and
 // some lengths are clearly more frequent than others.
 func (h *Histogram) Representative() bool {
 	if h.Inside < MinSamples {
@@ -74,8 +75,8 @@ func (h *Histogram) Representative() bool {
 	return math.Sqrt(max(0, variance)) >= minCV*mean
 }
 
-// percentile is the bin in which the share of the idle times within bounds is
-// reached; there must be one.
+// percentile returns the bin in which the share of the idle times within bounds is
+// reached. At least one idle time must be within bounds.
 func (h *Histogram) percentile(share float64) int {
 	need := uint64(math.Ceil(share * float64(h.Inside)))
 	need = max(need, 1)
@@ -88,13 +89,13 @@ func (h *Histogram) percentile(share float64) int {
 	return bins - 1
 }
 
-// Head is the 5th percentile, rounded down to a whole minute, less 10 %. There must
-// be an idle time within bounds.
+// Head is the 5th percentile, rounded down to a whole minute, less 10 %. At least one
+// idle time must be within bounds.
 func (h *Histogram) Head() time.Duration {
 	return Scale(time.Duration(h.percentile(headShare))*width, 1-margin)
 }
 
-// Tail is the 99th percentile, rounded up, and 10 %.
+// Tail is the 99th percentile, rounded up to a whole minute, plus 10 %.
 func (h *Histogram) Tail() time.Duration {
 	return Scale(time.Duration(h.percentile(tailShare)+1)*width, 1+margin)
 }
@@ -104,7 +105,7 @@ func Scale(d time.Duration, by float64) time.Duration {
 	return time.Duration(math.Round(by * float64(d)))
 }
 
-// Marshal writes what is not empty.
+// Marshal writes the bins that are not empty.
 func (h *Histogram) Marshal(w *wireWriter) {
 	w.Count(h.Outside)
 	filled := uint64(0)
@@ -120,7 +121,7 @@ func (h *Histogram) Marshal(w *wireWriter) {
 	}
 }
 
-// Restore reads it into an empty histogram.
+// Restore reads what Marshal wrote into an empty histogram.
 func (h *Histogram) Restore(r *wireReader) {
 	h.Outside = r.Count(MaxCount)
 	for range r.Count(bins) {

@@ -15,7 +15,7 @@ func TestForecastByRegression(t *testing.T) {
 	}
 }
 
-// A trail's histograms are what its entries say.
+// A trail's histograms agree with its entries.
 func TestTrail(t *testing.T) {
 	var tr Trail
 	now := time.Unix(1_000_000, 0)

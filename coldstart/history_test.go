@@ -8,8 +8,8 @@ import (
 
 const minute = time.Minute
 
-// observe tells a policy of idle times, one after the other, and returns when
-// the last ended.
+// observe reports consecutive idle times to a policy and returns when the last one
+// ended.
 func observe(p Policy, function string, idle ...time.Duration) time.Time {
 	now := start
 	for _, d := range idle {
@@ -27,9 +27,9 @@ func times(n int, d time.Duration) []time.Duration {
 	return all
 }
 
-// Serverless in the Wild, §4.2. 94 idle times of 20 minutes and a half, five of
-// 30½, one of 2½: the 5th percentile is 20 minutes rounded down, less 10 %; the
-// 99th 31 minutes rounded up, and 10 %.
+// Serverless in the Wild, §4.2. There are 94 idle times of 20½ minutes, five of 30½
+// and one of 2½. The head is the 5th percentile, 20 minutes rounded down, less 10 %.
+// The tail is the 99th percentile, 31 minutes rounded up, plus 10 %.
 func TestHHPHeadAndTailServerlessInTheWildSection42(t *testing.T) {
 	p := NewHHP()
 	all := append(times(94, 20*minute+30*time.Second), times(5, 30*minute+30*time.Second)...)
@@ -45,7 +45,7 @@ func TestHHPHeadAndTailServerlessInTheWildSection42(t *testing.T) {
 	}
 }
 
-// Where the histogram says too little, a function is kept for its whole range.
+// If the histogram says too little, a function is kept for its whole range.
 func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 	standard := Windows{KeepAlive: 4 * time.Hour}
 	var flat []time.Duration
@@ -72,7 +72,7 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 	}
 }
 
-// Where most idle times are out of bounds, the next is forecast.
+// If most idle times are out of bounds, the policy forecasts the next one.
 func TestHHPOutOfBoundsServerlessInTheWildSection42(t *testing.T) {
 	p := NewHHP()
 	observe(p, "f", append(times(3, minute), times(4, 10*time.Hour)...)...)
@@ -87,9 +87,9 @@ func TestHHPOutOfBoundsServerlessInTheWildSection42(t *testing.T) {
 	}
 }
 
-// INFless §3.5. Idle times of 20½ minutes for most of a day and two of 10½: the
-// day's head and tail are 18 minutes and 23.1 (20 less 10 %, 21 and 10 %), so
-// pre-warm 18 and keep-alive 5.1; those of the last hour 9 and 23.1, so 9 and
+// INFless §3.5. Idle times are 20½ minutes for most of a day, and then two of 10½. The
+// day's head and tail are 18 and 23.1 minutes (20 less 10 %, 21 plus 10 %), so
+// pre-warm is 18 and keep-alive 5.1. Those of the last hour are 9 and 23.1, so 9 and
 // 14.1. The sums with γ = 0.5 are 13.5 and 9.6 minutes.
 func TestLSTHWeightsBothTermsINFlessSection35(t *testing.T) {
 	for gamma, want := range map[float64]Windows{
@@ -105,7 +105,7 @@ func TestLSTHWeightsBothTermsINFlessSection35(t *testing.T) {
 	}
 }
 
-// What is older than a term is not in its histogram.
+// A histogram does not have idle times that are older than its term.
 func TestLSTHForgetsINFlessSection35(t *testing.T) {
 	p := NewLSTH(0.5)
 	last := observe(p, "f", times(60, 20*minute+30*time.Second)...)

@@ -7,22 +7,22 @@ import (
 // DefaultGamma is INFless' γ.
 const DefaultGamma = 0.5
 
-// LSTH is INFless' long-short term histogram policy (§3.5): one histogram of
-// the idle times of the last day and one of those of the last hour; head and
-// tail are taken from each as HHP does, and weighted:
+// LSTH is INFless' long-short term histogram policy (§3.5). It has one histogram of
+// the idle times of the last day and one of those of the last hour. It takes head and
+// tail from each as HHP does, and weights them:
 //
 //	pre-warm   = γ·L_prewarm   + (1−γ)·S_prewarm
 //	keep-alive = γ·L_keepalive + (1−γ)·S_keepalive
 //
-// The paper does not say what holds while a histogram is empty: then the other
-// one decides alone. With both empty a function is kept for four hours, and
-// with most idle times out of bounds the next one is forecast, as HHP does.
+// The paper does not say what to do while a histogram is empty. Here the other one
+// then decides alone. If both are empty, LSTH keeps a function for four hours. If most
+// idle times are out of bounds, it forecasts the next one as HHP does.
 type LSTH struct {
 	gamma     float64
 	functions map[string]*terms
 }
 
-// terms is what LSTH knows of one function.
+// terms is LSTH's state of one function.
 type terms struct {
 	Trail
 	recent Recent
@@ -33,7 +33,7 @@ type terms struct {
 
 var _ Policy = (*LSTH)(nil)
 
-// NewLSTH weighs the long term with gamma, in [0, 1].
+// NewLSTH returns a policy that weighs the long term with gamma, in [0, 1].
 func NewLSTH(gamma float64) *LSTH {
 	return &LSTH{gamma: gamma, functions: map[string]*terms{}}
 }
@@ -50,7 +50,7 @@ func (p *LSTH) Observe(now time.Time, function string, idle time.Duration) {
 	t.stale = true
 }
 
-// Windows are those of the histograms as they were at last.
+// Windows returns the windows of the histograms at the time last.
 func (p *LSTH) Windows(last time.Time, function string) Windows {
 	t := p.functions[function]
 	if t == nil {
@@ -66,7 +66,7 @@ func (p *LSTH) Windows(last time.Time, function string) Windows {
 // Forget drops the histograms.
 func (p *LSTH) Forget(function string) { delete(p.functions, function) }
 
-// Marshal is both histograms and the last idle times.
+// Marshal returns both histograms and the last idle times.
 func (p *LSTH) Marshal(function string) []byte {
 	t := p.functions[function]
 	if t == nil {
@@ -78,7 +78,7 @@ func (p *LSTH) Marshal(function string) []byte {
 	return *w
 }
 
-// Restore takes up both histograms.
+// Restore restores both histograms and the last idle times.
 func (p *LSTH) Restore(function string, state []byte) error {
 	r := newWireReader(wireLSTH, 1, state)
 	t := &terms{stale: true}
@@ -108,8 +108,8 @@ func (t *terms) choose(gamma float64) Windows {
 	}
 }
 
-// weighted is the sum of the paper; the keep-alive windows are weighted, not
-// the tails, which is the same.
+// weighted returns the paper's weighted sum. It weights the keep-alive windows, not the
+// tails, with the same result.
 func (t *terms) weighted(gamma float64) Windows {
 	long, short := between(t.Long.Head(), t.Long.Tail()), Windows{}
 	if gamma < 1 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The views.
+// A model mixes the predictions of these views.
 const (
 	always = iota
 	lately
@@ -17,20 +17,20 @@ const (
 const (
 	longMemory  = 2000 // samples
 	shortMemory = 24
-	// maxRecent is how many idle times patterns are looked for in, maxAlike how
-	// many of those that followed the same pattern count.
+	// maxRecent is the number of idle times that are searched for patterns. maxAlike
+	// bounds how many idle times after the same pattern count.
 	maxRecent = 512
 	maxAlike  = 64
-	// swap is the part of the views' weights that is dealt out evenly after
-	// each idle time, so that a view that was wrong can come back.
-	swap = 0.005
-	// short is an idle time within a burst: they are all alike, and one more
-	// changes little, so that predictions serve for up to stale.
+	// evenPart is the part of the views' weights that is shared out evenly after each
+	// idle time, so a view that was wrong can recover.
+	evenPart = 0.005
+	// short bounds an idle time within a burst. These are all alike, and one more
+	// changes little, so a prediction stays valid for up to stale.
 	short = 30 * time.Second
 	stale = 2 * time.Minute
 )
 
-// Model is what is known of one function's idle times. Times never go back.
+// Model predicts one function's idle times from those before. Times never go back.
 type Model struct {
 	all, late *tree
 	day       forecastDay
@@ -38,8 +38,8 @@ type Model struct {
 	weights   [views]float32
 	learned   int
 
-	// The latest prediction, for an idle time that began at; since says after
-	// how many more was learned.
+	// forecast is the latest prediction, for an idle time that began at. since counts
+	// the idle times learned after it.
 	forecast Forecast
 	mass     [views][]float32
 	at       time.Time
@@ -49,19 +49,16 @@ type Model struct {
 
 // Forecast is a prediction. It holds until the model learns or predicts again.
 type Forecast struct {
-	// Mass is the probability that the idle time ends in each step; the last
-	// is that it ends after all of them.
+	// Mass is the probability that the idle time ends in each step. The last entry is
+	// the probability that it ends after all steps.
 	Mass []float32
-	// Version is another for every other prediction of the same model.
+	// Version differs between different predictions of the same model.
 	Version uint64
 }
 
 var shortSteps = uint16(StepOf(short))
 
-// scratch trees are filled anew for every prediction.
-func newPattern() *tree { return newTree(200, 1e6) }
-
-// NewModel is a model that knows nothing.
+// NewModel returns a model that has learned nothing.
 func NewModel() *Model {
 	m := &Model{all: newTree(longMemory, 1e9), late: newTree(shortMemory, 1e4)}
 	for i := range m.weights {
@@ -72,12 +69,12 @@ func NewModel() *Model {
 	return m
 }
 
-// Learned is how many idle times the model has been told of.
+// Learned is the number of idle times that the model has learned from.
 func (m *Model) Learned() int { return m.learned }
 
-// Predict says how long an idle time that began at last will be.
+// Predict forecasts the length of an idle time that began at last.
 func (m *Model) Predict(last time.Time) Forecast {
-	if m.valid && (m.at.Equal(last) || m.still(last)) {
+	if m.valid && (m.at.Equal(last) || m.reusable(last)) {
 		return m.forecast
 	}
 	m.all.masses(m.mass[always])
@@ -97,16 +94,16 @@ func (m *Model) Predict(last time.Time) Forecast {
 	return m.forecast
 }
 
-// still reports whether an earlier prediction serves: in a burst, where all
-// that was learned since were short idle times, and few.
-func (m *Model) still(last time.Time) bool {
+// reusable reports whether the earlier prediction is still good enough. It is in a
+// burst, if the model learned only a few short idle times since.
+func (m *Model) reusable(last time.Time) bool {
 	return m.since > 0 && m.since <= m.learned/64 && last.Sub(m.at) < stale
 }
 
-// alike fills mass with how long the idle times were that followed two like the
-// last two. With few of them it is near what always holds.
+// alike fills mass with the distribution of the idle times that followed two like the
+// last two. The fewer there are, the closer it is to that of all idle times.
 func (m *Model) alike(mass []float32) {
-	t, found := newPattern(), 0
+	t, found := newTree(200, 1e6), 0
 	n := len(m.recent)
 	var after [maxAlike]uint16
 	for i := n - 1; i >= 2 && found < maxAlike; i-- {
@@ -125,13 +122,13 @@ func (m *Model) alike(mass []float32) {
 	}
 }
 
-// near reports whether two idle times are about the same: at most two steps
-// apart, which is a tenth, or both within a burst.
+// near reports whether two idle times are about equal: at most two steps (a tenth)
+// apart, or both within a burst.
 func near(a, b uint16) bool {
 	return a <= b+2 && b <= a+2 || a < shortSteps && b < shortSteps
 }
 
-// Learn takes in an idle time that began at last.
+// Learn updates the model with an idle time that began at last.
 func (m *Model) Learn(last time.Time, idle time.Duration) {
 	m.Predict(last)
 	step := StepOf(idle)
@@ -148,15 +145,15 @@ func (m *Model) Learn(last time.Time, idle time.Duration) {
 	m.valid = m.bursting()
 }
 
-// bursting reports whether the last three idle times were short, so that
-// patterns are the same as before the last.
+// bursting reports whether the last three idle times were short. The patterns are then
+// the same as before the last one.
 func (m *Model) bursting() bool {
 	n := len(m.recent)
 	return n >= 3 && max(m.recent[n-1], m.recent[n-2], m.recent[n-3]) < shortSteps
 }
 
-// weigh multiplies each view's weight by what it gave to what came (Bayes), and
-// deals out a part evenly.
+// weigh multiplies each view's weight by the probability that it gave to the step that
+// came (Bayes). It then shares out evenPart of the weights evenly.
 func (m *Model) weigh(step int) {
 	sum := float32(0)
 	for view := range m.weights {
@@ -164,6 +161,6 @@ func (m *Model) weigh(step int) {
 		sum += m.weights[view]
 	}
 	for view := range m.weights {
-		m.weights[view] = (1-swap)*m.weights[view]/sum + swap/views
+		m.weights[view] = (1-evenPart)*m.weights[view]/sum + evenPart/views
 	}
 }

@@ -2,12 +2,13 @@ package coldstart
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Options set what policies leave open. The zero value is sensible.
+// Options configure the policies. The zero value means the defaults.
 type Options struct {
 	// KeepAlive is how long the fixed policy keeps an idle function; 0 means
 	// DefaultKeepAlive.
@@ -15,27 +16,28 @@ type Options struct {
 	// Gamma is LSTH's weight of the long-term histogram (γ, INFless §3.5), in
 	// (0, 1]; 0 means DefaultGamma.
 	Gamma float64
-	// Price is what a cold start is worth to faas-infer, in time that an
-	// instance idles; 0 has it found for each function.
+	// Price is the cost of a cold start to the policy faas-infer, in idle time of an
+	// instance. With 0 the policy finds it for each function.
 	Price time.Duration
-	// Unparked has faas-infer leave idle instances their CPU and GPU share.
+	// Unparked lets idle instances keep their CPU and GPU share under the policy
+	// faas-infer.
 	Unparked bool
-	// Start is how long before a request is due faas-infer starts an
+	// Start is how long before a request is due the policy faas-infer starts an
 	// instance; 0 means DefaultStart.
 	Start time.Duration
 }
 
-// DefaultStart is enough to start most instances.
+// DefaultStart is long enough to start most instances.
 const DefaultStart = 5 * time.Second
 
-// The first byte of what policies marshal.
+// These are the first bytes of the policies' marshalled states.
 const (
 	wireHHP    = 'h'
 	wireLSTH   = 'l'
 	wirePriced = 'p'
 )
 
-// makers is every policy by its name.
+// makers has every policy by its name.
 var makers = map[string]func(Options) Policy{
 	"fixed": func(o Options) Policy { return NewFixed(o.KeepAlive) },
 	"hhp":   func(Options) Policy { return NewHHP() },
@@ -51,20 +53,15 @@ var makers = map[string]func(Options) Policy{
 
 // Names lists the policies, sorted.
 func Names() []string {
-	names := make([]string, 0, len(makers))
-	for name := range makers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(makers))
 }
 
-// New makes the policy of that name. It is an error if there is none, or if an
-// option has a value that cannot be.
+// New returns the policy of that name. It fails if there is none, or if an option's
+// value is not allowed.
 func New(name string, o Options) (Policy, error) {
 	maker, ok := makers[name]
 	if !ok {
-		return nil, fmt.Errorf("no cold-start policy is named %q; there are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("unknown cold-start policy %q: it is one of %s", name, strings.Join(Names(), ", "))
 	}
 	for _, d := range []struct {
 		what string

@@ -5,28 +5,26 @@ import (
 	"time"
 )
 
-// Priced is this project's own policy. A function is loaded at those moments of
-// an idle time at which this pays: where the chance that the next request comes in
-// the next second, times the price of a cold start in seconds of idling, is at
-// least a second. The chance is forecast from all that is known of the function's
-// idle times (package forecast), so that it is kept in a burst, loaded again
-// for a timer's tick, and given up when only chance could bring a request.
+// Priced is this project's own policy. It loads a function at those moments of an idle
+// time at which that pays: the chance that the next request comes in the next second,
+// times the price of a cold start in seconds of idle time, is at least a second. A
+// [Model] of the function's idle times forecasts the chance. So a function is kept in a
+// burst, loaded again for a timer's tick, and unloaded when requests come at random.
 //
-// The price is found for each function (tally): the least at which it would
-// have had a quarter of the cold starts that the hybrid histogram policy would have
-// had, as long as that costs at most a quarter more idle time. On a memoryless load
-// no policy can lower one without raising the other: with requests at random, the
-// share of cold requests and the share of time loaded sum to 1. What can be
-// lowered is what idling costs: an idle instance gives back its CPU and GPU share
-// (Park), and then holds memory only.
+// Priced finds the price for each function (see tally). It is the least at which the
+// function would have had a quarter of the hybrid histogram policy's cold starts, as
+// long as that costs at most a quarter more idle time. On a memoryless load no policy
+// can lower one without raising the other: with requests at random, the share of cold
+// requests and the share of time loaded sum to 1. The cost of idling can be lowered: an
+// idle instance gives back its CPU and GPU share (Park), and then holds memory only.
 type Priced struct {
-	price     time.Duration // 0: found
+	price     time.Duration // 0: find it for each function
 	start     time.Duration
 	park      time.Duration // 0: never
 	functions map[string]*learner
 }
 
-// learner is what Priced knows of one function.
+// learner is Priced's state of one function.
 type learner struct {
 	model *Model
 	tally
@@ -36,27 +34,25 @@ type learner struct {
 }
 
 const (
-	// parkAfter is how long an instance does nothing before it gives back its
-	// share of CPU and GPU: it does not need them, and gets them back with the
-	// next request. It keeps its memory.
+	// parkAfter is how long an instance is idle before it gives back its CPU and GPU
+	// share. It gets the share back with the next request, and keeps its memory.
 	parkAfter = 2 * time.Second
-	// worthwhile is the shortest time without an instance: what unloading for
-	// less would save, loading again costs.
-	worthwhile = 30 * time.Second
+	// minUnloaded is the shortest time without an instance: loading again costs as much
+	// as unloading for less time would save.
+	minUnloaded = 30 * time.Second
 )
 
 var _ Policy = (*Priced)(nil)
 
-// NewPriced makes a policy that knows no function yet. A price of 0 has it found
-// for each function; start is how long before it is due an instance is started.
+// NewPriced returns a policy without functions. With a price of 0 it finds the price for
+// each function. It starts an instance by start before a request is due.
 func NewPriced(price, start time.Duration) *Priced {
 	return &Priced{price: price, start: start, park: parkAfter, functions: map[string]*learner{}}
 }
 
 func newLearner() *learner { return &learner{model: NewModel()} }
 
-// Observe tallies what each price would have done in this idle time, and learns
-// from it.
+// Observe counts what each price would have done in this idle time, and learns from it.
 func (p *Priced) Observe(now time.Time, function string, idle time.Duration) {
 	l := p.functions[function]
 	if l == nil {
@@ -70,7 +66,7 @@ func (p *Priced) Observe(now time.Time, function string, idle time.Duration) {
 	l.stale = true
 }
 
-// Windows are the moments that pay.
+// Windows returns the times at which an instance pays.
 func (p *Priced) Windows(last time.Time, function string) Windows {
 	l := p.functions[function]
 	if l == nil {
@@ -88,17 +84,17 @@ func (p *Priced) Windows(last time.Time, function string) Windows {
 	return l.chosen
 }
 
-// windows joins the steps that pay at a price and begins each window by start
-// earlier. A function is not unloaded for a time that is not worthwhile.
+// windows joins the steps that pay at a price and begins each window by start earlier.
+// It fills gaps between windows that are shorter than minUnloaded.
 func (l *learner) windows(price int, start time.Duration) Windows {
 	var all []Window
-	end := -worthwhile // A window that begins at once has no time before it.
+	end := -minUnloaded // A window that begins at once has no time before it.
 	for step, level := range l.levels {
 		if int(level) > price {
 			continue
 		}
 		from, to := max(0, Edge(step)-start), Edge(step+1)
-		if from-max(0, end) < worthwhile {
+		if from-max(0, end) < minUnloaded {
 			from = max(0, end)
 		}
 		if len(all) > 0 && from == end || from == 0 && len(all) == 1 {
@@ -115,10 +111,10 @@ func (l *learner) windows(price int, start time.Duration) Windows {
 	return Windows{PreWarm: first.From, KeepAlive: first.To - first.From, Later: slices.Clip(all[1:])}
 }
 
-// Forget drops what is known.
+// Forget drops the function's state.
 func (p *Priced) Forget(function string) { delete(p.functions, function) }
 
-// Marshal is the model and the tally.
+// Marshal returns the model and the tally.
 func (p *Priced) Marshal(function string) []byte {
 	l := p.functions[function]
 	if l == nil {
@@ -130,7 +126,7 @@ func (p *Priced) Marshal(function string) []byte {
 	return *w
 }
 
-// Restore takes them up.
+// Restore restores the model and the tally.
 func (p *Priced) Restore(function string, state []byte) error {
 	r, l := newWireReader(wirePriced, 1, state), newLearner()
 	l.model.Restore(r)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// MaxRecent is how many idle times forecasts are made from.
+// MaxRecent is the number of idle times that a forecast uses.
 const MaxRecent = 32
 
-// Recent are a function's last idle times, the latest last.
+// Recent has a function's last idle times, the latest last.
 type Recent []time.Duration
 
 // Add appends an idle time and drops the oldest if there are too many.
@@ -19,9 +19,9 @@ func (r *Recent) Add(idle time.Duration) {
 	*r = append(*r, idle)
 }
 
-// Forecast is the idle time that is to follow, by
-// least squares of each on the one before. With fewer than four, or if all are
-// alike, it is their mean. There must be at least one.
+// Forecast predicts the next idle time by least squares of each on the one before. With
+// fewer than four, or if all are equal, it returns their mean. There must be at least
+// one.
 func (idle Recent) Forecast() time.Duration {
 	const few = 4
 	mean := func(of Recent) float64 {
@@ -45,7 +45,7 @@ func (idle Recent) Forecast() time.Duration {
 	if squares == 0 {
 		return time.Duration(mean(idle))
 	}
-	slope := max(-1, min(1, products/squares)) // Beyond, it would run away.
+	slope := max(-1, min(1, products/squares)) // Forecasts beyond these slopes diverge.
 	next := meanAfter + slope*(float64(idle[len(idle)-1])-meanBefore)
 	return time.Duration(max(0, next))
 }

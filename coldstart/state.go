@@ -4,10 +4,10 @@ import (
 	"math"
 )
 
-// fine is how finely counts are written.
-const fine = 64
+// countScale is the factor by which counts are multiplied before they are rounded.
+const countScale = 64
 
-// Marshal writes what the model knows: at most some KiB.
+// Marshal writes the model's state, at most some KiB.
 func (m *Model) Marshal(w *wireWriter) {
 	w.Count(uint64(m.learned))
 	for _, weight := range m.weights {
@@ -21,7 +21,7 @@ func (m *Model) Marshal(w *wireWriter) {
 	m.day.marshal(w)
 }
 
-// Restore reads it into a new model; the reader knows of errors.
+// Restore reads the state into a new model. The reader keeps errors.
 func (m *Model) Restore(r *wireReader) {
 	m.learned = int(r.Count(math.MaxInt32))
 	sum := float32(0)
@@ -35,13 +35,13 @@ func (m *Model) Restore(r *wireReader) {
 	m.recent = make([]uint16, r.Count(maxRecent))
 	for i := range m.recent {
 		m.recent[i] = uint16(r.Count(uint64(Steps)))
-		m.late.learn(int(m.recent[i])) // It remembers fewer than there are.
+		m.late.learn(int(m.recent[i])) // late's memory is shorter than recent.
 	}
 	m.all.restore(r)
 	m.day.restore(r)
 }
 
-// marshal writes the nodes below which something was seen.
+// marshal writes the nodes that have samples below them.
 func (t *tree) marshal(w *wireWriter) {
 	nodes := uint64(0)
 	for _, total := range t.total {
@@ -54,9 +54,9 @@ func (t *tree) marshal(w *wireWriter) {
 	for node, total := range t.total {
 		if total > 0 {
 			w.Count(uint64(node - before))
-			w.Count(uint64(math.Round(float64(total * fine))))
-			w.Count(uint64(math.Round(float64(t.left[node] * fine))))
-			w.Number(int64(math.Round(fine * math.Log2(float64(t.ratio[node])))))
+			w.Count(uint64(math.Round(float64(total * countScale))))
+			w.Count(uint64(math.Round(float64(t.left[node] * countScale))))
+			w.Number(int64(math.Round(countScale * math.Log2(float64(t.ratio[node])))))
 			before = node
 		}
 	}
@@ -68,12 +68,12 @@ func (t *tree) restore(r *wireReader) {
 		node += r.Count(leaves - 1)
 		total := r.Count(MaxCount)
 		left := r.Count(total)
-		ratio := math.Exp2(float64(r.Number()) / fine)
+		ratio := math.Exp2(float64(r.Number()) / countScale)
 		if r.Failed() || node == 0 || node >= leaves {
 			r.Fail()
 			return
 		}
-		t.total[node], t.left[node] = float32(total)/fine, float32(left)/fine
+		t.total[node], t.left[node] = float32(total)/countScale, float32(left)/countScale
 		t.ratio[node] = float32(max(1/float64(t.limit), min(float64(t.limit), ratio)))
 	}
 }

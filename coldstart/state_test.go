@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// learned is a policy that knows a function with idle times of all kinds.
+// learned returns a policy that has learned a function's idle times of all kinds.
 func learned(t testing.TB, name string, n int) (Policy, time.Time) {
 	t.Helper()
 	p, err := New(name, Options{})
@@ -31,7 +31,7 @@ func learned(t testing.TB, name string, n int) (Policy, time.Time) {
 	return p, now
 }
 
-// What a policy knows survives a restart, in little room.
+// A policy's state survives a restart and is small.
 func TestStateSurvives(t *testing.T) {
 	for _, name := range []string{"hhp", "lsth", "faas-infer"} {
 		for _, n := range []int{1, 31, 2101} {
@@ -56,8 +56,9 @@ func TestStateSurvives(t *testing.T) {
 	}
 }
 
-// agree compares two policies' windows, the one restored from numbers that were
-// rounded and what was lately from fewer idle times: they may differ by the moments that hardly pay or hardly not.
+// agree compares two policies' windows. The restored one has rounded numbers and fewer
+// recent idle times. So the windows may differ at moments that hardly pay or hardly do
+// not.
 func agree(t *testing.T, name string, a, b Windows) {
 	t.Helper()
 	if name != "faas-infer" {
@@ -95,7 +96,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the state, a policy that takes it up gives windows that make sense.
+// Whatever the state, a policy that restores it returns valid windows.
 func FuzzRestore(f *testing.F) {
 	for _, name := range []string{"hhp", "lsth", "faas-infer"} {
 		p, _ := learned(f, name, 200)
@@ -121,7 +122,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// sound checks that windows are in order, apart, and not empty.
+// sound checks that windows are in order, apart from each other, and not empty.
 func sound(t *testing.T, name string, w Windows) {
 	t.Helper()
 	end := time.Duration(-1)

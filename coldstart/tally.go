@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The prices of a cold start, in idle time, that are tried: from 5 s in steps of a
-// quarter to more than ten days.
+// The tally compares these prices of a cold start, in idle time: from 5 s, each a
+// quarter higher, to more than ten days.
 const (
 	prices     = 56
 	priceRatio = 1.25
@@ -14,47 +14,48 @@ const (
 )
 
 const (
-	// coldShare is the part of the hybrid histogram policy's cold starts that
-	// is aimed at.
+	// coldShare is the target for cold starts, as a part of the hybrid histogram
+	// policy's.
 	coldShare = 0.25
-	// moreIdle is by how much idling may exceed that policy's.
+	// moreIdle is the part by which idle time may exceed that policy's.
 	moreIdle = 0.25
-	// allowance is how many cold starts are forgiven, in part of one: where that
-	// policy had none, one that almost happened is no reason to pay any price.
+	// allowance is a number of cold starts that do not count. If that policy had none,
+	// one that almost happened does not justify any price.
 	allowance = 0.5
-	// early is after how many idle times what happened counts as much as what
-	// was to be expected to happen.
-	early = 20
-	// tallyMemory is how long an outcome counts.
+	// priorOutcomes is the number of idle times after which the observed cold starts
+	// count as much as the expected ones.
+	priorOutcomes = 20
+	// tallyMemory is the time over which an outcome's weight falls to 1/e.
 	tallyMemory = 14 * 24 * time.Hour
 )
 
-// outcome is what a policy did, or would have done: how many cold starts there
-// were, how many were to be expected, and how many seconds a function was idle.
+// outcome is what a policy did, or would have done: the number of cold starts, the
+// expected number of cold starts, and the seconds for which a function was loaded and
+// idle.
 type outcome struct {
 	cold, expected, idle float64
 }
 
-// tally compares prices by what they would have done in the idle times that have
-// ended: these are known whole, so nothing has to be tried out.
+// tally compares prices by what they would have done in past idle times. The length of
+// these is known, so no price has to be tried out.
 type tally struct {
 	byPrice [prices]outcome
 	hybrid  outcome // what HHP would have done
-	shadow  hybrid
-	told    int
+	shadow  hybrid  // the HHP that would have done it
+	counted int     // idle times
 
-	// From the latest forecast: the least price at which each step pays, and
-	// the chance of a cold start at each price.
+	// These are from the latest forecast. levels has the least price at which each step
+	// pays, and misses the chance of a cold start at each price.
 	version uint64
 	levels  []uint8
 	misses  [prices]float64
 	mass    []float32
-	// missed is HHP's chance of a cold start, for its windows.
+	// missed is HHP's chance of a cold start with the windows missedFor.
 	missed    float64
 	missedFor Windows
 }
 
-// expect takes up a forecast.
+// expect calculates levels and misses from a forecast.
 func (t *tally) expect(f Forecast) {
 	if t.version == f.Version && t.levels != nil {
 		return
@@ -89,21 +90,21 @@ func (t *tally) count(idle time.Duration) {
 	if step < Steps {
 		end = int(t.levels[step])
 	}
-	// The n-th outcome counts n times as much as the first: what a price did
-	// while little was known says little.
-	keep := math.Exp(-idle.Hours()/tallyMemory.Hours()) * float64(t.told) / float64(t.told+1)
+	// The n-th outcome counts n times as much as the first: the first outcomes come
+	// from poor forecasts and say little.
+	keep := math.Exp(-idle.Hours()/tallyMemory.Hours()) * float64(t.counted) / float64(t.counted+1)
 	sum := 0.0
 	for price := range t.byPrice {
 		sum += loaded[price]
 		t.byPrice[price].add(keep, price < end, t.misses[price], sum)
 	}
 	t.countHybrid(keep, idle)
-	t.told++
+	t.counted++
 }
 
 func (t *tally) countHybrid(keep float64, idle time.Duration) {
 	w := Windows{KeepAlive: Range}
-	if t.told > 0 {
+	if t.counted > 0 {
 		w = t.shadow.chosen
 	}
 	from, to := w.PreWarm, w.PreWarm+w.KeepAlive
@@ -135,10 +136,10 @@ func (o *outcome) add(keep float64, cold bool, expected, idle float64) {
 	o.idle = o.idle*keep + idle
 }
 
-// best is the price to be used: the least at which there would have been few
-// enough cold starts, unless the next higher would have idled too much.
+// best returns the least price with few enough cold starts. It stops earlier, at a price
+// whose next higher one would have idled too much.
 func (t *tally) best() int {
-	doubt := float64(early) / float64(early+t.told)
+	doubt := float64(priorOutcomes) / float64(priorOutcomes+t.counted)
 	enough := coldShare*(t.hybrid.cold+doubt*t.hybrid.expected) + allowance*(1-doubt)
 	for price := range prices - 1 {
 		o := t.byPrice[price]
@@ -150,23 +151,23 @@ func (t *tally) best() int {
 }
 
 func (t *tally) marshal(w *wireWriter) {
-	w.Count(uint64(t.told))
+	w.Count(uint64(t.counted))
 	t.hybrid.marshal(w)
 	for _, o := range t.byPrice {
 		o.marshal(w)
 	}
-	if t.told > 0 {
+	if t.counted > 0 {
 		t.shadow.marshal(w)
 	}
 }
 
 func (t *tally) restore(r *wireReader) {
-	t.told = int(r.Count(math.MaxInt32))
+	t.counted = int(r.Count(math.MaxInt32))
 	t.hybrid.restore(r)
 	for price := range t.byPrice {
 		t.byPrice[price].restore(r)
 	}
-	if t.told > 0 {
+	if t.counted > 0 {
 		t.shadow.restore(r)
 	}
 }
@@ -181,8 +182,8 @@ func (o *outcome) restore(r *wireReader) {
 	o.cold, o.expected, o.idle = r.Real(math.MaxFloat32), r.Real(math.MaxFloat32), r.Real(math.MaxFloat32)
 }
 
-// widths are the steps' in seconds, rates the least rates, per second, at which
-// idle times must end for a step to pay at each price.
+// widths has the width of each step in seconds. rates has for each price the least rate,
+// per second, at which idle times must end for a step to pay.
 var widths, rates = func() (w []float64, r [prices]float64) {
 	for step := range Steps {
 		w = append(w, (Edge(step+1) - Edge(step)).Seconds())
@@ -193,8 +194,8 @@ var widths, rates = func() (w []float64, r [prices]float64) {
 	return w, r
 }()
 
-// levelOf is the number of the least price at which a step pays in which idle
-// times end at that rate; prices if none does. It is looked for from near on.
+// levelOf returns the number of the least price at which a step pays if idle times end in
+// it at that rate, or prices if it pays at none. It searches from near.
 func levelOf(rate float64, near int) int {
 	for near > 0 && rate >= rates[near-1] {
 		near--

@@ -12,8 +12,8 @@ const (
 	week = 7 * day
 )
 
-// loads are requests of one function over a week, as times since its start, of
-// many characters; none is one that a policy was made for.
+// loads has the requests of one function over a week, as times since its start, for
+// many kinds of load. No policy was made for any of them.
 var loads = []struct {
 	name string
 	make func(r *rand.Rand) []time.Duration

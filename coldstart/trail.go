@@ -11,22 +11,22 @@ const (
 	ShortTerm = time.Hour
 )
 
-// slot is how finely a Trail knows when an idle time ended.
+// slot is the resolution of the times at which idle times ended.
 const slot = 5 * time.Minute
 
-// entry is that some idle times of one length ended in one slot.
+// entry counts the idle times of one length that ended in one slot.
 type entry struct {
 	slot  int64 // since the epoch
-	bin   int   // bins stands for all that are out of bounds
+	bin   int   // bins means out of bounds
 	count uint32
 }
 
-// Trail is the histograms of the idle times of the last day and of the last
-// hour, both up to the slot in which they would end.
+// Trail has the histograms of the idle times of the last day and of the last hour. Both
+// begin at a whole slot.
 type Trail struct {
 	entries []entry // the oldest first
-	recent  int     // the first that is in short
-	// Long is the day's, Short the hour's.
+	recent  int     // the first entry that is in Short
+	// Long is the last day's histogram, Short the last hour's.
 	Long, Short Histogram
 }
 
@@ -36,13 +36,13 @@ func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
 func (t *Trail) Add(now time.Time, idle time.Duration) {
 	t.Expire(now)
 	at := slotOf(now)
-	if n := len(t.entries); n > 0 { // A clock that was set back keeps the order.
+	if n := len(t.entries); n > 0 { // Keep the order if the clock was set back.
 		at = max(at, t.entries[n-1].slot)
 	}
 	t.put(entry{at, min(binOf(idle), bins), 1})
 }
 
-// put appends to the entries, or to an equal one of the last slot.
+// put appends an entry, or adds its count to one of the same slot and bin.
 func (t *Trail) put(e entry) {
 	t.Long.put(e.bin, e.count)
 	t.Short.put(e.bin, e.count)
@@ -55,7 +55,7 @@ func (t *Trail) put(e entry) {
 	t.entries = append(t.entries, e)
 }
 
-// Expire drops what is too old.
+// Expire drops idle times that are too old.
 func (t *Trail) Expire(now time.Time) {
 	short, long := slotOf(now.Add(-ShortTerm)), slotOf(now.Add(-LongTerm))
 	for t.recent < len(t.entries) && t.entries[t.recent].slot < short {
@@ -71,11 +71,11 @@ func (t *Trail) Expire(now time.Time) {
 	t.recent -= old
 }
 
-// maxEntries is more than a day can have: in each slot at most five idle times
-// of a minute or more end, and a sixth entry is for the shorter ones.
+// maxEntries is more entries than a day can have. At most five idle times of a minute or
+// more end in a slot; a sixth entry is for the shorter ones.
 const maxEntries = 6 * int(LongTerm/slot+1)
 
-// maxEntry is more idle times than a slot can have.
+// maxEntry is more idle times than can end in a slot.
 const maxEntry = 1 << 20
 
 // Marshal writes the idle times of the last day.
@@ -90,8 +90,8 @@ func (t *Trail) Marshal(w *wireWriter) {
 	}
 }
 
-// Restore puts what was marshalled into an empty trail; all of it counts for
-// the last hour, too, until the time is known.
+// Restore reads the idle times into an empty trail. All of them count for the last hour,
+// too, until Expire gets the time.
 func (t *Trail) Restore(r *wireReader) {
 	before := int64(math.MinInt32)
 	at := int64(0)

@@ -1,30 +1,30 @@
 package coldstart
 
-// depth is the tree's: it has a leaf for every step, and one for what is beyond.
+// The tree has a leaf for every step, and one for idle times beyond the last step.
 const (
 	depth  = 9
 	leaves = 1 << depth
 )
 
-// tree estimates the distribution of idle times as finely as they support, by
-// the weighting of context trees (Willems, Shtarkov and Tjalkens, The
-// Context-Tree Weighting Method, 1995). Each inner node either stops, and all
-// below it is distributed as if nothing were known, or splits, in the ratio of what
-// was seen left and right of its middle; ratio is how much better splitting has
-// predicted so far. Three ticks of a timer make a sharp peak; idle times
-// without a pattern stay a smooth curve.
+// tree estimates the distribution of idle times as finely as the samples allow, by
+// context-tree weighting (Willems, Shtarkov and Tjalkens, The Context-Tree Weighting
+// Method, 1995). Each inner node either stops or splits. If it stops, everything below
+// it has the prior distribution. If it splits, the two halves share its mass in the
+// ratio of the samples left and right of its middle. ratio is how much better splitting
+// has predicted so far. Three ticks of a timer make a sharp peak; idle times without a
+// pattern stay a smooth curve.
 type tree struct {
 	left, total, ratio [leaves]float32 // by inner node; the root is 1
 	forget             float32
-	// limit bounds ratio and 1/ratio: how hard it is to change one's mind.
+	// limit bounds ratio and 1/ratio, so that new samples can still turn a node.
 	limit float32
 }
 
-// known is the weight in a split of what was known before.
-const known = 0.5
+// priorWeight is the weight of the prior in a split, in samples.
+const priorWeight = 0.5
 
-// unknown is the mass of each node when nothing is known.
-var unknown = func() (mass [2 * leaves]float32) {
+// prior is the mass of each node without samples.
+var prior = func() (mass [2 * leaves]float32) {
 	for i := range leaves {
 		mass[leaves+i] = 1e-9
 		if i <= Steps {
@@ -37,7 +37,7 @@ var unknown = func() (mass [2 * leaves]float32) {
 	return mass
 }()
 
-// newTree remembers a split for about memory samples.
+// newTree returns a tree whose splits remember about memory samples.
 func newTree(memory, limit float32) *tree {
 	t := &tree{forget: 1 - 1/memory, limit: limit}
 	t.reset()
@@ -53,13 +53,13 @@ func (t *tree) reset() {
 
 // leftPart is the share of a node's mass that is left of its middle.
 func (t *tree) leftPart(node int) float32 {
-	return (t.left[node] + known*unknown[2*node]/unknown[node]) / (t.total[node] + known)
+	return (t.left[node] + priorWeight*prior[2*node]/prior[node]) / (t.total[node] + priorWeight)
 }
 
 // learn counts a sample in a step.
 func (t *tree) learn(step int) {
 	leaf := leaves + step
-	predicted := float32(1) // the mass of the leaf in the child's, as predicted
+	predicted := float32(1) // the predicted part of the child's mass that the leaf has
 	for child := leaf; child > 1; child /= 2 {
 		node := child / 2
 		split := t.leftPart(node)
@@ -67,7 +67,7 @@ func (t *tree) learn(step int) {
 			split = 1 - split
 		}
 		split *= predicted
-		stop := unknown[leaf] / unknown[node]
+		stop := prior[leaf] / prior[node]
 		r := t.ratio[node]
 		predicted = (r*split + stop) / (1 + r)
 		t.ratio[node] = max(1/t.limit, min(t.limit, r*split/stop))
@@ -79,26 +79,26 @@ func (t *tree) learn(step int) {
 	}
 }
 
-// masses fills mass with what is predicted for each step; it sums to 1.
+// masses fills mass with the predicted probability of each step; it sums to 1.
 func (t *tree) masses(mass []float32) {
-	// flow is what reaches a node by splits, density what has stopped above
-	// it, in multiples of unknown.
+	// flow is the mass that reaches a node by splits. density is the mass that stopped
+	// above it, in multiples of prior.
 	var flow, density [2 * leaves]float32
 	flow[1] = 1
 	for node := 1; node < leaves; node++ {
 		split := flow[node] * t.ratio[node] / (1 + t.ratio[node])
-		d := density[node] + (flow[node]-split)/unknown[node]
+		d := density[node] + (flow[node]-split)/prior[node]
 		part := t.leftPart(node)
 		flow[2*node], flow[2*node+1] = split*part, split*(1-part)
 		density[2*node], density[2*node+1] = d, d
 	}
 	for i := range mass {
-		mass[i] = flow[leaves+i] + density[leaves+i]*unknown[leaves+i]
+		mass[i] = flow[leaves+i] + density[leaves+i]*prior[leaves+i]
 	}
 	normalise(mass)
 }
 
-// normalise has the masses sum to 1.
+// normalise scales the masses to sum to 1.
 func normalise(mass []float32) {
 	sum := float32(0)
 	for _, m := range mass {

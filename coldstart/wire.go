@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// MaxCount is the highest count that is taken up: squares of it can be summed.
+// MaxCount is the highest count that a state may have: its square fits many times into a
+// uint64.
 const MaxCount = 1 << 28
 
-// errDamaged is all that can be said of bytes that make no sense.
+// errDamaged is the error for bytes that are no valid state.
 var errDamaged = errors.New("it is damaged")
 
-// wireWriter appends numbers.
+// wireWriter appends numbers to a policy's state.
 type wireWriter []byte
 
-// newWireWriter begins the state of a policy.
+// newWireWriter begins the state of a policy with its name and version.
 func newWireWriter(policy, version byte) *wireWriter { return &wireWriter{policy, version} }
 
 // Count appends a number that is not negative.
 func (w *wireWriter) Count(n uint64) { *w = binary.AppendUvarint(*w, n) }
 
-// Number appends any whole number.
+// Number appends an integer.
 func (w *wireWriter) Number(n int64) { *w = binary.AppendVarint(*w, n) }
 
 // Real appends a number with seven digits.
@@ -31,8 +32,8 @@ func (w *wireWriter) Real(f float64) {
 	*w = binary.LittleEndian.AppendUint32(*w, math.Float32bits(float32(f)))
 }
 
-// maxSpan is the longest time, ten years in milliseconds; longer ones are written
-// as that.
+// maxSpan is the longest time that Spans writes, ten years in milliseconds. It writes
+// longer ones as maxSpan.
 const maxSpan = 10 * 365 * 24 * 3600 * 1000
 
 // Spans appends times, to the millisecond.
@@ -43,26 +44,26 @@ func (w *wireWriter) Spans(all []time.Duration) {
 	}
 }
 
-// wireReader takes them out again. After the first error it gives zeros.
+// wireReader reads what a wireWriter wrote. After the first error it returns zeros.
 type wireReader struct {
 	left []byte
 	err  error
 }
 
-// newWireReader checks whose state it is.
+// newWireReader returns a reader of state. It checks the policy and the version.
 func newWireReader(policy, version byte, state []byte) *wireReader {
 	switch {
 	case len(state) < 2:
 		return &wireReader{err: errDamaged}
 	case state[0] != policy:
-		return &wireReader{err: fmt.Errorf("it is of the policy %q, not %q", state[0], policy)}
+		return &wireReader{err: fmt.Errorf("it belongs to the policy %q, not %q", state[0], policy)}
 	case state[1] != version:
 		return &wireReader{err: fmt.Errorf("its version is %d, not %d", state[1], version)}
 	}
 	return &wireReader{left: state[2:]}
 }
 
-// Fail says that what was read makes no sense.
+// Fail marks the state as damaged.
 func (r *wireReader) Fail() {
 	if r.err == nil {
 		r.left, r.err = nil, errDamaged
@@ -86,7 +87,7 @@ func (r *wireReader) Count(limit uint64) uint64 {
 	return n
 }
 
-// Number reads a whole number.
+// Number reads an integer.
 func (r *wireReader) Number() int64 {
 	if r.err != nil {
 		return 0
@@ -127,13 +128,13 @@ func (r *wireReader) Spans(limit uint64) []time.Duration {
 	return all
 }
 
-// Done is the first error, or that something is left over.
+// Done returns the first error. Bytes left over are an error, too.
 func (r *wireReader) Done() error {
 	if len(r.left) > 0 {
 		r.Fail()
 	}
 	if r.err != nil {
-		return fmt.Errorf("what is known of idle times cannot be restored: %w", r.err)
+		return fmt.Errorf("the state of idle times cannot be restored: %w", r.err)
 	}
 	return nil
 }

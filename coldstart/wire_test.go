@@ -26,8 +26,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What is too large, too short, not a number, of somebody else or more than
-// expected is refused, and nothing is read from then on.
+// The reader refuses a value that is too large or not a number, a state that is too
+// short or too long, and one of another policy. It reads nothing after that.
 func TestRefuses(t *testing.T) {
 	w := newWireWriter('x', 1)
 	w.Count(7)

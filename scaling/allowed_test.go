@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// bind binds some functions to some nodes, of which one may not exist, and frees
+// bind binds some functions to some nodes, of which one may not exist, and unbinds
 // others.
 func (w *world) bind(r *rand.Rand) {
 	for _, f := range w.functions {
@@ -30,8 +30,8 @@ func (w *world) bind(r *rand.Rand) {
 	}
 }
 
-// A function that may go nowhere says so, and keeps nobody from being planned for
-// as if it were not there.
+// A function that has no allowed node reports that, and others are planned as if it
+// were not there.
 func TestNowhere(t *testing.T) {
 	w := crowdedWorld()
 	without := w.scale()
@@ -48,9 +48,9 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
-// In a cluster that is too small, instances are exchanged for others as everywhere,
-// and none goes where it may not; a function that may have more nodes leaves those that
-// are another's only ones to that.
+// In a cluster that is too small, instances are exchanged as usual, and none goes to a
+// node that it may not use. A function that may use more nodes leaves a node to a
+// function that may use no other.
 func TestExchangesKeepToNodes(t *testing.T) {
 	w := crowdedWorld()
 	bound := map[string][]string{"cores": {"n0", "n1", "n2", "n3"}, "gpu": {"n3", "n4"}}
@@ -91,14 +91,14 @@ func TestExchangesKeepToNodes(t *testing.T) {
 	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) float64 { return v.demand })
 	_, s := ideal.Solve(p.space())
 	for k, v := range p.views {
-		if got, want := v.filled()/v.demand, min(1, s.Served[k]/v.demand); got < 0.9*want {
+		if got, want := v.packedCapacity()/v.demand, min(1, s.Served[k]/v.demand); got < 0.9*want {
 			t.Errorf("%v of %s is served, of an ideal plan %v", got, v.Name, want)
 		}
 	}
 }
 
-// A pass that plans a load step of 40 functions on 2,000 nodes, of which four
-// groups may have a quarter of the nodes each.
+// The benchmark is a pass that plans a load step of 40 functions on 2,000 nodes; each
+// of four groups may use a quarter of the nodes.
 func BenchmarkEngineOnZones(b *testing.B) {
 	for _, zones := range []int{0, 4} {
 		b.Run(fmt.Sprint(zones, " zones"), func(b *testing.B) {

@@ -8,22 +8,22 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// Where not even the load itself finds room with what is kept for chance, requests
-// wait anyway and batches fill: what counts then is how much full batches serve.
+// Plans keep room for chance. If not even the load itself fits with that room, requests
+// wait anyway and batches fill. What full batches serve counts then.
 
-// full is what an instance serves where nothing is kept for chance.
-func (v *view) full(with capacity.Candidate) float64 {
+// packedRate is the rate that an instance serves without room for chance.
+func (v *view) packedRate(with capacity.Candidate) float64 {
 	if up := capacity.Serves(with, v.Configs, v.engine.settings.Packed(v.SLO, capacity.Grained(v.demand))); up > 0 {
 		return up
 	}
-	return v.ranged(with, v.demand, &v.now).Up
+	return v.ranged(with, v.demand, &v.atDemand).Up
 }
 
-// filled is full of all the instances that there are.
-func (v *view) filled() float64 {
+// packedCapacity is the sum of packedRate over all instances.
+func (v *view) packedCapacity() float64 {
 	sum := 0.0
 	for i := range v.live {
-		sum += v.full(v.live[i].with())
+		sum += v.packedRate(v.live[i].with())
 	}
 	return sum
 }
@@ -38,9 +38,8 @@ func (t *together) isCrowded(placements []placing.Placement) bool {
 	return false
 }
 
-// least is the load without headroom, which is for what was not foreseen; but with
-// it while there are requests that had to wait for a cold start, since these come
-// on top.
+// least is the load without headroom, which is only for the unforeseen. While requests
+// wait for a cold start, least includes headroom, because those requests come on top.
 func (v *view) least() float64 {
 	if !v.memory.cold.IsZero() {
 		return v.steady
@@ -48,29 +47,29 @@ func (v *view) least() float64 {
 	return v.steady / (1 + max(0, v.engine.settings.Headroom))
 }
 
-// full is the part of its load that the view gets which is worst off, if all
-// batches are full and nothing is kept for chance.
-func (t *together) full(placements []placing.Placement) float64 {
+// worstServed is the smallest part of its load that any view gets, if all batches are
+// full and no room is kept for chance.
+func (t *together) worstServed(placements []placing.Placement) float64 {
 	part := math.Inf(1)
 	for k, v := range t.views {
-		sum := v.filled()
+		sum := v.packedCapacity()
 		for _, x := range placements[k].Placed {
-			sum += v.full(x.Candidate)
+			sum += v.packedRate(x.Candidate)
 		}
 		part = min(part, sum/max(v.demand, capacity.SomeLoad))
 	}
 	return part
 }
 
-// filled is the plan for what the views of t lack if nothing is kept for chance,
-// and whether it serves more than t's placements.
-func (p *pass) filled(views []*view, t *together, placements []placing.Placement, need func(*view) float64) (*together, *placing.Room, []placing.Placement, bool) {
+// packedPlan plans what the views of t lack if no room is kept for chance. It reports
+// whether that plan serves more than t's placements.
+func (p *pass) packedPlan(views []*view, t *together, placements []placing.Placement, need func(*view) float64) (*together, *placing.Room, []placing.Placement, bool) {
 	other, room := p.ask(views, joint.Thrift{Crowded: true}, func(v *view) float64 {
 		if need(v) <= 0 {
 			return 0
 		}
-		return max(v.demand, capacity.SomeLoad) - v.filled()
+		return max(v.demand, capacity.SomeLoad) - v.packedCapacity()
 	}), p.space().Clone()
 	instead := other.Place(room)
-	return other, room, instead, len(other.views) == len(t.views) && other.full(instead) > t.full(placements)*(1+joint.Gain)
+	return other, room, instead, len(other.views) == len(t.views) && other.worstServed(instead) > t.worstServed(placements)*(1+joint.Gain)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/joint"
 )
 
-// crowdedWorld has six nodes and three functions: one that does best on cores, one
-// on GPUs, and one on either.
+// crowdedWorld has six nodes and three functions: one is best on cores, one on GPUs,
+// and one on either.
 func crowdedWorld() *world {
 	w := newWorld(DefaultSettings())
 	for i := range 6 {
@@ -34,19 +34,19 @@ func crowdedWorld() *world {
 	return w
 }
 
-// views are the functions as a pass of a new engine sees them.
+// views returns the views of the functions in a pass of a new engine.
 func (w *world) views() *pass {
 	var functions []Function
 	for _, f := range w.functions {
 		functions = append(functions, *f)
 	}
 	p := &pass{engine: New(w.engine.settings), now: w.now, nodes: w.nodes}
-	p.views = p.engine.look(w.now, functions)
+	p.views = p.engine.observe(w.now, functions)
 	return p
 }
 
-// Where a cluster is too small for what functions have grown to, one by one, their
-// instances become what an ideal plan would have, few at a time, and stay so.
+// Functions grow one by one in a cluster that is too small. Their instances become
+// those of an ideal plan, a few at a time, and stay so.
 func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 	w := crowdedWorld()
 	// As if they had grown one after the other: f0 has all that it could use.
@@ -64,7 +64,7 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 	part := func() float64 {
 		least := 1.0
 		for _, v := range w.views().views {
-			least = min(least, v.filled()/v.demand)
+			least = min(least, v.packedCapacity()/v.demand)
 		}
 		return least
 	}
@@ -102,7 +102,7 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 	}
 }
 
-// Requests that wait are a surge where they are more than chance would have.
+// Waiting requests are a surge if there are more than chance explains.
 func TestSurge(t *testing.T) {
 	v := &view{memory: &memory{}}
 	for _, c := range []struct {

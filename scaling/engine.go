@@ -11,34 +11,34 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// Settings are the auto-scaling engine's.
+// Settings configure the auto-scaling engine.
 type Settings struct {
 	capacity.Options
-	// Alpha and Reading say below which load instances are released (§3.2,
+	// Alpha and Reading determine the load below which instances are released (§3.2,
 	// Eq. 7).
 	Alpha   float64
 	Reading capacity.Reading
-	// Headroom is added to the measured load: at r_up exactly, queues of
-	// requests that come at random never empty.
+	// Headroom is added to the measured load, as a part of it: at r_up exactly, queues
+	// of requests that come at random never empty.
 	Headroom float64
-	// Stabilisation is how long a lower load must last before instances are
-	// released: it is the highest demand of this window that the remaining
-	// ones must carry (as with Knative's stable window and the stabilisation
-	// window of Kubernetes' horizontal autoscaler).
+	// Stabilisation is how long a lower load must last before instances are released.
+	// The remaining ones must carry the highest demand of this window, as with
+	// Knative's stable window and the stabilisation window of Kubernetes' horizontal
+	// autoscaler.
 	Stabilisation time.Duration
-	// Burst takes the place of Stabilisation for demand that comes from waiting
-	// requests alone, where functions are planned jointly; 0 is no difference.
+	// Burst replaces Stabilisation for demand that comes from waiting requests alone,
+	// for functions that are planned jointly. 0 means Stabilisation.
 	Burst time.Duration
-	// EvictIdle is how long an instance must have been idle before it makes
-	// room for a function that has none.
+	// EvictIdle is how long an instance must have been idle before it makes room for a
+	// function that has none.
 	EvictIdle time.Duration
-	// KeepAlive, if not 0, takes the place of the rule of surplus (§3.2, case
-	// (iii)): an instance is released once it has itself been idle for so
-	// long, as by OpenFaaS' fixed keep-alive.
+	// KeepAlive, if not 0, replaces the rule of surplus (§3.2, case (iii)): an instance
+	// is released once it has been idle for that long, as with OpenFaaS' fixed
+	// keep-alive.
 	KeepAlive time.Duration
 }
 
-// DefaultSettings are the provider's.
+// DefaultSettings returns the provider's settings.
 func DefaultSettings() Settings {
 	return Settings{
 		Options: capacity.Production(), Alpha: 0.8, Headroom: 0.1,
@@ -46,16 +46,15 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Engine is the auto-scaling engine (§3.1, §3.2). It remembers each
-// function's demand for the stabilisation window, and when it has looked for
-// better arrangements, and nothing else. It serves
-// one caller at a time.
+// Engine is the auto-scaling engine (§3.1, §3.2). It remembers each function's demand
+// for the stabilisation window, and when it last looked for better arrangements. It
+// serves one caller at a time.
 type Engine struct {
 	settings Settings
 	memories map[string]*memory
-	// exchanges says when instances are next exchanged for better ones.
+	// exchanges says when the engine next tries to exchange instances for better ones.
 	exchanges joint.Patience
-	// sorted, views and pointers are a pass', kept for the next one's.
+	// sorted, views and pointers are buffers that passes reuse.
 	sorted   []Function
 	views    []view
 	pointers []*view
@@ -64,8 +63,8 @@ type Engine struct {
 // memory is what the engine remembers of a function.
 type memory struct {
 	Peak
-	// bursts are the highest demands with what waited, cold is since when requests
-	// wait which found no ready instance.
+	// bursts has the highest demands, waiting requests included. cold is the time since
+	// which requests wait that found no ready instance.
 	bursts Peak
 	cold   time.Time
 	capacity.Recall
@@ -75,25 +74,24 @@ type memory struct {
 	merged time.Time
 }
 
-// New makes an engine that remembers nothing.
+// New returns an engine without memory.
 func New(s Settings) *Engine {
 	return &Engine{settings: s, memories: map[string]*memory{}}
 }
 
-// Scale plans for all functions at once. The functions and nodes must show
-// what earlier plans began: started instances as Starting and gone from the
-// nodes' free room, stopped ones as Stopping or not at all. Times never go
-// back. Of functions that are not among the arguments nothing is remembered.
+// Scale plans for all functions at once. The functions and nodes must show the effects
+// of earlier plans: started instances as Starting, their room no longer free on the
+// nodes, and stopped ones as Stopping or not at all. Times never go back. Scale forgets
+// functions that are not among the arguments.
 //
-// Instances are released first, but their room is used only by later plans,
-// when it shows as free. Every function that needs a first instance gets it
-// before the load beyond R_max gets more (§3.2, case (i)), so that one busy
-// function does not keep others from starting. The plan does not depend on the
-// order of the arguments.
+// Scale releases instances first. Only later plans use their room, when it shows as
+// free. Every function that needs a first instance gets it before the load beyond R_max
+// gets more (§3.2, case (i)), so one busy function does not keep others from starting.
+// The plan does not depend on the order of the arguments.
 //
-// Between two plans under the same load nothing changes: an instance is
-// released only if the others' R_max is not below the highest demand of the
-// stabilisation window, and one is started only if the demand is above R_max.
+// Between two plans under the same load nothing changes. An instance is released only
+// if the others' R_max is not below the highest demand of the stabilisation window. One
+// is started only if the demand is above R_max.
 func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node) Plan {
 	p := &pass{engine: e, now: now, nodes: nodes}
 	byName := func(a, b Function) int { return strings.Compare(a.Name, b.Name) }
@@ -101,7 +99,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	if e.sorted = sorted; !slices.IsSortedFunc(sorted, byName) {
 		slices.SortStableFunc(sorted, byName)
 	}
-	p.views = e.look(now, sorted)
+	p.views = e.observe(now, sorted)
 	e.forget(sorted)
 	p.divide()
 	for _, v := range p.views {
@@ -116,7 +114,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 			p.first(v)
 		}
 	}
-	p.rest()
+	p.grow()
 	for _, v := range p.views {
 		p.fill(v)
 		p.supersede(v)
@@ -154,12 +152,13 @@ type pass struct {
 	// room is what space returns.
 	room  *placing.Room
 	views []*view
-	// gone are the instances that the plan stops.
+	// gone has the instances that the plan stops.
 	gone map[cluster.InstanceID]bool
 	plan Plan
 }
 
-// space is the nodes' room. Most passes change nothing and do not ask for it.
+// space returns the nodes' room. It builds it only when needed: most passes change
+// nothing.
 func (p *pass) space() *placing.Room {
 	if p.room == nil {
 		p.room = placing.New(p.nodes, p.engine.settings.Options)
@@ -167,7 +166,7 @@ func (p *pass) space() *placing.Room {
 	return p.room
 }
 
-// allowed is where v's instances may start.
+// allowed returns the places where v's instances may start.
 func (p *pass) allowed(v *view) placing.Allowed {
 	if v.Nodes != nil && v.allowed == nil {
 		v.allowed = p.space().Allowed(v.Nodes)
@@ -175,7 +174,7 @@ func (p *pass) allowed(v *view) placing.Allowed {
 	return v.allowed
 }
 
-// stop plans to stop an instance of v, and nothing else.
+// stop plans to stop an instance of v. It cancels what the plan had for that instance.
 func (p *pass) stop(v *view, in Running, why Why) {
 	if p.gone == nil {
 		p.gone = map[cluster.InstanceID]bool{}
@@ -187,7 +186,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 	v.remove(in.ID)
 }
 
-// start plans what was placed for v.
+// start plans the starts of instances that were placed for v.
 func (p *pass) start(v *view, placed []placing.Placed) {
 	for _, x := range placed {
 		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
@@ -203,7 +202,7 @@ func (p *pass) start(v *view, placed []placing.Placed) {
 	}
 }
 
-// leaving are the instances that the plan stops on a place and whose room is given
+// leaving returns the instances on a place that the plan stops and whose room it gives
 // out again.
 func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 	for _, id := range p.space().Places[place].Leaving {
@@ -214,14 +213,14 @@ func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 	return ids
 }
 
-// unplaced reports what a placement left over.
+// unplaced reports the load that a placement left over.
 func (p *pass) unplaced(v *view, left placing.Placement) {
 	v.short = left.Reason
 	p.plan.Unplaced = append(p.plan.Unplaced, Unplaced{v.Name, left.Residual, left.Reason, left.Explain(v.SLO)})
 }
 
-// first gives a function that has no instance, and needs one, its first: at
-// once for a waiting request, ahead of time for pre-warming.
+// first starts the first instance of a function that has none and needs one: at once for
+// a waiting request, ahead of time for pre-warming.
 func (p *pass) first(v *view) {
 	if !v.wantsFirst() {
 		return
@@ -241,8 +240,8 @@ func (p *pass) first(v *view) {
 	}
 }
 
-// rest is case (i) of §3.2: instances for the load beyond R_max.
-func (p *pass) rest() {
+// grow is case (i) of §3.2: instances for the load beyond R_max.
+func (p *pass) grow() {
 	var joint []*view
 	for _, v := range p.views {
 		if v.mayGrow() {
@@ -260,7 +259,7 @@ func (p *pass) rest() {
 	p.jointly(joint)
 }
 
-// alone places what one function is short of.
+// alone places the load that one function is short of, independently of others.
 func (p *pass) alone(v *view) {
 	residual := v.residual()
 	if residual == 0 {
@@ -276,9 +275,9 @@ func (p *pass) alone(v *view) {
 	}
 }
 
-// fill fills up to the least number of instances. A function that does not rest has
-// parked ones serve for the load that it had a moment ago, too, where there is room:
-// what wakes it is seldom one request alone.
+// fill starts instances up to the minimum number. If a function does not rest, fill also
+// unparks instances for its recent peak load where there is room: a function seldom
+// wakes for one request alone.
 func (p *pass) fill(v *view) {
 	if v.mayGrow() {
 		p.unpark(v, func() bool { return v.count() < v.floor || !v.resting && len(v.live) > 0 && v.capacity() < v.peak })
@@ -292,7 +291,7 @@ func (p *pass) fill(v *view) {
 	}
 }
 
-// more places instances for a residual load, as far as Max allows.
+// more places instances for a residual load within Max.
 func (p *pass) more(v *view, residual float64) placing.Placement {
 	d := v.wanted(residual)
 	if v.Max > 0 {

@@ -44,7 +44,7 @@ func randomWorld(r *rand.Rand) *world {
 	return w
 }
 
-// change sets new loads, and now and then a revision or a death.
+// change sets new loads and sometimes changes a revision or kills an instance.
 func (w *world) change(r *rand.Rand) {
 	for _, f := range w.functions {
 		switch r.IntN(6) {
@@ -65,7 +65,7 @@ func (w *world) change(r *rand.Rand) {
 	}
 }
 
-// shuffled is what Scale would be called with, in another order.
+// shuffled returns the arguments of Scale in another order.
 func (w *world) shuffled(r *rand.Rand) ([]Function, []cluster.Node) {
 	var functions []Function
 	for _, f := range w.functions {
@@ -85,9 +85,9 @@ func (w *world) shuffled(r *rand.Rand) ([]Function, []cluster.Node) {
 	return functions, nodes
 }
 
-// check fails if a plan stops what is not there, starts what does not fit
-// before the stops without waiting for them, or breaks a bound. It is called
-// before the plan is carried out.
+// check fails if a plan stops an instance that is not there, starts one that does not
+// fit before the stops without waiting for them, or breaks a bound. Call it before the
+// plan is carried out.
 func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 	t.Helper()
 	stopped := map[cluster.InstanceID]Running{}
@@ -163,9 +163,9 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 	}
 }
 
-// Whatever happens, a plan keeps to every node's room in every dimension and
-// to Min and Max, and does not depend on the order of the arguments. Under a
-// constant load it comes to rest.
+// Whatever happens, a plan keeps to every node's room in every dimension and to Min
+// and Max. It does not depend on the order of the arguments. Under a constant load
+// plans become empty.
 func FuzzEngine(f *testing.F) {
 	for seed := range uint64(18) {
 		f.Add(seed)
@@ -215,8 +215,8 @@ func FuzzEngine(f *testing.F) {
 	})
 }
 
-// Nothing is released before a whole window was watched: after a restart of
-// the provider the load is unknown.
+// The engine releases nothing before it has observed a whole window: after a restart
+// of the provider the load is unknown.
 func TestNothingIsReleasedRightAfterARestart(t *testing.T) {
 	f := Function{Name: "f", SLO: 100 * ms, Configs: []capacity.Candidate{config(1, 1000, 0, 10*ms)}}
 	for i := range 3 {
@@ -248,7 +248,8 @@ func TestNonsenseRates(t *testing.T) {
 	}
 }
 
-// A pass over 100 functions with 10,000 instances on 2,000 nodes, in the band.
+// The benchmark is a pass over 100 functions with 10,000 instances on 2,000 nodes, in
+// the band.
 func BenchmarkEngineInTheBand(b *testing.B) {
 	d, nodes := fleet()
 	var functions []Function

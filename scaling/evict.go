@@ -17,13 +17,15 @@ type victim struct {
 	tier int
 }
 
-// evict makes room for one instance of v, which has none: on the node where
-// it costs least, it stops the instances that have been idle for longest, parked
-// or not, as far as they hold what it needs; if that is not enough, instances of functions that keep another one, which
-// finish what they hold first; and last of all v's own of an older revision.
+// evict makes room for one instance of v, which has none, on the node where that costs
+// least. It reports whether there is room now. It stops in this order, as far as needed:
+//
+//   - the instances that have been idle for longest, parked or not;
+//   - instances of functions that keep another one; these finish their requests first;
+//   - v's own instances of an older revision.
+//
 // Functions with waiting requests keep their idle instances, and all keep Min.
-// Pre-warming and replacing a revision without load take nothing from others.
-// It reports whether there is room now.
+// Pre-warming, and replacing a revision without load, take nothing from others.
 func (p *pass) evict(v *view, d capacity.Demand) bool {
 	choices := p.engine.settings.Choices(d)
 	var best []victim
@@ -52,8 +54,8 @@ func evictedWhy(x victim) Why {
 	return Evicted
 }
 
-// victims lists, per node, who could make room for v, in the order in which
-// they should.
+// victims lists, per node, the instances that could make room for v, in the order in
+// which they should.
 func (p *pass) victims(v *view) [][]victim {
 	byNode := make([][]victim, len(p.space().Places))
 	add := func(u *view, in Running, tier int) {
@@ -90,8 +92,8 @@ func (p *pass) victims(v *view) [][]victim {
 	return byNode
 }
 
-// order is the order within a tier: the longest idle first, the function with
-// the most instances first.
+// order compares victims of one tier: in tier 0 the longest idle is first, in others the
+// one of the function with the most instances.
 func (x victim) order(y victim) int {
 	if x.tier == 0 {
 		return x.IdleSince.Compare(y.IdleSince)
@@ -99,7 +101,7 @@ func (x victim) order(y victim) int {
 	return cmp.Compare(len(y.view.live), len(x.view.live))
 }
 
-// keeps is how many instances the victim's function keeps.
+// keeps is how many instances the victim's function must keep.
 func (x victim) keeps() int {
 	switch x.tier {
 	case 0:
@@ -111,9 +113,9 @@ func (x victim) keeps() int {
 	}
 }
 
-// enough is the first few victims on place i whose room one of the choices
-// fits in, without those that it turns out not to need; nil if all of them are
-// not enough.
+// enough returns the first few victims on place i that make room for one of the choices,
+// without those that are not needed for that. It returns nil if all of them are not
+// enough.
 func (p *pass) enough(i int, victims []victim, choices []capacity.Choice) []victim {
 	free := p.space().Places[i].Free
 	taken := map[*view]int{}
@@ -129,14 +131,14 @@ func (p *pass) enough(i int, victims []victim, choices []capacity.Choice) []vict
 		taken[x.view]++
 		set = append(set, x)
 		if free = free.Add(x.Holds()); fitsAny(choices, free) {
-			return slack(set, free, choices)
+			return needed(set, free, choices)
 		}
 	}
 	return nil
 }
 
-// slack leaves out whom it does not take, the later ones first.
-func slack(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
+// needed drops the victims without which a choice still fits, the later ones first.
+func needed(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
 	for i := len(set) - 2; i >= 0; i-- {
 		if without := free.Sub(set[i].Holds()); fitsAny(choices, without) {
 			free, set = without, slices.Delete(set, i, i+1)
@@ -149,8 +151,7 @@ func fitsAny(choices []capacity.Choice, free cluster.Resources) bool {
 	return slices.ContainsFunc(choices, func(c capacity.Choice) bool { return c.Config.Resources.Fits(free) })
 }
 
-// cheaper compares two sets of victims by their most valuable one, then by
-// how many they are.
+// cheaper compares two sets of victims by their most valuable one, then by their number.
 func cheaper(a, b []victim) bool {
 	x, y := a[len(a)-1], b[len(b)-1]
 	return cmp.Or(cmp.Compare(x.tier, y.tier), x.order(y), cmp.Compare(len(a), len(b))) < 0

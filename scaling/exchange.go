@@ -9,7 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// exchange plans one step of exchanges, if functions have too little and one is due.
+// exchange plans one step of exchanges if some function has too little and a step is
+// due.
 func (p *pass) exchange() {
 	w := &p.engine.exchanges
 	short := func(v *view) bool { return v.joint && v.short == placing.NoRoom && v.steady > v.capacity() }
@@ -46,8 +47,9 @@ func (p *pass) exchange() {
 	}
 }
 
-// best is what the instance can run with on the share that it has: a new one of the same
-// share could do no more, and need not take its place.
+// best returns the candidate with the highest rate that the instance can run on the share
+// that it has. A new instance of the same share could do no more, so it need not replace
+// this one.
 func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 	best, most := in.with(), 0.0
 	for _, c := range choices {
@@ -58,7 +60,7 @@ func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 	return best
 }
 
-// exchangeable are the views as their exchanges see them.
+// exchangeable converts views for [joint.TryExchange].
 func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
 	all := make([]joint.ExchangeFunction, len(views))
 	for k, v := range views {
@@ -72,9 +74,9 @@ func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
 		}
 		f.Serves = func(with capacity.Candidate, crowded bool) float64 {
 			if crowded {
-				return v.full(with)
+				return v.packedRate(with)
 			}
-			return v.ranged(with, v.demand, &v.now).Up
+			return v.ranged(with, v.demand, &v.atDemand).Up
 		}
 		f.Demand = func(rps float64, crowded bool) joint.Demand { return p.demand(v, rps, crowded) }
 		all[k] = f

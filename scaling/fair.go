@@ -9,17 +9,17 @@ import (
 )
 
 // fullNode is the part of the nodes' resources that plans can use: instances come in
-// steps, so that something is left over.
+// steps, so some of it stays unused.
 const fullNode = 0.9
 
-// divide shares what there is by weight where functions that are planned jointly ask for
-// more, if their weights differ. A function that asks for less than its share gets what it
-// asks for, and the others share the rest; what one asks for beyond its share is not
-// planned for. So a heavy load cannot take what a light one weighs, and none starves.
+// divide shares the nodes' resources by weight, if jointly planned functions ask for more
+// than there is and their weights differ. A function that asks for less than its share
+// gets all of it, and the others share the rest. Load beyond a function's share is not
+// planned for. So a heavy load cannot take the share of a light one, and none starves.
 //
-// For example two functions that each need 2 cores of 1.8, with weights 2 and 1: they may
-// have 1.2 and 0.6 cores, so 60 and 30 % of their loads are planned for. If the first needs
-// only half a core, the other has 1.3.
+// For example two functions with weights 2 and 1 each need 2 cores, and there are 1.8.
+// They get 1.2 and 0.6 cores, so 60 and 30 % of their loads are planned for. If the first
+// needs only half a core, the other gets 1.3.
 func (p *pass) divide() {
 	var asking []*view
 	var needs, weights []float64
@@ -28,7 +28,7 @@ func (p *pass) divide() {
 		if !v.joint || v.retired || v.resting || v.steady <= 0 {
 			continue
 		}
-		each := v.dearness()
+		each := v.costPerRate()
 		if each == 0 {
 			continue
 		}
@@ -49,7 +49,7 @@ func (p *pass) divide() {
 	}
 }
 
-// weight is the function's, 1 if it has none.
+// weight is the function's weight, 1 if it has none.
 func (v *view) weight() float64 {
 	if v.Weight > 0 {
 		return v.Weight
@@ -57,8 +57,8 @@ func (v *view) weight() float64 {
 	return 1
 }
 
-// dearness is what a request per second costs at the load, by the cheapest choice.
-func (v *view) dearness() float64 {
+// costPerRate is the cost of a request per second at the load, with the cheapest choice.
+func (v *view) costPerRate() float64 {
 	least := math.Inf(1)
 	for _, c := range v.choices(v.demand, true) {
 		least = min(least, c.Cost/c.Range.Up)
@@ -69,14 +69,14 @@ func (v *view) dearness() float64 {
 	return least
 }
 
-// cap has no more than that part of the load planned for.
+// cap reduces the load that is planned for to that part.
 func (v *view) cap(part float64) {
 	v.steady, v.demand = v.steady*part, v.demand*part
 	v.peak = max(v.demand, v.peak*part)
-	v.summed, v.crested, v.now, v.then = false, false, v.now[:0], v.then[:0]
+	v.summed, v.peakSummed, v.atDemand, v.atPeak = false, false, v.atDemand[:0], v.atPeak[:0]
 }
 
-// shares is which part of its need each gets of total, by weight.
+// shares returns the part of its need that each gets of total, by weight.
 func shares(needs, weights []float64, total float64) []float64 {
 	parts := make([]float64, len(needs))
 	order := make([]int, len(needs))
@@ -85,7 +85,7 @@ func shares(needs, weights []float64, total float64) []float64 {
 		order[i] = i
 		heavy += weights[i]
 	}
-	// Those who need least for their weight first: what they leave is the others'.
+	// The least need for its weight comes first: the others share what it leaves.
 	slices.SortStableFunc(order, func(a, b int) int {
 		return int(math.Copysign(1, needs[a]/weights[a]-needs[b]/weights[b]))
 	})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The examples of the documentation of divide.
+// The test has the examples of divide's documentation.
 func TestShares(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -27,8 +27,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Nothing is given that is not there, and none gets less for its weight than another that
-// still wants more.
+// Shares never exceed the total. No function gets less for its weight than another,
+// unless it gets all it needs.
 func FuzzShares(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)

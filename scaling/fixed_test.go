@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Where a running instance's quota cannot be raised, load is served by a new one; nor is
-// it lowered.
+// If a running instance's quota cannot be raised, a new instance serves the load. Its
+// quota is not lowered either.
 func TestFixedInstancesAreLeftAsTheyAre(t *testing.T) {
 	share := func(cpu int, exec time.Duration) capacity.Candidate {
 		return capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: cpu, Memory: 1 << 20}}, Exec: exec}

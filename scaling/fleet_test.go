@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// crowdedFleet is 2,000 nodes on which 39 functions keep 10,000 instances together and one,
-// the first, has one instance; for that one so many requests wait.
+// crowdedFleet has 2,000 nodes. 39 functions have 10,000 instances together. The first
+// function has one instance and that many waiting requests.
 func crowdedFleet(waiting int) ([]Function, []cluster.Node) {
 	const functions, nodes, each = 40, 2000, 256
 	var configs []capacity.Candidate
@@ -53,8 +53,8 @@ func crowdedFleet(waiting int) ([]Function, []cluster.Node) {
 	return all, at
 }
 
-// A plan for 10,000 instances on 2,000 nodes: while nothing happens, and when the load
-// of one function jumps.
+// The benchmark plans for 10,000 instances on 2,000 nodes: without changes, and when
+// the load of one function jumps.
 func BenchmarkFleet(b *testing.B) {
 	for name, waiting := range map[string]int{"steady": 0, "step": 400} {
 		b.Run(name, func(b *testing.B) {

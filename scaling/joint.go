@@ -11,11 +11,11 @@ import (
 // together is a demand of several functions that is placed at once.
 type together struct {
 	*joint.Problem
-	// views are those that are short of something, a demand each.
+	// views has the views that are short of something, one for each demand.
 	views []*view
 }
 
-// ask begins a demand of the views, as much as each is short of.
+// ask returns the demand of the views, each for as much as it is short of.
 func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) float64) *together {
 	t := &together{}
 	var demands []joint.Demand
@@ -28,12 +28,12 @@ func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) float64) 
 	return t
 }
 
-// demand is v's, of so many requests per second.
+// demand returns v's demand of rps requests per second.
 func (p *pass) demand(v *view, rps float64, crowded bool) joint.Demand {
 	return joint.Demand{Need: rps, Choices: v.choices(rps, crowded), Configs: v.Configs, Allowed: p.allowed(v)}
 }
 
-// all is what everything that the views are asked for would take.
+// all returns the problem of placing the whole load of all views.
 func (p *pass) all(views []*view) *joint.Problem {
 	return p.ask(views, joint.Thrift{}, func(v *view) float64 {
 		if !p.allowed(v).Any() {
@@ -43,10 +43,10 @@ func (p *pass) all(views []*view) *joint.Problem {
 	}).Problem
 }
 
-// jointly is case (i) of §3.2 for all late-bound functions at once, first
-// instances included. Functions that would get more instances than they may have,
-// and those that would not even get a first, are placed before the others, by
-// Algorithm 1, which knows limits and evicts.
+// jointly is case (i) of §3.2 for all late-bound functions at once, first instances
+// included. It places two kinds of functions before the others, by Algorithm 1, which
+// respects limits and evicts: those that would get more instances than Max, and those
+// that would not even get a first.
 func (p *pass) jointly(views []*view) {
 	limited := map[*view]bool{}
 	for {
@@ -90,10 +90,10 @@ func (p *pass) jointly(views []*view) {
 	}
 }
 
-// trial places what the views need in a copy of the room: with as few resources
-// as can be while few nodes are used, else, or if that does not serve all, on as
-// few nodes as can be. If not even the load itself finds room then with what is
-// kept for chance, nothing is kept, where that serves more.
+// trial places what the views need in a copy of the room. While few nodes are used it
+// takes as few resources as possible. Otherwise, or if that does not serve all, it takes
+// as few nodes as possible. If not even the load itself then fits with room for chance,
+// it keeps no such room, as far as that serves more.
 func (p *pass) trial(views []*view, need func(*view) float64) (*together, *placing.Room, []placing.Placement) {
 	lean := joint.Lean(p.space(), func() *joint.Problem { return p.all(views) })
 	for {
@@ -108,14 +108,14 @@ func (p *pass) trial(views []*view, need func(*view) float64) (*together, *placi
 		case !t.isCrowded(placements):
 			return t, trial, placements
 		}
-		if other, room, instead, better := p.filled(views, t, placements, need); better {
+		if other, room, instead, better := p.packedPlan(views, t, placements, need); better {
 			return other, room, instead
 		}
 		return t, trial, placements
 	}
 }
 
-// residual is the load that the function's instances cannot take. One that rests has
+// residual is the load that the function's instances cannot take. A resting function has
 // none, whatever was measured.
 func (v *view) residual() float64 {
 	if v.resting {

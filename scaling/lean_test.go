@@ -9,9 +9,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// leanWorld has 16 nodes of 16 cores and a GPU, and a function of which four cores serve
-// one request at a time, or half a GPU four of them a good deal faster, which costs more
-// for each request.
+// leanWorld has 16 nodes of 16 cores and a GPU. Four cores serve one request of its
+// function at a time. Half a GPU serves four, much faster, and costs more for each
+// request.
 func leanWorld() (*world, *Function) {
 	w := newWorld(DefaultSettings())
 	for i := range 16 {
@@ -26,7 +26,8 @@ func leanWorld() (*world, *Function) {
 	return w, f
 }
 
-// load has the function's load be so much for a while, and returns what was started.
+// load sets the function's load for a while and returns the instances that were
+// started.
 func (w *world) load(f *Function, rate float64, seconds int) (started []Start, last Plan) {
 	for range seconds {
 		w.now, f.Rate, f.Waiting = w.now.Add(time.Second), rate, 0
@@ -39,8 +40,9 @@ func (w *world) load(f *Function, rate float64, seconds int) (started []Start, l
 	return started, last
 }
 
-// While nodes are empty that as much load again needs, a function has what costs least
-// for each request, however many nodes are used already: up and down again, for hours.
+// While enough nodes are empty for as much load again, a function gets the instances
+// with the least cost for each request. The number of nodes in use does not matter.
+// The load goes up and down for hours.
 func TestNoDearInstancesWhileThereIsRoom(t *testing.T) {
 	w, f := leanWorld()
 	for i, rate := range []float64{20, 90, 200, 310, 150, 320, 90, 310, 50, 320} {
@@ -63,7 +65,7 @@ func TestNoDearInstancesWhileThereIsRoom(t *testing.T) {
 	}
 }
 
-// What is kept empty takes as much load again, and as that comes nodes are filled.
+// The empty nodes take as much load again, and then nodes are filled.
 func TestLeanLoadDoubles(t *testing.T) {
 	w, f := leanWorld()
 	w.load(f, 380, 90)

@@ -8,14 +8,15 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// load is the steady load and the demand in requests per second, which is the steady
-// load at the function's level or more. At a load of
-// R, no more than R·t_slo requests can wait and still be in time; if more do,
-// the demand is what would let them, Waiting/t_slo. It is no more than twice
-// the steady load and one instance of the largest r_up, so that ten thousand
-// requests at once to a cold function do not take the whole cluster; planned
-// jointly, than the load and that instance. How many instances there are does not
-// count, or plans would follow themselves.
+// load returns the steady load and the demand in requests per second. The demand is at
+// least the steady load times the function's level.
+//
+// At a load of R, at most R·t_slo requests can wait and still be in time. If more wait,
+// the demand is Waiting/t_slo, at which they would be. It is limited to twice the steady
+// load plus one instance of the largest r_up, so ten thousand requests at once to a cold
+// function do not take the whole cluster. For a jointly planned function the limit is the
+// steady load plus that instance. The number of instances does not count, because plans
+// would then follow themselves.
 func (v *view) load(now time.Time) (steady, demand float64) {
 	if v.Rate > 0 {
 		steady = v.Rate * (1 + max(0, v.engine.settings.Headroom))
@@ -40,17 +41,17 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		}
 		largest = max(largest, v.engine.settings.Bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
 	}
-	if v.joint { // The rate itself is quick to follow.
+	if v.joint { // The measured rate follows quickly by itself.
 		return steady, max(least, min(burst, steady+largest))
 	}
 	return steady, max(least, min(burst, 2*steady+largest))
 }
 
-// surge is the load that waiting requests show beyond chance. That some wait is what
-// instances are planned for (crew): of R·t_slo, a standard deviation more is usual,
-// and one request is nothing. While a function had no ready instance, they came in
-// the time since, which is longer than t_slo: of 8 after two seconds, (8 − 1)/2 s =
-// 3.5/s.
+// surge is the load that waiting requests show beyond chance. Instances are planned for
+// some waiting requests (see [capacity.Crew]): a standard deviation of R·t_slo is
+// normal, and so is one request. While a function had no ready instance, the requests
+// came in the time since then, which may be longer than t_slo: 8 requests after two
+// seconds are (8 − 1)/2 s = 3.5/s.
 func (v *view) surge(now time.Time, steady float64, within time.Duration) float64 {
 	m := v.memory
 	beyond := func() float64 {
@@ -68,12 +69,12 @@ func (v *view) surge(now time.Time, steady float64, within time.Duration) float6
 	return beyond() / within.Seconds()
 }
 
-// longCold is the longest time in which waiting requests are said to have come.
+// longCold is the longest time over which surge spreads waiting requests.
 const longCold = 10 * time.Second
 
-// highest is the highest demand of the window. Requests that have waited need no instances
-// for longer than the burst takes, unless there is one after the other: it is
-// remembered for a shorter time than load that came.
+// highest is the highest demand of the window. It remembers bursts of waiting requests
+// for a shorter time than measured load: a burst needs instances only until it is served,
+// unless one burst follows the other.
 func (v *view) highest(now time.Time) float64 {
 	s := v.engine.settings
 	if !v.joint || s.Burst <= 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Three instances that fill a core become fewer, a step at a time and without a start, as
-// far as that serves more. Those of a function that must have so many stay.
+// Three instances that fill a core become fewer, one step at a time and without a
+// start, as far as that serves more. A function's minimum of instances stays.
 func TestMerge(t *testing.T) {
 	configs := []capacity.Candidate{config(1, 250, 0, 29*ms), config(1, 500, 0, 12*ms), config(4, 500, 0, 33*ms), config(4, 750, 0, 22*ms), config(8, 1000, 0, 27*ms)}
 	for _, c := range []struct {

@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// Meter estimates a rate from a counter that is read now and then. Its zero value
-// has read nothing.
+// Meter estimates a rate from repeated readings of a counter. Its zero value has read
+// nothing.
 //
-// It keeps means over ten, three and one seconds. Requests come at random: at λ/s
-// a mean over τ is off by √(λ/2τ), which is 13 % for 27/s and one second, and
-// 4 % for ten. So the longest mean is believed until a shorter one differs by
-// three times what chance explains; then the longer ones begin anew from there.
+// It keeps means over ten, three and one seconds. Requests come at random: at λ/s a mean
+// over τ is off by √(λ/2τ), which is 13 % for 27/s and one second, and 4 % for ten. So
+// Meter uses the longest mean until a shorter one differs by three times what chance
+// explains. The longer means then begin anew from the shorter one.
 //
-// It follows arrivals that no mean explains at once. If n came in a
-// tenth of a second, n ± √n are to be expected, so that the rate is not less than
-// (n − 3√n)/0.1 s, or so: after a jump to 1000/s, 100 ± 10 come, which shows a rate
-// of 700/s at least. If that is more than is believed, n/0.1 s is. Requests may also
-// come in clumps, all at once and then none: so two times that follow each other
-// must both show it, and the one that shows less counts.
+// Meter follows a jump at once. If n requests came in a tenth of a second, n ± √n are
+// normal, so the rate is at least about (n − 3√n)/0.1 s. After a jump to 1000/s, 100 ± 10
+// come, which shows a rate of at least 700/s. If that is above the present estimate, the
+// estimate becomes n/0.1 s. Requests may also come in clumps, all at once and then none.
+// So two consecutive spans must both show the jump, and the lower rate counts.
 type Meter struct {
 	total uint64
 	at    time.Time
 	means [len(meterWindows)]float64
-	// ages are for how long the means have been what they are of, in seconds: after
-	// a jump they are the mean of all since, until their windows are full.
+	// ages has the age of each mean in seconds. After a jump a mean covers all time
+	// since, until its window is full.
 	ages [len(meterWindows)]float64
-	// marks are readings of the last moments, the oldest first.
+	// marks has the latest readings, the oldest first.
 	marks []mark
 }
 
@@ -36,20 +35,19 @@ type mark struct {
 	total uint64
 }
 
-// meterWindows are the times after which 1/e of an old rate is left of each mean,
-// in seconds.
+// meterWindows has the times, in seconds, after which a mean keeps 1/e of an old rate.
 var meterWindows = [...]float64{10, 3, 1}
 
 const (
-	// chance is how many standard deviations are taken for chance.
+	// chance is the number of standard deviations that count as chance.
 	chance = 3
-	// jumpFrom and jumpTo bound the time within which a jump is looked for,
-	// markPause is the least between two marks.
+	// jumpFrom and jumpTo bound the time in which jump looks for a jump. markPause is
+	// the least time between two marks.
 	jumpFrom, jumpTo = 40 * time.Millisecond, 400 * time.Millisecond
 	markPause        = 15 * time.Millisecond
 )
 
-// Read takes the counter's value at now and returns the rate in 1/s.
+// Read reads the counter's value at now and returns the rate in 1/s.
 func (m *Meter) Read(now time.Time, total uint64) float64 {
 	if m.at.IsZero() {
 		m.at, m.total, m.ages = now, total, meterWindows
@@ -74,7 +72,7 @@ func (m *Meter) Read(now time.Time, total uint64) float64 {
 	return rate
 }
 
-// settle is the longest mean that no shorter one contradicts.
+// settle returns the longest mean that no shorter one contradicts.
 func (m *Meter) settle() float64 {
 	for i := 1; i < len(m.means); i++ {
 		mean, longer := m.means[i], m.means[i-1]
@@ -87,8 +85,8 @@ func (m *Meter) settle() float64 {
 	return m.means[0]
 }
 
-// jump is the highest rate that the last moments show for certain, both the older
-// and the newer half of them, the rate that they show, and the time that this is of.
+// jump returns the highest rate that both the older and the newer half of a recent span
+// show for certain (least). It also returns the rate that they show, and the span.
 func (m *Meter) jump(now time.Time) (least, rate float64, within time.Duration) {
 	for len(m.marks) > 0 && now.Sub(m.marks[0].at) > jumpTo {
 		m.marks = m.marks[1:]

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// metered feeds a meter for so long, a look every 100 ms, and calls see with each
+// metered feeds a meter for a time with a look every 100 ms, and calls see with each
 // estimate.
 func metered(m *Meter, r *rand.Rand, from time.Duration, d time.Duration, rate float64, total *uint64, see func(at time.Duration, rate float64)) {
 	const look = 100 * time.Millisecond
@@ -23,7 +23,7 @@ func metered(m *Meter, r *rand.Rand, from time.Duration, d time.Duration, rate f
 	}
 }
 
-// A jump is seen within a moment, and so is its end, a little later.
+// The meter sees a jump within a moment, and its end a little later.
 func TestMeterFollowsJumps(t *testing.T) {
 	var m Meter
 	var total uint64
@@ -55,8 +55,8 @@ func TestMeterBearsClumps(t *testing.T) {
 	}
 }
 
-// What comes at random at a steady rate looks steady: the highest estimate of a
-// minute, which is what instances are kept for, is hardly above it.
+// Requests at random with a steady rate look steady: the highest estimate of a minute,
+// for which instances are kept, is hardly above the rate.
 func TestMeterIsSteady(t *testing.T) {
 	for _, rate := range []float64{5, 30, 200, 2000} {
 		r := rand.New(rand.NewPCG(1, uint64(rate)))

@@ -22,7 +22,7 @@ func node(name string, cpu, gpu int, memory int64) cluster.Node {
 	return cluster.Node{Name: name, Total: r, Free: r}
 }
 
-// fleet is what the design aims at: 10,000 instances on 2,000 servers.
+// fleet is the size for which the design is made: 10,000 instances on 2,000 servers.
 func fleet() (capacity.Demand, []cluster.Node) {
 	var nodes []cluster.Node
 	for i := range 2000 {

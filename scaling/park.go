@@ -7,13 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Instances of a function that rests hold their memory and nothing else: their
-// models stay loaded, and what they would compute with is others' meanwhile. The next
-// request finds its instance in the time that a quota takes to change, if the node
-// has the share free; else the function is treated as one without an instance.
+// A resting function's instances are parked: they hold their memory only. Their models
+// stay loaded, and others use their CPU and GPU share meanwhile. With the next request an
+// instance takes its share again, in the time that a quota takes to change, if the node
+// has the share free. Otherwise the function counts as one without an instance.
 
-// park has the instances of a function that rests give back their shares, but for
-// those that there must be, which others cannot take the room of.
+// park parks the instances of a resting function. The minimum number of instances keep
+// their shares.
 func (p *pass) park(v *view) {
 	if !v.resting {
 		return
@@ -31,7 +31,7 @@ func (p *pass) park(v *view) {
 	}
 }
 
-// wakes reports whether requests or the least number of instances need a parked
+// wakes reports whether waiting requests or the minimum number of instances need a parked
 // instance: because there is no other, or because all others are still starting.
 func (v *view) wakes() bool {
 	return v.wantsFirst() || v.stuck(v.live)
@@ -43,9 +43,8 @@ func (v *view) stuck(set []Running) bool {
 	return v.Waiting > 0 && !v.retired && !v.robbed && !v.woken && !slices.ContainsFunc(set, serves)
 }
 
-// unpark has parked instances take up their shares again while more are wanted and
-// as far as their nodes have room: that takes no time, where a new instance would have
-// to start.
+// unpark lets parked instances take their shares again while wanted says so and their
+// nodes have room. That takes no time; a new instance would have to start.
 func (p *pass) unpark(v *view, wanted func() bool) {
 	for i := 0; i < len(v.parked) && wanted(); {
 		if !p.unparkOne(v, i) {
@@ -54,22 +53,22 @@ func (p *pass) unpark(v *view, wanted func() bool) {
 	}
 }
 
-// unparkOne has v's i-th parked instance serve again, if there is room.
+// unparkOne unparks v's i-th parked instance and reports whether there was room.
 func (p *pass) unparkOne(v *view, i int) bool {
 	in := v.parked[i]
 	if !p.wake(v, &in) {
 		return false
 	}
 	v.changed()
-	// Nothing else is planned for it now, as for one that starts.
+	// As for an instance that starts, the plan changes nothing else about it.
 	in.State = cluster.Starting
 	v.parked = slices.Delete(slices.Clone(v.parked), i, i+1)
 	v.live = append(v.live, in)
 	return true
 }
 
-// unparkOld has an instance of an older revision serve while the first of the newer
-// one starts.
+// unparkOld unparks an instance of an older revision to serve while the first of the
+// newer one starts.
 func (p *pass) unparkOld(v *view) {
 	if len(v.old) == 0 || !v.stuck(v.live) || !v.stuck(v.old) {
 		return
@@ -81,8 +80,8 @@ func (p *pass) unparkOld(v *view) {
 	}
 }
 
-// wake has a parked instance of v take up what it had, or else the CPU quota of the
-// same threads that serves most. It reports whether there was room.
+// wake gives a parked instance of v the share that it had. If that does not fit, it takes
+// the CPU quota for the same threads that serves most. It reports whether there was room.
 func (p *pass) wake(v *view, in *Running) bool {
 	place, ok := p.space().Find(in.Node)
 	if !ok {
@@ -104,13 +103,13 @@ func (p *pass) wake(v *view, in *Running) bool {
 	return true
 }
 
-// share is what a parked instance takes of its node when it is unparked.
+// share is what an instance takes from its node when it is unparked.
 func share(c cluster.Config) cluster.Resources {
 	return c.Resources.Sub(c.Resources.Parked())
 }
 
-// smaller is the candidate that an instance of v can become where less is free than
-// it had.
+// smaller returns the candidate that an instance of v can become if less is free than it
+// had.
 func (p *pass) smaller(v *view, in Running, free cluster.Resources) (capacity.Choice, bool) {
 	s := p.engine.settings
 	if !s.Vertical || in.Config.GPU > free.GPU {
@@ -120,8 +119,7 @@ func (p *pass) smaller(v *view, in Running, free cluster.Resources) (capacity.Ch
 	return capacity.Raise(capacity.InPlace(s.Choices(v.wanted(need)), in.with(), in.Largest, false), free.CPU, 0, need)
 }
 
-// unparked are the choices that v has on a node: where it has a parked instance, that
-// one's share, too.
+// unparked adds to choices the shares of v's parked instances on a node.
 func (v *view) unparked(node string, choices []capacity.Choice) []capacity.Choice {
 	for _, in := range v.parked {
 		if in.Node == node {

@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// parks carries out what a plan parks and unparks.
+// parks carries out the parks and unparks of a plan.
 func (w *world) parks(plan Plan) {
 	instance := func(function string, id cluster.InstanceID) *Running {
 		f := w.function(function)
@@ -23,8 +23,8 @@ func (w *world) parks(plan Plan) {
 	}
 }
 
-// checkParked fails if a plan parks what is at work, or unparks what does not fit,
-// together with all that it starts before those that are to leave have left.
+// checkParked fails if a plan parks a busy instance. It also fails if the plan's
+// unparks and starts do not fit before the stopped instances have left.
 func (w *world) checkParked(t *testing.T, plan Plan, functions []Function, stopped map[cluster.InstanceID]Running, free map[string]cluster.Resources, returned map[string]bool) {
 	t.Helper()
 	find := func(function string, id cluster.InstanceID) (Function, Running) {
@@ -81,8 +81,8 @@ func (w *world) checkParked(t *testing.T, plan Plan, functions []Function, stopp
 	}
 }
 
-// How many instances a function has does not depend on whether they are parked while
-// it is idle.
+// The number of a function's instances does not depend on whether they are parked
+// while it is idle.
 func TestParkingLeavesNumbersAlone(t *testing.T) {
 	numbers := func(park string) (out []int) {
 		w := newWorld(DefaultSettings())

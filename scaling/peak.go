@@ -2,8 +2,7 @@ package scaling
 
 import "time"
 
-// Peak remembers the highest demand of the last window. Its zero value has seen
-// none.
+// Peak remembers the highest demand of the last window. Its zero value has observed none.
 type Peak struct {
 	// since is when the first demand was seen.
 	since time.Time
@@ -16,8 +15,8 @@ type sample struct {
 	demand float64
 }
 
-// grains bounds how many samples a window keeps.
-const grains = 64
+// maxSamples bounds the number of samples in a window.
+const maxSamples = 64
 
 // Observe adds the demand at now and returns the highest of the window.
 func (p *Peak) Observe(now time.Time, demand float64, window time.Duration) float64 {
@@ -32,14 +31,13 @@ func (p *Peak) Observe(now time.Time, demand float64, window time.Duration) floa
 		n--
 	}
 	p.samples = p.samples[:n]
-	// A lower demand right after a higher one may be forgotten one grain
-	// early.
-	if n == 0 || now.Sub(p.samples[n-1].at) >= window/grains {
+	// A lower demand right after a higher one may be forgotten early, by window/maxSamples.
+	if n == 0 || now.Sub(p.samples[n-1].at) >= window/maxSamples {
 		p.samples = append(p.samples, sample{now, demand})
 	}
 	return max(p.samples[0].demand, demand)
 }
 
-// Settled reports whether a whole window was watched. Before that, for example
-// after a restart of the provider, nothing is known about the load.
+// Settled reports whether Peak has observed a whole window. Before that, for example
+// after a restart of the provider, the load is not known well enough.
 func (p *Peak) Settled(now time.Time, window time.Duration) bool { return now.Sub(p.since) >= window }

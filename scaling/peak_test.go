@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The window remembers the highest demand for as long as it is open.
+// Peak remembers the highest demand for the length of the window.
 func TestPeak(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 4))
 	var p Peak
@@ -25,7 +25,7 @@ func TestPeak(t *testing.T) {
 	for i := range 100_000 {
 		quick.Observe(epoch.Add(time.Duration(i)*time.Millisecond), float64(100_000-i), time.Minute)
 	}
-	if len(quick.samples) > grains+1 {
+	if len(quick.samples) > maxSamples+1 {
 		t.Errorf("%d samples are kept", len(quick.samples))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// The more requests an objective is meant for, the more instances a load gets, and
-// never fewer than its work fills. 0 is the 99th percentile.
+// A higher percentile gives a load more instances, and never fewer than its work
+// fills. 0 means the 99th percentile.
 func TestPercentile(t *testing.T) {
 	nodes := []cluster.Node{node("a", 64000, 0, 64<<30)}
 	started := func(percentile float64) float64 {

@@ -12,35 +12,35 @@ import (
 type Running struct {
 	ID   cluster.InstanceID
 	Node string
-	// Artefact names what it has loaded. It gets no other while it runs.
+	// Artefact names what the instance has loaded. That does not change while it runs.
 	Artefact string
 	Config   cluster.Config
-	// Largest is the largest batch that it can take if its CPU quota allows more than
-	// Config has; a smaller number than that is none.
+	// Largest is the largest batch that the instance can take with a higher CPU quota.
+	// A value below Config.Batch means Config.Batch.
 	Largest int
 	// Exec and Mean are the predicted times of a full batch under Config, as
 	// in [capacity.Candidate].
 	Exec, Mean time.Duration
 	Revision   uint64
-	// State: Starting instances count as capacity, so that they are not
-	// started twice; Stopping and Exited ones count for nothing.
+	// State is the instance's. Starting instances count as capacity, so they are not
+	// started twice. Stopping and Exited ones do not count.
 	State cluster.State
-	// IdleSince is since when the instance has executed nothing; zero while
-	// it holds a request.
+	// IdleSince is the time since which the instance has executed nothing. It is zero
+	// while it holds a request.
 	IdleSince time.Time
-	// Parked: it holds its memory only, and has to take up the share that Config
-	// says before it serves anything. A parked instance is Ready.
+	// Parked: the instance holds its memory only. It must take the share in Config
+	// before it serves again. A parked instance is Ready.
 	Parked bool
-	// Fixed: its CPU quota could not be changed, so it is planned with as it is.
+	// Fixed: the CPU quota could not be changed, so plans leave it as it is.
 	Fixed bool
 }
 
-// with is what the instance runs with.
+// with is the candidate that the instance runs.
 func (in *Running) with() capacity.Candidate {
 	return capacity.Candidate{Artefact: in.Artefact, Config: in.Config, Exec: in.Exec, Mean: in.Mean}
 }
 
-// Holds is what the instance takes of its node.
+// Holds is what the instance takes from its node.
 func (in *Running) Holds() cluster.Resources {
 	if in.Parked {
 		return in.Config.Parked()
@@ -51,67 +51,66 @@ func (in *Running) Holds() cluster.Resources {
 // Function is what the engine must know of a function.
 type Function struct {
 	Name string
-	// Revision is the one that instances should have; those of an older one
-	// are replaced.
+	// Revision is the current revision. Instances of an older one are replaced.
 	Revision uint64
 	// SLO is t_slo; 0 means none.
 	SLO time.Duration
-	// Percentile is how many % of the requests are to be within the SLO; 0 means
-	// [staffing.StaffingPercentile]. Where functions are planned jointly, the more it asks for
-	// the more room is kept for requests that come at the same time.
+	// Percentile is the part in % of the requests that must be within the SLO; 0 means
+	// [capacity.StaffingPercentile]. For jointly planned functions, a higher one keeps
+	// more room for requests that come at the same time.
 	Percentile float64
 	Queue      capacity.Queue
 	Configs    []capacity.Candidate
-	// Instances are all of the function's, the ones that earlier plans
-	// started included.
+	// Instances has all of the function's instances, including those that earlier plans
+	// started.
 	Instances []Running
-	// Rate is the measured load in requests per second, Waiting how many
-	// requests are in no instance yet.
+	// Rate is the measured load in requests per second. Waiting is the number of
+	// requests that are in no instance yet.
 	Rate    float64
 	Waiting int
-	// Level is by how much more than the measured load there must be room for, as
-	// requests miss the objective ([steering.Loop]); below 1 it is 1. Quotas are raised
-	// and instances started for it, none is exchanged.
+	// Level is the multiple of the measured load for which there must be room because
+	// requests miss the objective ([steering.Loop]); below 1 it counts as 1. Plans raise
+	// quotas and start instances for it, but do not exchange any.
 	Level float64
-	// Weight is how much the function weighs beside others where all together ask for
-	// more than there is; 0 is 1. Only functions that are planned jointly are weighed.
+	// Weight is the function's weight if all functions together ask for more than there
+	// is; 0 means 1. Only jointly planned functions are weighed.
 	Weight float64
 	// Min and Max bound the instances of the current revision; a Max of 0
 	// means no bound. While a revision is replaced, those of the older one
 	// come on top.
 	Min, Max int
-	// ScaleToZero lets a function without requests have no instance (but not
-	// less than Min). Without, it always has one.
+	// ScaleToZero lets a function without requests have no instance, but not fewer than
+	// Min. Otherwise it always has at least one.
 	ScaleToZero bool
-	// Nodes are the names of those on which its instances may start, in any
-	// order; nil means any node, and an empty list none. It bounds what is
-	// started, not what runs.
+	// Nodes has the names of the nodes on which instances may start, in any order. nil
+	// means any node, and an empty list means none. Running instances stay where they
+	// are.
 	Nodes []string
-	// PreWarmAt and RetireAt are the cold-start policy's word (INFless §3.5,
-	// coldstart.Decide). An idle function is retired from RetireAt on; if that
-	// is zero, never. It gets an instance without a request while
-	// PreWarmAt ≤ now < RetireAt, if PreWarmAt is not zero.
+	// PreWarmAt and RetireAt come from the cold-start policy (INFless §3.5,
+	// coldstart.Decide). An idle function is retired from RetireAt on, or never if that
+	// is zero. It gets an instance without a request while PreWarmAt ≤ now < RetireAt,
+	// if PreWarmAt is not zero.
 	PreWarmAt, RetireAt time.Time
-	// ParkAt is the same policy's word on what an idle function holds: from then
-	// on memory only, but for the instances that must be; if zero, all that its
-	// instances were given.
+	// ParkAt comes from the same policy. From then on the instances of an idle function
+	// hold memory only, except for the minimum number. If it is zero, they keep their
+	// shares.
 	ParkAt time.Time
 }
 
-// Plan is what is to be done now. The stops come first: a start may need the
-// room of instances that are to be stopped.
+// Plan says what to do now. Do the stops first: a start may need the room of instances
+// that are stopped.
 type Plan struct {
 	Stop  []Stop
 	Start []Start
 	// Resize changes CPU quotas of running instances at once.
 	Resize []Resize
-	// Park has idle instances give back their CPU and GPU share; what that frees
-	// is there for later plans. Unpark has parked ones take up a share again.
+	// Park lets idle instances give back their CPU and GPU share, for later plans.
+	// Unpark lets parked ones take a share again.
 	Park     []Park
 	Unpark   []Unpark
 	Unplaced []Unplaced
-	// Carried is what the instances of functions with a load can take by the times that
-	// are planned with, what the plan starts included.
+	// Carried has the capacity of each function with a load, by the times that the plan
+	// uses and including the instances that it starts.
 	Carried []Carried
 }
 
@@ -121,11 +120,11 @@ type Carried struct {
 	Over     float64
 }
 
-// Start is an instance to be started.
+// Start starts an instance.
 type Start struct {
 	Function string
 	Revision uint64
-	// Artefact names what it is to load.
+	// Artefact names what the instance loads.
 	Artefact string
 	Config   cluster.Config
 	// Exec and Mean are the candidate's.
@@ -133,14 +132,14 @@ type Start struct {
 	Node       string
 	// Timeout is the candidate's.
 	Timeout time.Duration
-	// After are instances on the node, stopped by the same plan, that must
-	// be gone before this one starts; most often there are none.
+	// After has the instances on the node that the same plan stops and that must be
+	// gone before this one starts. Mostly there are none.
 	After []cluster.InstanceID
 }
 
-// Resize gives an instance another CPU quota while it runs: a burst is served
-// from the node's free CPU before a new instance could be there. Its batches may become
-// larger or smaller with it, up to [Running.Largest]; GPU share and memory stay.
+// Resize changes an instance's CPU quota while it runs: the node's free CPU serves a
+// burst before a new instance could start. Its batch size may change with the quota, up
+// to [Running.Largest]. GPU share and memory stay.
 type Resize struct {
 	Function string
 	ID       cluster.InstanceID
@@ -150,31 +149,30 @@ type Resize struct {
 	Exec, Mean time.Duration
 }
 
-// Park is an instance that gives back its CPU and GPU share and keeps its memory, if
-// it still has nothing to do.
+// Park lets an instance give back its CPU and GPU share and keep its memory, if it is
+// still idle.
 type Park struct {
 	Function string
 	ID       cluster.InstanceID
 }
 
-// Unpark is a parked instance that takes up a share and serves again. It takes no
-// longer than a Resize.
+// Unpark lets a parked instance take a share and serve again. It takes no longer than a
+// Resize.
 type Unpark struct {
 	Resize
-	// After are instances on the node, stopped by the same plan, that must be gone
-	// before; most often there are none.
+	// After has the instances on the node that the same plan stops and that must be
+	// gone before. Mostly there are none.
 	After []cluster.InstanceID
 }
 
-// Stop is an instance to be stopped, once it has finished what it holds.
+// Stop stops an instance once it has finished its requests.
 type Stop struct {
 	Function string
 	ID       cluster.InstanceID
 	Why      Why
 }
 
-// Why says why an instance is stopped; it is fit for a log line and for a
-// metric's label.
+// Why is the reason to stop an instance, in the form of a log field or a metric's label.
 type Why string
 
 // The reasons to stop an instance.

@@ -7,19 +7,20 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// worthwhile is how many times what a function carries now a new arrangement
-// must carry.
-const worthwhile = 1.2
+// minCarriedGain is the multiple of its present capacity that a function must carry after
+// a rearrangement.
+const minCarriedGain = 1.2
 
-// rearrange exchanges a function's instances for others, if they cannot be
-// added to and a fresh start of Algorithm 1 would carry a good deal more in
-// the room that they have: a function that grew from one request per second to
-// thousands holds its node in small shares with small batches, and Max may be
-// reached by instances that are too small. The paper has no such step; its
-// instances only come and go. While the exchange lasts, requests wait, so it
-// is not done for a burst, nor while instances start or are replaced, nor
-// twice within a stabilisation window. left is what adding would give; it has
-// taken its room already.
+// rearrange exchanges a function's instances for others. It reports whether it did. It
+// does so if adding instances is not enough, and a fresh start of Algorithm 1 would carry
+// minCarriedGain times as much in the same room. For example a function that grew from
+// one request per second to thousands holds its node in small shares with small batches.
+// Or it has reached Max with instances that are too small. The paper has no such step;
+// its instances only come and go.
+//
+// Requests wait during the exchange. So it is not done for a burst, while instances start
+// or are replaced, or twice within a stabilisation window. left is the placement by
+// adding; it has already taken its room.
 func (p *pass) rearrange(v *view, left placing.Placement) bool {
 	if left.Reason == placing.NoConfig || v.steady <= v.capacity() || len(v.old) > 0 || v.started > 0 {
 		return false
@@ -45,7 +46,7 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 	d := v.wanted(v.steady)
 	d.Limit = v.Max
 	fresh := trial.Schedule(d, 0)
-	if min(v.steady, v.steady-fresh.Residual) < worthwhile*min(v.steady, carried) {
+	if min(v.steady, v.steady-fresh.Residual) < minCarriedGain*min(v.steady, carried) {
 		return false
 	}
 	p.room = trial
@@ -54,8 +55,8 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 	return true
 }
 
-// replace stops the instances that the fresh placement has no use for and
-// starts those that it lacks.
+// replace stops the instances that are not in the fresh placement and starts those that
+// are missing.
 func (p *pass) replace(v *view, fresh placing.Placement) {
 	missing := slices.Clone(fresh.Placed)
 	for _, in := range slices.Clone(v.live) {

@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// release stops what is not needed: all of an idle function, what is above
+// release stops the instances that are not needed: all of an idle function, those above
 // Max, and the surplus of case (iii).
 func (p *pass) release(v *view) {
 	if v.idle && v.floor == 0 {
@@ -38,7 +38,7 @@ func (p *pass) release(v *view) {
 	}
 }
 
-// expire stops the instances that have been idle for as long as each is kept.
+// expire stops the instances that have been idle for KeepAlive.
 func (p *pass) expire(v *view) {
 	for _, in := range slices.Clone(v.live) {
 		old := in.State == cluster.Ready && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.KeepAlive
@@ -48,9 +48,9 @@ func (p *pass) expire(v *view) {
 	}
 }
 
-// surplus is case (iii): it stops instances until the load is back in the band
-// or the others could not carry it. Parked instances could carry load, too, but not in
-// place of one that does.
+// surplus is case (iii): it stops instances until the load is back in the band or the
+// others could not carry it. Parked instances count as capacity, but none of them
+// replaces one that serves.
 func (p *pass) surplus(v *view) {
 	s := p.engine.settings
 	live, parked := v.high(), total(v.parked, v.peaked)
@@ -76,7 +76,7 @@ func (p *pass) surplus(v *view) {
 	}
 }
 
-// hasSlack reports whether some instance serves no more than that at the peak.
+// hasSlack reports whether some instance serves at most up at the peak.
 func (v *view) hasSlack(up float64) bool {
 	for i := range v.live {
 		if v.peaked(&v.live[i]).Up <= up {
@@ -86,10 +86,9 @@ func (v *view) hasSlack(up float64) bool {
 	return false
 }
 
-// worstFirst orders the instances, the parked ones first, by what they carry of the
-// load per resource (the numerator of Eq. 10, capped by the peak), so that a large
-// instance goes first where the load is small, and an inefficient one where it is
-// not.
+// worstFirst orders the instances, the parked ones first, by the load that they carry per
+// resource (the numerator of Eq. 10, capped by the peak). So a large instance goes first
+// at a small load, and an inefficient one at a large load.
 func (v *view) worstFirst() []Running {
 	options := v.engine.settings.Options
 	carries := func(in Running) float64 {
@@ -108,9 +107,9 @@ func (v *view) worstFirst() []Running {
 	return worst
 }
 
-// supersede stops instances of older revisions once the newer ones are ready
-// and carry the load, or have all the instances they may have. Where there is
-// no room for enough of the newer ones, the older ones go one by one.
+// supersede stops instances of older revisions once the newer ones are ready and carry
+// the load or have reached Max. If there is no room for enough newer ones, it stops the
+// older ones one by one.
 func (p *pass) supersede(v *view) {
 	if len(v.old) == 0 || len(v.live)+len(v.parked) == 0 || v.started > 0 {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// atRest is a world of so many functions in which nothing is left to do, with
-// instances of each, on nodes of 16 cores.
+// atRest returns a world of that many functions with instances on nodes of 16 cores,
+// in which nothing is left to do.
 func atRest(functions, instances int) *world {
 	w := newWorld(DefaultSettings())
 	for i := range functions*instances/6 + 2 {
@@ -44,8 +44,8 @@ func atRest(functions, instances int) *world {
 	return w
 }
 
-// While the load hardly moves nothing is started or stopped, and a pass costs
-// next to nothing.
+// While the load hardly changes, nothing starts or stops, and a pass costs next to
+// nothing.
 func BenchmarkEngineAtRest(b *testing.B) {
 	for _, n := range [][2]int{{3, 2}, {40, 250}} {
 		b.Run(fmt.Sprintf("%d×%d", n[0], n[1]), func(b *testing.B) {

@@ -18,8 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scenarios print into testdata")
 
-// world is a cluster that carries plans out at once: stops are gone and starts
-// are ready at the next tick.
+// world is a cluster that carries out plans at once: stopped instances are gone and
+// started ones ready at the next tick.
 type world struct {
 	engine    *Engine
 	now       time.Time
@@ -91,7 +91,7 @@ func (w *world) settle() {
 	}
 }
 
-// scale runs the engine once and carries its plan out, stops first.
+// scale runs the engine once and carries out its plan, stops first.
 func (w *world) scale() Plan {
 	w.settle()
 	functions := make([]Function, 0, len(w.functions))
@@ -120,8 +120,8 @@ func (w *world) scale() Plan {
 	return plan
 }
 
-// print writes a plan, one line per action; started instances get the names
-// that scale gave them.
+// print writes a plan, one line per action. Started instances have the names that
+// scale gave them.
 func (w *world) print(plan Plan) string {
 	var b strings.Builder
 	at := fmt.Sprintf("%v ", w.now.Sub(epoch))

@@ -9,26 +9,27 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// stretch raises CPU quotas of instances one after the other for what a function is short
-// of: that takes effect at once, where a new instance would have to start. Each gets the
-// least that suffices, or else what helps most. One that still starts begins with the
-// larger quota: of a load that sets in, the first instance sees one request and takes the
-// smallest share, and a few looks later a second small one would serve less than the first
-// with the share of both.
+// stretch raises the CPU quotas of instances, one after the other, for the load that a
+// function is short of. That takes effect at once; a new instance would have to start.
+// Each gets the least quota that suffices, otherwise the one that helps most.
+//
+// An instance that still starts begins with the larger quota. When a load sets in, the
+// first instance is planned for one request and gets the smallest share. A few passes
+// later a second small instance would serve less than the first with both shares.
 func (p *pass) stretch(v *view) {
 	if !p.engine.settings.Vertical || len(v.live) == 0 || v.residual() == 0 {
 		return
 	}
 	choices := v.choices(v.demand, false)
-	type able struct {
+	type same struct {
 		artefact string
 		config   cluster.Config
 		largest  int
 	}
-	known := map[able][]capacity.Choice{}
+	known := map[same][]capacity.Choice{}
 	for i := range v.live {
 		in := &v.live[i]
-		as := able{in.Artefact, in.Config, in.Largest}
+		as := same{in.Artefact, in.Config, in.Largest}
 		larger, ok := known[as]
 		if !ok {
 			larger = capacity.InPlace(choices, in.with(), in.Largest, true)
@@ -52,7 +53,7 @@ func (p *pass) stretch(v *view) {
 	}
 }
 
-// resize plans another quota for v's i-th instance.
+// resize plans a new quota for v's i-th instance.
 func (p *pass) resize(v *view, i int, to capacity.Choice) {
 	v.changed()
 	in := &v.live[i]
@@ -66,21 +67,22 @@ func (p *pass) resize(v *view, i int, to capacity.Choice) {
 }
 
 const (
-	// mergePause is the least time between two merges of a function, in which the quota
-	// of the instance that stays is raised.
+	// mergePause is the least time between two merges of a function. Meanwhile a later
+	// plan raises the quota of the instance that stays.
 	mergePause = 500 * time.Millisecond
-	// mergeGain is how much more than both an instance must serve that has the share of
-	// both, as a part of it.
+	// mergeGain is how much more the merged instance must serve than both before, as a
+	// part of that.
 	mergeGain = 0.05
 )
 
-// merge has an instance make room for another one of its function on the same node, where
-// a function is short of something and nothing is free: with the share of both that one
-// serves more, as its batches are larger. Its quota is raised by a later plan, when the
-// room is free. That takes no start, so it is done for a burst, too.
+// merge stops an instance in favour of another one of its function on the same node, if
+// the function is short of something and nothing is free. With the share of both, that
+// one serves more, because its batches are larger. A later plan raises its quota when the
+// room is free. Nothing has to start, so merge works for a burst, too.
 //
-// For example two of 250m, on each of which one request takes 29 ms and only one at a time
-// meets 50 ms, serve 34 requests/s each. One of 500m takes four at a time in 33 ms: 121/s.
+// For example on 250m one request takes 29 ms, and only one at a time meets 50 ms. Two
+// such instances serve 34 requests/s each. One of 500m takes four at a time in 33 ms:
+// 121/s.
 func (p *pass) merge(v *view) {
 	if !p.engine.settings.Vertical || !v.joint || v.short != placing.NoRoom || v.residual() == 0 || len(v.live) <= max(1, v.floor) ||
 		!v.calm() || p.now.Sub(v.memory.merged) < mergePause {
@@ -115,9 +117,8 @@ func (v *view) calm() bool {
 		!slices.ContainsFunc(v.live, func(in Running) bool { return in.State != cluster.Ready || in.Fixed })
 }
 
-// relax lowers the quota of one instance, if the load has been in need of less
-// for the whole window, as for surplus instances. The freed quota is there for
-// later plans.
+// relax lowers the quota of one instance if the load needed less for the whole window, as
+// for surplus instances. Later plans can use the freed quota.
 func (p *pass) relax(v *view) {
 	s := p.engine.settings
 	if !s.Vertical || len(v.live) == 0 {

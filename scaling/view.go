@@ -15,71 +15,70 @@ type view struct {
 	Function
 	engine *Engine
 	memory *memory
-	// live are the Starting and Ready instances of the current revision, old
-	// those of older ones; both by ID. owned: live is not the caller's.
+	// live has the Starting and Ready instances of the current revision, old those of
+	// older ones; both by ID. owned: live is a copy, not the caller's slice.
 	live, old []Running
 	owned     bool
-	// parked are those of the current revision that are parked, by ID; they count
-	// neither as live nor as capacity.
+	// parked has the parked instances of the current revision, by ID. They count neither
+	// as live nor as capacity.
 	parked []Running
-	// sum and crest are the ranges of all in live at the demand and at the
-	// peak, if summed and crested.
-	sum, crest      capacity.Range
-	summed, crested bool
-	// steady is the measured load with headroom, demand that and the burst
-	// of waiting requests, peak the highest demand of the window; all in
-	// requests per second.
+	// sum is the range of all live instances at the demand, valid if summed. peakSum is
+	// the range at the peak, valid if peakSummed.
+	sum, peakSum       capacity.Range
+	summed, peakSummed bool
+	// steady is the measured load with headroom. demand adds the burst of waiting
+	// requests. peak is the highest demand of the window. All are in requests per
+	// second.
 	steady, demand, peak float64
-	// joint: it is planned for together with others.
+	// joint: the function is planned together with others.
 	joint bool
-	// floor is how many instances there must be.
+	// floor is the minimum number of instances.
 	floor int
 	// prewarm: the cold-start policy wants an instance without a request.
-	// idle: nothing is executed or waits, and the keep-alive is over.
+	// idle: no request executes or waits, and the keep-alive is over.
 	prewarm, idle bool
-	// resting: nothing is executed or waits, and the instances are to be parked.
-	// woken: some are unparked by this plan.
+	// resting: no request executes or waits, and the instances must be parked.
+	// woken: this plan unparks some.
 	resting, woken bool
-	// retired: all instances are stopped by this plan.
+	// retired: this plan stops all instances.
 	retired bool
-	// robbed: some of its instances make room for others; it must not take
-	// it back in the same plan.
+	// robbed: some of its instances make room for others. It must not take that room
+	// back in the same plan.
 	robbed bool
 	// started and startedUp count what this plan starts.
 	started   int
 	startedUp float64
 	// short is why this plan leaves load unplaced.
 	short placing.Reason
-	// allowed is what pass.allowed found.
+	// allowed caches the result of pass.allowed.
 	allowed placing.Allowed
-	// now and then hold the ranges of instances at the demand and at the
-	// peak, as far as they were asked for.
-	now, then []ranged
+	// atDemand and atPeak cache the ranges of candidates at the demand and at the peak.
+	atDemand, atPeak []ranged
 }
 
-// ranged is Eq. 1 of an instance with such a config and times.
+// ranged is a candidate and its range by Eq. 1.
 type ranged struct {
 	with   capacity.Candidate
 	bounds capacity.Range
 }
 
-// look takes the functions in.
-func (e *Engine) look(now time.Time, functions []Function) []*view {
+// observe returns a view of each function.
+func (e *Engine) observe(now time.Time, functions []Function) []*view {
 	if e.pointers = e.pointers[:0]; cap(e.views) < len(functions) {
 		e.views = make([]view, len(functions))
 	}
 	e.views = e.views[:cap(e.views)]
 	for i := range functions {
-		e.pointers = append(e.pointers, e.views[i].look(e, now, &functions[i]))
+		e.pointers = append(e.pointers, e.views[i].observe(e, now, &functions[i]))
 	}
 	return e.pointers
 }
 
-// look takes a function in.
-func (v *view) look(e *Engine, now time.Time, f *Function) *view {
+// observe sets v to the view of a function at now.
+func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	*v = view{
 		Function: *f, engine: e, memory: e.memories[f.Name], joint: e.settings.Jointly(f.Queue),
-		now: v.now[:0], then: v.then[:0],
+		atDemand: v.atDemand[:0], atPeak: v.atPeak[:0],
 	}
 	if v.memory == nil {
 		v.memory = &memory{}
@@ -102,9 +101,8 @@ func (v *view) look(e *Engine, now time.Time, f *Function) *view {
 	return v
 }
 
-// sort takes the function's instances in, by ID. Most often they are as they
-// should be, and are not copied. It reports whether none of them executes
-// anything.
+// sort divides the function's instances into live, parked and old, by ID. Mostly they
+// need no change and are not copied. It reports whether all of them are idle.
 func (v *view) sort() (idle bool) {
 	idle, tidy, parked := true, true, 0
 	for i := range v.Instances {
@@ -145,38 +143,40 @@ func (v *view) sort() (idle bool) {
 	return idle
 }
 
-// changed is called before an instance is changed or removed.
+// changed must be called before an instance is changed or removed.
 func (v *view) changed() {
 	if !v.owned {
 		v.live, v.owned = slices.Clone(v.live), true
 	}
-	v.summed, v.crested = false, false
+	v.summed, v.peakSummed = false, false
 }
 
-// wanted is a demand of rps for the function, which is a part of its load.
+// wanted returns a demand of rps for the function, as a part of its load.
 func (v *view) wanted(rps float64) capacity.Demand {
 	return capacity.Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, Load: max(v.demand, rps)}
 }
 
-// choices are what instances of the function may be, as a part of its load, or of
-// rps if that is more. They must not be changed.
+// choices returns the possible instances of the function at its load, or at rps if that
+// is more. The caller must not change them.
 func (v *view) choices(rps float64, crowded bool) []capacity.Choice {
 	return v.memory.Choices(max(v.demand, rps), crowded)
 }
 
-// bounds is Eq. 1 of one of the function's instances at the demand, peaked at
-// the peak.
-func (v *view) bounds(in *Running) capacity.Range { return v.ranged(in.with(), v.demand, &v.now) }
+// bounds is the range by Eq. 1 of one of the function's instances at the demand.
+func (v *view) bounds(in *Running) capacity.Range {
+	return v.ranged(in.with(), v.demand, &v.atDemand)
+}
 
+// peaked is the range of an instance at the peak.
 func (v *view) peaked(in *Running) capacity.Range {
 	if v.peak == v.demand {
 		return v.bounds(in)
 	}
-	return v.ranged(in.with(), v.peak, &v.then)
+	return v.ranged(in.with(), v.peak, &v.atPeak)
 }
 
-// ranged is the range of an instance at a load; functions have few configs, and
-// each is asked for many times.
+// ranged returns the range of a candidate at a load. It caches ranges in known: a
+// function has few configs, and each is needed many times.
 func (v *view) ranged(with capacity.Candidate, load float64, known *[]ranged) capacity.Range {
 	for i := range *known {
 		if k := &(*known)[i]; k.with == with {
@@ -201,10 +201,10 @@ func (v *view) high() capacity.Range {
 	if v.peak == v.demand {
 		return v.total()
 	}
-	if !v.crested {
-		v.crest, v.crested = total(v.live, v.peaked), true
+	if !v.peakSummed {
+		v.peakSum, v.peakSummed = total(v.live, v.peaked), true
 	}
-	return v.crest
+	return v.peakSum
 }
 
 func total(set []Running, bounds func(*Running) capacity.Range) capacity.Range {
@@ -223,20 +223,20 @@ func (v *view) count() int { return len(v.live) + v.started }
 // capacity is R_max of the instances that there will be.
 func (v *view) capacity() float64 { return v.total().Up + v.startedUp }
 
-// remove forgets an instance that is to be stopped.
+// remove removes an instance that the plan stops.
 func (v *view) remove(id cluster.InstanceID) {
 	v.changed()
 	is := func(in Running) bool { return in.ID == id }
 	v.live = slices.DeleteFunc(v.live, is)
 	v.old = slices.DeleteFunc(v.old, is)
-	if slices.ContainsFunc(v.parked, is) { // It may be the caller's.
+	if slices.ContainsFunc(v.parked, is) { // The slice may be the caller's.
 		v.parked = slices.DeleteFunc(slices.Clone(v.parked), is)
 	}
 }
 
-// wantsFirst reports whether the function has no instance and needs one. A
-// measured load alone is no reason: it lags, and the first request that finds
-// no instance waits. A parked one is there already.
+// wantsFirst reports whether the function has no instance and needs one. A measured load
+// alone is no reason: it lags, and the first request that finds no instance waits. A
+// function with parked instances needs one only for waiting requests or its minimum.
 func (v *view) wantsFirst() bool {
 	switch {
 	case v.count() > 0 || v.retired || v.robbed:
@@ -247,12 +247,11 @@ func (v *view) wantsFirst() bool {
 	return v.Waiting > 0 || v.prewarm || v.floor > 0 || len(v.old) > 0
 }
 
-// mayGrow reports whether the function may get more instances than it has, or a
-// first.
+// mayGrow reports whether the function may get another instance.
 func (v *view) mayGrow() bool {
 	return v.short == placing.None && !v.robbed && !v.retired && (v.count() > 0 || v.floor > 0)
 }
 
-// mayEvict reports whether the function may take the room of others: only for
-// requests or instances that must be, not for what might be needed.
+// mayEvict reports whether the function may take the room of others: only for waiting
+// requests or its minimum of instances, not in advance.
 func (v *view) mayEvict() bool { return v.Waiting > 0 || v.floor > 0 }

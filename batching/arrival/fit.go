@@ -8,29 +8,29 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Note says what a fit gave up because no process of its order has it, and what it
-// took instead; it is empty where all that was asked for is met.
+// Note names the moments that no process of the fit's order has, and the values that
+// the fit used instead. It is empty if the fit has all moments.
 type Note string
 
-// MinGaps is the least number of gaps that are fitted to: of fewer, the third moment
-// says nothing.
+// MinGaps is the minimum number of gaps for a fit: with fewer, the third moment says
+// nothing.
 const MinGaps = 30
 
-// Fit is the MAP of order 2 whose gaps have the given moments: mean, SCV, skewness
-// and lag-1 autocorrelation determine it (BATCH, §IV, Eq. 16).
+// Fit returns the MAP of order 2 whose gaps have the given moments: mean, SCV,
+// skewness and lag-1 autocorrelation determine it (BATCH, §IV, Eq. 16).
 //
-// It is the closed form of Heindl, Horváth and Gross (2006), which KPC-Toolbox's
-// map2_fit has, too, in the canonical forms of Bodrog et al. (2008): with
-// r_k = E[X^k]/k! and r₁ = 1, the gaps' distribution has the poles 1/x and 1/y where
+// It uses the closed form of Heindl, Horváth and Gross (2006), as map2_fit of
+// KPC-Toolbox does, in the canonical forms of Bodrog et al. (2008). With
+// r_k = E[X^k]/k! and r₁ = 1, the gaps' distribution has the poles 1/x and 1/y, where
 // x and y solve z² − sz + d = 0, s = (r₃ − r₂)/(r₂ − 1), d = s − r₂. Gaps that vary
 // more than Poisson's have x > 1 > y (hyperexponential), others x, y ≤ 1
 // (hypoexponential). Autocorrelations fall off as γ^k·(1 − 1/SCV)/2.
 //
-// Moments that no such process has are replaced by the nearest that one has, and the Note
-// says so: an SCV below 0.5 by 0.5, then a skewness, then an autocorrelation, in
-// that order. Where gaps cannot be told from Poisson's (an SCV within 0.001 of 1, or
-// both SCV and autocorrelation within two standard errors), it is Poisson's process.
-// An error says that there are too few gaps, or that their moments are none.
+// If no such process has the moments, Fit takes the nearest possible ones and says so
+// in the Note: first an SCV of 0.5 for one below that, then the skewness, then the
+// autocorrelation. It returns Poisson's process if the gaps cannot be distinguished
+// from Poisson's: an SCV within 0.001 of 1, or both SCV and autocorrelation within
+// two standard errors. It fails if there are too few gaps or the moments are invalid.
 func Fit(m Moments) (MAP, Note, error) {
 	if err := m.check(); err != nil {
 		return MAP{}, "", err
@@ -49,17 +49,17 @@ func Fit(m Moments) (MAP, Note, error) {
 	return fitted, notes.note(), nil
 }
 
-// notes collects what a Note says.
+// notes collects the parts of a Note.
 type notes []string
 
 func (n *notes) add(format string, args ...any) { *n = append(*n, fmt.Sprintf(format, args...)) }
 
 func (n notes) note() Note { return Note(strings.Join(n, "; ")) }
 
-// check reports moments that are none.
+// check reports moments that are not valid.
 func (m Moments) check() error {
 	if m.N < MinGaps {
-		return fmt.Errorf("fit of arrivals: there are %d gaps between requests, and %d are the least to fit to: wait for more", max(0, m.N), MinGaps)
+		return fmt.Errorf("fit of arrivals: %d gaps between requests: at least %d are needed: wait for more requests", max(0, m.N), MinGaps)
 	}
 	if !(m.Mean > 0) || math.IsInf(m.Mean, 0) {
 		return fmt.Errorf("fit of arrivals: the mean gap is %v s: all requests came at once, or their times are wrong", m.Mean)
@@ -75,38 +75,40 @@ func (m Moments) check() error {
 	return nil
 }
 
-// sameAsPoisson is how near 1 an SCV is taken for 1: γ is the autocorrelation over
-// (1 − 1/SCV)/2, of which little is left then.
+// sameAsPoisson is how close to 1 an SCV counts as 1. γ is the autocorrelation over
+// (1 − 1/SCV)/2, which is almost 0 there.
 const sameAsPoisson = 1e-3
 
-// isPoisson tells whether the gaps can be told from Poisson's. Of N of these, the
-// SCV's standard error is √(8/N) and the autocorrelation's √(1/N).
+// isPoisson reports whether the gaps cannot be distinguished from Poisson's. For N of
+// those, the SCV's standard error is √(8/N) and the autocorrelation's √(1/N).
 func (m Moments) isPoisson() bool {
 	off, n := math.Abs(m.SCV-1), float64(m.N)
 	return off < sameAsPoisson || off < 2*math.Sqrt(8/n) && math.Abs(m.Lag1) < 2/math.Sqrt(n)
 }
 
-// gaps is the distribution of gaps of mean 1, of order 2: 1/x and 1/y are its poles,
-// x ≥ y > 0, and r2 half its second moment.
+// gaps is a distribution of order 2 of gaps with mean 1. Its poles are 1/x and 1/y,
+// x ≥ y > 0; r2 is half its second moment.
 type gaps struct{ x, y, r2 float64 }
 
 const (
-	// least is the least SCV of order 2, that of two equal phases in series.
-	least = 0.5
-	// limit is how near s may be to where the rate of a phase is infinite, as a part of
-	// it, narrowest how near it is put where it is beyond.
+	// minSCV is the least SCV of order 2: that of two equal phases in series.
+	minSCV = 0.5
+	// At s = r₂ the rate of a phase is infinite. limit is how close to that s may be,
+	// as a fraction of r₂. An s that is closer, or beyond, moves to the distance
+	// narrowest.
 	limit     = 1e-6
 	narrowest = 0.01
 )
 
-// gaps finds the poles. The third moment is linear in s, and so are its limits:
-// hyperexponential gaps have s > r₂, at which y = 0; hypoexponential ones
-// 1 ≤ s ≤ 2(1 − √(1 − r₂)), from a positive density at 0 and real poles.
+// gaps finds the poles. The third moment is linear in s, and so are its limits.
+// Hyperexponential gaps have s > r₂; at s = r₂, y is 0. Hypoexponential gaps have
+// 1 ≤ s ≤ 2(1 − √(1 − r₂)): below it the density at 0 is negative, above it the poles
+// are not real.
 func (m Moments) gaps(n *notes) gaps {
 	scv := m.SCV
-	if scv < least {
-		n.add("an SCV of %.4g is less than order 2 has: %v", scv, least)
-		scv = least
+	if scv < minSCV {
+		n.add("an SCV of %.4g is less than order 2 has: %v", scv, minSCV)
+		scv = minSCV
 	}
 	r2 := (1 + scv) / 2
 	// E₃ = skewness·σ³ + 3E₁E₂ − 2E₁³, with E₁ = 1 and E₂ = 1 + SCV.
@@ -118,15 +120,16 @@ func (m Moments) gaps(n *notes) gaps {
 	} else if s < r2*(1+limit) {
 		nearest = r2 * (1 + narrowest)
 	}
-	// A process at the very limit, as a series of two equal phases, is off by rounding.
+	// A process exactly at the limit, such as two equal phases in series, is off by
+	// rounding only.
 	if math.Abs(nearest-s) > 1e-9*math.Abs(s) {
 		n.add("a skewness of %.4g is not possible with an SCV of %.4g: the nearest is %.4g", m.Skewness, scv, skewness([3]float64{1, r2, r2 + nearest*(r2-1)}))
 	}
 	return poles(nearest, r2)
 }
 
-// poles solves z² − sz + (s − r₂) = 0. y is d/x, because s − √(s² − 4d) has no digits
-// left where s is large.
+// poles solves z² − sz + (s − r₂) = 0. It calculates y as d/x, because s − √(s² − 4d)
+// loses all digits for large s.
 func poles(s, r2 float64) gaps {
 	d := s - r2
 	x := (s + math.Sqrt(max(0, s*s-4*d))) / 2
@@ -137,20 +140,20 @@ func poles(s, r2 float64) gaps {
 func (m Moments) decay(g gaps, n *notes) float64 {
 	scv := 2*g.r2 - 1
 	gamma := m.Lag1 * 2 * scv / (scv - 1)
-	most := 1 - 1/max(1e2, float64(m.N))
-	if gamma <= most {
+	if gamma <= 1-1/max(1e2, float64(m.N)) {
 		return gamma
 	}
-	// All γ near 1 have nearly the same lag-1 autocorrelation and differ only in how
-	// long phases are, of which the moments say nothing: within 1 % of it is enough.
-	n.add("a lag-1 autocorrelation of %.4g is not possible with an SCV of %.4g: the nearest is %.4g", m.Lag1, scv, longest*(1-1/scv)/2)
-	return longest
+	// All γ near 1 have nearly the same lag-1 autocorrelation. They differ only in the
+	// length of phases, of which the moments say nothing. So within 1 % is enough.
+	n.add("a lag-1 autocorrelation of %.4g is not possible with an SCV of %.4g: the nearest is %.4g", m.Lag1, scv, gammaNearOne*(1-1/scv)/2)
+	return gammaNearOne
 }
 
-// longest is the γ that stands for one of 1 or more.
-const longest = 0.99
+// gammaNearOne replaces a γ of 1 or more.
+const gammaNearOne = 0.99
 
-// nearest is the process with the γ nearest to that given; 0 is always possible.
+// nearest returns the process whose γ is nearest to gamma. A γ of 0 is always
+// possible.
 func (g gaps) nearest(gamma float64, n *notes) MAP {
 	if m, ok := g.process(gamma); ok {
 		return m
@@ -172,10 +175,10 @@ func (g gaps) nearest(gamma float64, n *notes) MAP {
 	return m
 }
 
-// rounding is how far beyond 0 and 1 a probability may be by rounding.
+// rounding is how far outside 0 to 1 rounding may put a probability.
 const rounding = 1e-9
 
-// probability is p, and whether it is one.
+// probability returns p, limited to 0 to 1, and whether p is a probability.
 func probability(p float64) (float64, bool) {
 	return min(1, max(0, p)), p >= -rounding && p <= 1+rounding
 }
@@ -184,12 +187,12 @@ func probability(p float64) (float64, bool) {
 // and phase 2 at 1/y; phase 1 leads to phase 2 without a request with probability
 // 1 − a.
 //
-// For γ ≥ 0, a request leads back to phase 1 from phase 1, and from phase 2 to itself
-// with probability b, so that γ = ab; the mean is x(1 − b)/(1 − γ) + y(1 − a)/(1 − γ)
-// = 1, which with b = γ/a is y·a² − (x + y − 1 + γ)a + γx = 0.
+// For γ ≥ 0, a request leads from phase 1 back to phase 1, and from phase 2 to itself
+// with probability b, so γ = ab. The mean is x(1 − b)/(1 − γ) + y(1 − a)/(1 − γ) = 1,
+// which with b = γ/a is y·a² − (x + y − 1 + γ)a + γx = 0.
 //
 // For γ < 0, a request leads from phase 1 to phase 2, and from phase 2 to phase 1
-// with probability b, so that γ = −ab; the mean is (bx + y)/(1 − γ) = 1.
+// with probability b, so γ = −ab. The mean is (bx + y)/(1 − γ) = 1.
 func (g gaps) process(gamma float64) (MAP, bool) {
 	if gamma < 0 {
 		b, ok := probability((1 - gamma - g.y) / g.x)
@@ -219,7 +222,7 @@ func (g gaps) process(gamma float64) (MAP, bool) {
 	return MAP{}, false
 }
 
-// form is the process with the given D1.
+// form returns the process with the given a and D1.
 func (g gaps) form(a float64, d1 *mat.Dense) MAP {
 	return MAP{D0: dense([]float64{-1 / g.x, (1 - a) / g.x}, []float64{0, -1 / g.y}), D1: d1}
 }

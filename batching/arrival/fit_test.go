@@ -17,8 +17,8 @@ func same(t *testing.T, what string, got MAP, want Moments) {
 	close(t, what+": lag 1", m.Lag1, want.Lag1, 1e-6)
 }
 
-// A process of order 2 is determined by its moments (BATCH, §IV), so a fit to them
-// gives them back, whatever the SCV and the sign of the autocorrelation.
+// The moments of a process of order 2 determine it (BATCH, §IV). So a fit to them
+// returns the same moments, whatever the SCV and the sign of the autocorrelation.
 func TestSection4FitGivesMomentsBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]int{}
@@ -101,7 +101,7 @@ func TestFitRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the moments, a fit is a process of that mean, or an error.
+// Whatever the moments, a fit returns a process with that mean, or an error.
 func FuzzFit(f *testing.F) {
 	f.Add(100, 1.0, 2.0, 3.0, 0.1)
 	f.Add(100, 1e-9, 0.0, 0.0, -1.0)

@@ -8,22 +8,23 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// maxOrder is the most phases that FitKPC makes: of more, latencies take too long.
+// maxOrder is the maximum number of phases for FitKPC: with more, latencies take too
+// long to calculate.
 const maxOrder = 64
 
-// FitKPC fits a process of at most order phases to gaps in s, in their order: where
-// order 2 has not got what the gaps have, by the Kronecker product composition of
-// KPC-Toolbox (Casale, Zhang and Smirni 2008).
+// FitKPC fits a process of at most order phases to consecutive gaps in s. If order 2
+// does not fit well enough, it uses the Kronecker product composition of KPC-Toolbox
+// (Casale, Zhang and Smirni 2008).
 //
-// Composition of J processes of order 2 multiplies their r_k = E[X^k]/k!, and with
+// Composition of J processes of order 2 multiplies their r_k = E[X^k]/k!. With
 // h = r₂ − 1 for each, SCV·ρ_k = Π(1 + h_j·γ_j^k) − 1: autocorrelations that fall off
-// at first fast and then slowly, as those of most traces do. The γ and each one's
-// share of log r₂ are found by least squares over lags up to a tenth of the trace.
+// at first fast and then slowly, as those of most traces do. FitKPC finds the γ and
+// each one's share of log r₂ by least squares over lags up to a tenth of the trace.
 //
-// Order 2 is taken where it misses the autocorrelations no more than that, or than
-// chance would have it, and for negative ones. Gaps with an SCV below 0.5 get phases in
-// series, without autocorrelation, gaps with one up to 1 order 2. The Note says what was given up. An error says that the gaps
-// or the order are of no use.
+// FitKPC takes order 2 if its squared error is at most twice that of the composition
+// or no more than chance, and for negative autocorrelations. Gaps with an SCV below 0.5 get phases in series, without
+// autocorrelation; gaps with an SCV from 0.5 to 1 get order 2. The Note names what
+// the fit gave up. FitKPC fails if the gaps or the order are not valid.
 func FitKPC(gaps []float64, order int) (MAP, Note, error) {
 	if order < 1 || order > maxOrder {
 		return MAP{}, "", fmt.Errorf("fit of arrivals: an order of %d: give 1 to %d", order, maxOrder)
@@ -40,7 +41,7 @@ func FitKPC(gaps []float64, order int) (MAP, Note, error) {
 	switch {
 	case order == 1:
 		return Poisson(1 / m.Mean), "order 1 has only the rate", nil
-	case m.SCV < least && order > 2:
+	case m.SCV < minSCV && order > 2:
 		fitted, note := series(m, order)
 		return fitted, note, nil
 	case m.SCV <= 1+sameAsPoisson || order < 4 || m.isPoisson():
@@ -52,7 +53,7 @@ func FitKPC(gaps []float64, order int) (MAP, Note, error) {
 	}
 	search := newSearch(gaps, m, bits.Len(uint(order))-1)
 	parts := search.best()
-	if search.serves(two, parts) {
+	if search.suffices(two, parts) {
 		return two, twoNote, nil
 	}
 	fitted, note := compose(m, parts)
@@ -62,8 +63,8 @@ func FitKPC(gaps []float64, order int) (MAP, Note, error) {
 	return fitted, note, nil
 }
 
-// series is Tijms's mixture of k − 1 and k equal phases in series with the SCV
-// wanted, 1/k ≤ SCV ≤ 1/(k − 1), or order phases where it is less.
+// series returns Tijms's mixture of k − 1 and k equal phases in series with the given
+// SCV, 1/k ≤ SCV ≤ 1/(k − 1). If the SCV is below 1/order, it returns order phases.
 func series(m Moments, order int) (MAP, Note) {
 	var n notes
 	k, scv := int(math.Ceil(1/max(m.SCV, 1e-6))), m.SCV
@@ -72,7 +73,7 @@ func series(m Moments, order int) (MAP, Note) {
 		n.add("an SCV of %.4g is less than order %d has: %.4g", m.SCV, order, scv)
 	}
 	n.add("phases in series: skewness and autocorrelation are left out")
-	// p is the probability that the first phase is left out; then the mean is
+	// p is the probability that a gap skips the first phase, so the mean is
 	// (k − p)/rate.
 	kf := float64(k)
 	p := max(0, (kf*scv-math.Sqrt(max(0, kf*(1+scv)-kf*kf*scv)))/(1+scv))
@@ -92,9 +93,9 @@ func series(m Moments, order int) (MAP, Note) {
 // part is one process of a composition: its γ, and its share of log r₂.
 type part struct{ gamma, share float64 }
 
-// compose multiplies parts out: D0 = −(D0 ⊗ D0), D1 = D1 ⊗ D1, which are rates where
-// all D0 but one are diagonal. What the gaps' third moment has above the least,
-// r₂², is shared out as r₂ is.
+// compose multiplies parts out: D0 = −(D0 ⊗ D0), D1 = D1 ⊗ D1. These are rates if all
+// D0 but one are diagonal. The parts share the third moment's factor above its
+// minimum r₂² as they share r₂.
 func compose(m Moments, parts []part) (MAP, Note) {
 	var n notes
 	r2 := (1 + m.SCV) / 2
@@ -108,7 +109,7 @@ func compose(m Moments, parts []part) (MAP, Note) {
 	for _, p := range parts {
 		r2 := math.Pow(r2, p.share)
 		if r2-1 < 1e-9 {
-			continue // it would be Poisson's of rate 1, which changes nothing
+			continue // This part is Poisson's process of rate 1, which changes nothing.
 		}
 		r3 := r2 * r2 * math.Pow(above, p.share)
 		one := poles((r3-r2)/(r2-1), r2).diagonal(p.gamma)
@@ -124,9 +125,9 @@ func compose(m Moments, parts []part) (MAP, Note) {
 	return all, n.note()
 }
 
-// diagonal is the process of hyperexponential gaps and γ ≥ 0 that changes phases
-// only at requests: it takes the phase of mean x with probability
-// p = (1 − y)/(x − y), and keeps the last one with probability γ.
+// diagonal returns the process with hyperexponential gaps and γ ≥ 0 that changes
+// phases only at requests. At each request it keeps the phase with probability γ.
+// Otherwise it draws one: that of mean x with probability p = (1 − y)/(x − y).
 func (g gaps) diagonal(gamma float64) MAP {
 	p := min(1, max(0, (1-g.y)/(g.x-g.y)))
 	q := 1 - p

@@ -15,7 +15,7 @@ func sample(m MAP, n int) []float64 {
 	return gaps
 }
 
-// What composition multiplies: r_k of the parts, and 1 + SCV·ρ.
+// Composition multiplies r_k of the parts, and 1 + SCV·ρ.
 func TestCompositionMultipliesMoments(t *testing.T) {
 	m := Moments{N: 1e6, Mean: 0.1, SCV: 5, Skewness: 8}
 	got, note := compose(m, []part{{0.5, 0.3}, {0.99, 0.7}})
@@ -30,8 +30,7 @@ func TestCompositionMultipliesMoments(t *testing.T) {
 	close(t, "lag 3", 5*got.Autocorrelation(3), want, 1e-9)
 }
 
-// Autocorrelations that fall off fast and then slowly are fitted better with four
-// phases than with two.
+// Four phases fit autocorrelations that fall off fast and then slowly better than two.
 func TestKPCWhereOrder2DoesNotFit(t *testing.T) {
 	true4, _ := compose(Moments{N: 1e6, Mean: 0.01, SCV: 5, Skewness: 6}, []part{{0.6, 0.5}, {0.995, 0.5}})
 	gaps := sample(true4, 200_000)
@@ -58,7 +57,7 @@ func TestKPCWhereOrder2DoesNotFit(t *testing.T) {
 	close(t, "SCV", four.SCV(), MomentsOf(gaps).SCV, 1e-6)
 }
 
-// Where order 2 has all that there is, more phases are not taken.
+// If order 2 fits, FitKPC does not take more phases.
 func TestKPCKeepsOrder2(t *testing.T) {
 	for name, m := range map[string]MAP{
 		"in turn": {D0: dense([]float64{-10.1, 0}, []float64{0, -202}), D1: dense([]float64{0.1, 10}, []float64{200, 2})},
@@ -113,7 +112,7 @@ func TestKPCRefuses(t *testing.T) {
 	}
 }
 
-// One gap of 200 s among many of milliseconds, an SCV in the hundreds.
+// The trace has one gap of 200 s among many of milliseconds: an SCV in the hundreds.
 func TestKPCOfAPause(t *testing.T) {
 	gaps := sample(Poisson(1000), 3000)
 	gaps[1500] = 200

@@ -1,8 +1,7 @@
-// Package arrival describes how requests come: Markovian arrival processes (MAPs),
-// their statistics, samples of them, and their fit to the gaps that were seen
-// between requests (BATCH, SC 2020, §III-A and §IV, Eq. 11, 12 and 16).
-//
-// The package is pure.
+// Package arrival describes how requests arrive, as Markovian arrival processes
+// (MAPs). It has their statistics, samplers, and fits to observed gaps between
+// requests (BATCH, SC 2020, §III-A and §IV, Eq. 11, 12 and 16). It is pure and does
+// not observe requests itself. Begin with [MAP] and [FitKPC].
 package arrival
 
 import (
@@ -13,23 +12,23 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// MAP is a Markovian arrival process of some phases: D0 has the rates in 1/s at
-// which the phase changes without an arrival, D1 those of arrivals and the phase
-// that each leads to; D0's diagonal makes the rows of D0 + D1 sum to 0 (BATCH,
+// MAP is a Markovian arrival process with one or more phases. D0 has the rates in 1/s
+// at which the phase changes without an arrival. D1 has the rates of arrivals, by the
+// phase before and after. D0's diagonal makes the rows of D0 + D1 sum to 0 (BATCH,
 // Eq. 16). Order 1 is Poisson's process.
 //
-// Take one from New, Poisson, MMPP2 or a fit, or ask Validate: the statistics of
-// one that is not valid mean nothing.
+// Get one from New, Poisson, MMPP2 or a fit, or call Validate: the statistics of an
+// invalid process mean nothing.
 type MAP struct{ D0, D1 *mat.Dense }
 
-// imbalance is how much of a row's rates its sum may be off 0: matrices that
-// people write have a few digits.
+// imbalance is how far from 0 a row's sum may be, as a part of the row's rates:
+// handwritten matrices have only a few digits.
 const imbalance = 1e-6
 
-// New is the MAP of the given matrices. It fails if they are not square and of one
-// size, if a rate is negative or not finite, if a row of d0 + d1 does not sum to 0,
-// or if some phase cannot be reached from some other or no request ever comes.
-// d0's diagonal makes up for the rounding errors of rows.
+// New returns the MAP with the given matrices. It fails if they are not square and of
+// equal size, if a rate is negative or not finite, or if a row of d0 + d1 does not sum
+// to 0. It also fails if a phase cannot be reached from every other one, or if no
+// request ever comes. New corrects rounding errors of a row in d0's diagonal.
 func New(d0, d1 [][]float64) (MAP, error) {
 	n := len(d0)
 	if n == 0 || len(d1) != n {
@@ -49,7 +48,7 @@ func New(d0, d1 [][]float64) (MAP, error) {
 	return m.balanced(), nil
 }
 
-// balanced sets D0's diagonal so that rows sum to 0.
+// balanced sets D0's diagonal to make each row sum to 0.
 func (m MAP) balanced() MAP {
 	for i := range m.Order() {
 		sum := 0.0
@@ -64,15 +63,15 @@ func (m MAP) balanced() MAP {
 	return m
 }
 
-// Poisson is the process with independent gaps of 1/rate seconds on average. The
-// rate must be positive, which Validate checks.
+// Poisson returns the process with independent gaps of 1/rate seconds on average. The
+// rate must be positive; Validate checks that.
 func Poisson(rate float64) MAP {
 	return MAP{D0: mat.NewDense(1, 1, []float64{-rate}), D1: mat.NewDense(1, 1, []float64{rate})}
 }
 
-// MMPP2 is BATCH's MMPP(2), Eq. 12: requests come at l1 per second in the first
-// phase, which ends at rate w12, and at l2 in the second, which ends at w21. The
-// rates of the phases must be positive, and one of l1 and l2, which Validate checks.
+// MMPP2 returns BATCH's MMPP(2), Eq. 12. Requests come at l1 per second in the first
+// phase, which ends at rate w12, and at l2 in the second, which ends at rate w21.
+// w12, w21 and one of l1 and l2 must be positive; Validate checks that.
 func MMPP2(l1, l2, w12, w21 float64) MAP {
 	return MAP{
 		D0: mat.NewDense(2, 2, []float64{-(l1 + w12), w12, w21, -(l2 + w21)}),
@@ -89,7 +88,7 @@ func (m MAP) Order() int {
 	return n
 }
 
-// Validate reports what is wrong with the process, as New does.
+// Validate returns the first error of the process, as New does.
 func (m MAP) Validate() error {
 	n := m.Order()
 	if n == 0 {
@@ -109,7 +108,7 @@ func (m MAP) Validate() error {
 		return errors.New("arrival process: D1 is 0, so no request ever comes: give it a positive rate")
 	}
 	if from, to, ok := m.connected(); !ok {
-		return fmt.Errorf("arrival process: phase %d is never reached from phase %d: leave out phases that do not come again", to+1, from+1)
+		return fmt.Errorf("arrival process: phase %d is never reached from phase %d: remove phases that the process cannot return to", to+1, from+1)
 	}
 	return nil
 }
@@ -119,22 +118,22 @@ func (m MAP) checkRow(i int) error {
 	for j := range m.Order() {
 		a, b := m.D0.At(i, j), m.D1.At(i, j)
 		if math.IsNaN(a+b) || math.IsInf(a, 0) || math.IsInf(b, 0) {
-			return fmt.Errorf("arrival process: row %d: %v and %v are not both finite rates", i+1, a, b)
+			return fmt.Errorf("arrival process: row %d: the rates %v (D0) and %v (D1) must be finite", i+1, a, b)
 		}
 		if b < 0 || a < 0 && j != i {
-			return fmt.Errorf("arrival process: row %d, column %d: a rate is negative (D0 %v, D1 %v): only D0's diagonal may be", i+1, j+1, a, b)
+			return fmt.Errorf("arrival process: row %d, column %d: a rate is negative (D0 %v, D1 %v): only D0's diagonal may be negative", i+1, j+1, a, b)
 		}
 		sum += a + b
 		scale += math.Abs(a) + b
 	}
 	if math.Abs(sum) > imbalance*scale || scale == 0 || m.D0.At(i, i) >= 0 {
-		return fmt.Errorf("arrival process: row %d of D0 + D1 sums to %v: D0's diagonal must be minus the sum of the row's rates, and these positive", i+1, sum)
+		return fmt.Errorf("arrival process: row %d of D0 + D1 sums to %v: set D0's diagonal to minus the sum of the row's other rates, and make that sum positive", i+1, sum)
 	}
 	return nil
 }
 
-// connected reports whether every phase leads to every other, and else which does
-// not lead where.
+// connected reports whether every phase leads to every other one. If not, it returns
+// two phases for which that fails.
 func (m MAP) connected() (from, to int, ok bool) {
 	n := m.Order()
 	for from := range n {
@@ -159,9 +158,9 @@ func (m MAP) connected() (from, to int, ok bool) {
 	return 0, 0, true
 }
 
-// Thin is what is left of the process where each request is taken with the given
-// probability, independently: what one of several instances gets of requests that
-// are divided among them at random.
+// Thin returns the process that keeps each request independently with the given
+// probability. One of several instances sees it if requests are divided among them at
+// random.
 func (m MAP) Thin(probability float64) MAP {
 	n := m.Order()
 	taken, left := mat.NewDense(n, n, nil), mat.NewDense(n, n, nil)

@@ -15,7 +15,7 @@ func close(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
-// BATCH §IV: a Poisson process is the MMPP of one phase; of two equal ones, too.
+// BATCH §IV: a Poisson process is the MMPP of one phase, or of two equal ones.
 func TestSection4Poisson(t *testing.T) {
 	for name, m := range map[string]MAP{"one phase": Poisson(20), "two equal phases": MMPP2(20, 20, 3, 4)} {
 		close(t, name+" rate", m.Rate(), 20, 1e-12)
@@ -92,8 +92,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// process draws a MAP of the given order; what some phases do often, others do
-// seldom.
+// process draws a MAP of the given order. Some of its phases have high rates, others
+// low ones.
 func process(r *rand.Rand, order int) MAP {
 	for {
 		d0, d1 := make([][]float64, order), make([][]float64, order)
@@ -120,7 +120,7 @@ func process(r *rand.Rand, order int) MAP {
 	}
 }
 
-// Samples have the moments that the process says: of many gaps, by several standard
+// Samples of many gaps have the moments of the process, within several standard
 // errors.
 func TestSamplesHaveTheMoments(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
@@ -145,7 +145,7 @@ func TestSamplesHaveTheMoments(t *testing.T) {
 	}
 }
 
-// Counts in long times vary as the index of dispersion says.
+// The counts of long times vary by the index of dispersion.
 func TestSamplesHaveTheDispersion(t *testing.T) {
 	m := MMPP2(20, 200, 1, 2)
 	s := m.Sampler(rand.New(rand.NewPCG(5, 6)))

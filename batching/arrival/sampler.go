@@ -11,14 +11,15 @@ import (
 type Sampler struct {
 	rand  *rand.Rand
 	phase int
-	// rates are those at which phases are left, cumulative the probabilities of
-	// where to, summed up: first the phases without an arrival, then those with one.
+	// rates are the rates at which phases end. cumulative has the cumulative
+	// probabilities of what follows: first each phase without an arrival, then each
+	// phase with one.
 	rates      []float64
 	cumulative [][]float64
 }
 
-// Sampler draws from the process with r, from a phase as it is right after a
-// request on.
+// Sampler returns a sampler that draws from the process with r. Its first phase is
+// distributed as right after a request.
 func (m MAP) Sampler(r *rand.Rand) *Sampler {
 	n := m.Order()
 	s := &Sampler{rand: r, rates: make([]float64, n), cumulative: make([][]float64, n)}
@@ -50,12 +51,12 @@ func (s *Sampler) pick(probabilities []float64) int {
 	return len(probabilities) - 1
 }
 
-// Next is the time from the last request to the next.
+// Next draws the time from the last request to the next.
 func (s *Sampler) Next() time.Duration {
 	return time.Duration(s.Seconds() * float64(time.Second))
 }
 
-// Seconds is as Next, in s.
+// Seconds is Next in s.
 func (s *Sampler) Seconds() float64 {
 	n, gap := len(s.rates), 0.0
 	for {
@@ -72,7 +73,7 @@ func (s *Sampler) Seconds() float64 {
 	}
 }
 
-// dense is a matrix of rows.
+// dense returns the matrix with the given rows.
 func dense(rows ...[]float64) *mat.Dense {
 	d := mat.NewDense(len(rows), len(rows[0]), nil)
 	for i, r := range rows {

@@ -6,13 +6,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Sojourn is (−D0)⁻¹: how long in s each phase lasts on average until the next
-// request, by the phase at the start.
+// Sojourn is (−D0)⁻¹: the mean time in s that the process spends in each phase until
+// the next request, by the phase at the start.
 func (m MAP) Sojourn() *mat.Dense {
 	negative, inverse := &mat.Dense{}, &mat.Dense{}
 	negative.Scale(-1, m.D0)
-	// A condition number that gonum warns of is that of a very bursty process; the
-	// figures are still good to as many digits as are needed here.
+	// gonum warns of the large condition number of a very bursty process. The result
+	// still has enough digits.
 	_ = inverse.Inverse(negative)
 	return inverse
 }
@@ -25,10 +25,10 @@ func (m MAP) Embedded() *mat.Dense {
 	return p
 }
 
-// Stationary is the stationary distribution of an irreducible Markov chain, given
-// by its transition probabilities or its rates; the diagonal is not read. It does
-// not subtract (Grassmann, Taksar and Heyman 1985), so it is good for phases that
-// almost never change, too.
+// Stationary is the stationary distribution of an irreducible Markov chain, given by
+// its transition probabilities or its rates. It does not read the diagonal. It does
+// not subtract (Grassmann, Taksar and Heyman 1985), so it is accurate even for phases
+// that almost never change.
 func Stationary(chain mat.Matrix) []float64 {
 	n, _ := chain.Dims()
 	a := mat.DenseCopyOf(chain)
@@ -39,7 +39,7 @@ func Stationary(chain mat.Matrix) []float64 {
 			leave += a.At(k, j)
 		}
 		if leave <= 0 {
-			first = k // nothing leads back below k
+			first = k // No transition leads below k.
 			break
 		}
 		for i := range k {
@@ -71,7 +71,7 @@ func (m MAP) Phases() []float64 {
 	return Stationary(sum)
 }
 
-// Rate is how many requests come per second on average: θD1·1.
+// Rate is the mean number of requests per second: θD1·1.
 func (m MAP) Rate() float64 {
 	rate := 0.0
 	for i, p := range m.Phases() {
@@ -110,8 +110,8 @@ func skewness(r [3]float64) float64 {
 	return (6*r[2] - 6*r[0]*r[1] + 2*r[0]*r[0]*r[0]) / (variance * math.Sqrt(variance))
 }
 
-// Autocorrelation is that of gaps lag apart: (πM·P^lag·M·1 − E₁²)/σ², with M and P
-// as in Sojourn and Embedded. It is 1 for lag 0 and 0 for a negative one.
+// Autocorrelation is the correlation of gaps lag apart: (πM·P^lag·M·1 − E₁²)/σ², with
+// M from Sojourn and P from Embedded. It is 1 for lag 0 and 0 for a negative lag.
 func (m MAP) Autocorrelation(lag int) float64 {
 	if lag <= 0 {
 		if lag == 0 {
@@ -140,10 +140,10 @@ func (m MAP) product(by mat.Matrix) float64 {
 	return mat.Dot(&left, &middle)
 }
 
-// Dispersion is the limit of the index of dispersion of counts: how many times more
-// the number of requests varies in a long time than Poisson's, for which it is 1.
-// It is SCV·(1 + 2Σρ_k); the sum is πM(Z − I)M1/σ² with Z = (I − P + 1π)⁻¹, because
-// Z sums what P's powers are off their limit 1π.
+// Dispersion is the limit of the index of dispersion of counts: the variance of the
+// number of requests in a long time, relative to Poisson's process. It is
+// SCV·(1 + 2Σρ_k). The sum is πM(Z − I)M1/σ² with Z = (I − P + 1π)⁻¹, because Z sums
+// the differences of P's powers from their limit 1π.
 func (m MAP) Dispersion() float64 {
 	n, p := m.Order(), m.Embedded()
 	pi := Stationary(p)
@@ -158,7 +158,7 @@ func (m MAP) Dispersion() float64 {
 		}
 	}
 	var z mat.Dense
-	_ = z.Inverse(fundamental) // as in Sojourn
+	_ = z.Inverse(fundamental) // As in Sojourn, the warning is harmless.
 	for i := range n {
 		z.Set(i, i, z.At(i, i)-1)
 	}
@@ -166,8 +166,8 @@ func (m MAP) Dispersion() float64 {
 	return m.SCV() + 2*m.product(&z)/(r[0]*r[0])
 }
 
-// Moments are the process's own, as if they were of as many gaps as a window can
-// have: Fit of them is the same process, where it has two phases.
+// Moments returns the moments of the process's gaps, with the largest N. For a process
+// of two phases, Fit of them returns the same process.
 func (m MAP) Moments() Moments {
 	r := m.reduced()
 	return Moments{N: math.MaxInt32, Mean: r[0], SCV: m.SCV(), Skewness: skewness(r), Lag1: m.Autocorrelation(1)}

@@ -5,49 +5,50 @@ import (
 	"time"
 )
 
-// Moments say what Fit needs to know of gaps between requests.
+// Moments are the moments of gaps between requests that Fit needs.
 type Moments struct {
-	// N is how many gaps they are of.
+	// N is the number of gaps.
 	N int
-	// Mean is the mean gap in s, SCV its squared coefficient of variation, Skewness
-	// the third standardised moment, Lag1 the correlation of a gap with the next.
+	// Mean is the mean gap in s, SCV the gaps' squared coefficient of variation,
+	// Skewness the third standardised moment, and Lag1 the correlation of a gap with
+	// the next.
 	Mean, SCV, Skewness, Lag1 float64
 }
 
-// Window has the moments of the last gaps between requests. A gap is added at the
-// cost of a few operations on average, whatever the window's length, and the moments
-// are as exact as if they were computed anew: sums of gaps are only ever joined,
-// never subtracted from, so that one gap of 200 s leaves no trace in the sums of
-// milliseconds after it has left.
+// Window keeps the moments of the last gaps between requests. Adding a gap takes a few
+// operations on average, whatever the window's length. The moments are as exact as if
+// they were calculated anew: Window joins sums and never subtracts. So one gap of
+// 200 s leaves no trace in the sums of milliseconds after it has left the window.
 //
-// To that end it is a queue of two stacks: newer gaps are summed up as they come;
-// for older ones, suffixes has the sum of each and all that came after it, up to
-// where the newer ones begin.
+// Window is a queue made of two stacks. It sums newer gaps as they come. For each
+// older gap, suffixes has the sum of that gap and the older gaps after it.
 type Window struct {
 	length   int
-	suffixes []sums // the last is of all of the older gaps
-	newer    []sums // one each
+	suffixes []sums // the last one sums all older gaps
+	newer    []sums // one for each newer gap
 	newest   sums   // of all newer gaps
 	last     float64
 	any      bool
 }
 
-// sums are the count, means and central moments of gaps y and, of those that have
-// one before them, x: joined by the formulas of Chan et al. 1979 and Pébay 2008.
+// sums has the count, means and central moments of gaps y, and of pairs of a gap y and
+// the gap x before it. Sums are joined by the formulas of Chan et al. 1979 and Pébay
+// 2008.
 type sums struct {
 	n, mean, m2, m3 float64
-	// pairs counts the gaps with one before; meanX, meanY and product are of these.
+	// pairs counts the gaps that have one before; meanX, meanY and product describe
+	// these.
 	pairs, meanX, meanY, product float64
 }
 
-// NewWindow is a window of the last n gaps, of 2 if n is less.
+// NewWindow returns a window of the last n gaps, but at least 2.
 func NewWindow(n int) *Window { return &Window{length: max(2, n)} }
 
 // Len is the number of gaps in the window.
 func (w *Window) Len() int { return len(w.suffixes) + len(w.newer) }
 
-// Add adds the gap between the last two requests; the oldest leaves a full window.
-// A negative gap counts as none.
+// Add adds the gap between the last two requests. It removes the oldest gap from a
+// full window. A negative gap counts as 0.
 func (w *Window) Add(gap time.Duration) {
 	y := max(0, gap.Seconds())
 	one := sums{n: 1, mean: y}
@@ -75,8 +76,8 @@ func (w *Window) evict() {
 	w.suffixes = w.suffixes[:len(w.suffixes)-1]
 }
 
-// Moments are those of the gaps in the window. SCV, Skewness and Lag1 are 0 where
-// all gaps are equal.
+// Moments returns the moments of the gaps in the window. SCV, Skewness and Lag1 are 0
+// if all gaps are equal.
 func (w *Window) Moments() Moments {
 	all := w.newest
 	if n := len(w.suffixes); n > 0 {
@@ -103,10 +104,10 @@ func (s sums) moments() Moments {
 	return m
 }
 
-// negligible is an SCV that is rounding.
+// negligible is the SCV below which a variation is only rounding.
 const negligible = 1e-18
 
-// join are the sums of both.
+// join returns the sums over both.
 func join(a, b sums) sums {
 	if a.n == 0 {
 		return b
@@ -127,7 +128,7 @@ func join(a, b sums) sums {
 	return s
 }
 
-// MomentsOf are the moments of gaps in s, in their order; a negative one counts as 0.
+// MomentsOf returns the moments of consecutive gaps in s. A negative gap counts as 0.
 func MomentsOf(gaps []float64) Moments {
 	var all sums
 	for i, y := range gaps {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A window's moments are those of its gaps, computed from these alone.
+// A window's moments equal those calculated from its gaps alone.
 func TestWindowSlides(t *testing.T) {
 	s := MMPP2(20, 200, 1, 2).Sampler(rand.New(rand.NewPCG(7, 8)))
 	w := NewWindow(100)
@@ -31,7 +31,7 @@ func TestWindowSlides(t *testing.T) {
 	}
 }
 
-// direct computes the moments of all[first:] in two passes.
+// direct calculates the moments of all[first:] in two passes.
 func direct(all []float64, first int) Moments {
 	gaps := all[first:]
 	n, m := float64(len(gaps)), Moments{N: len(gaps)}
@@ -58,8 +58,8 @@ func direct(all []float64, first int) Moments {
 	return m
 }
 
-// A pause of 200 s among gaps of about a millisecond leaves no trace once it has left:
-// what remains is as exact as before.
+// A pause of 200 s among gaps of about a millisecond leaves no trace once it has left
+// the window: the moments are as exact as before.
 func TestWindowForgetsAPause(t *testing.T) {
 	w, r := NewWindow(50), rand.New(rand.NewPCG(1, 1))
 	w.Add(200 * time.Second)
@@ -111,7 +111,8 @@ func TestWindowOfUselessGaps(t *testing.T) {
 	}
 }
 
-// A refit to a sliding window: a new gap, the moments, the fit.
+// BenchmarkRefit measures a refit to a sliding window: a new gap, the moments, the
+// fit.
 func BenchmarkRefit(b *testing.B) {
 	s, w := MMPP2(20, 200, 1, 2).Sampler(rand.New(rand.NewPCG(7, 8))), NewWindow(10_000)
 	for range 20_000 {

@@ -10,27 +10,27 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// Analysis knows how requests of one arrival process wait in buffers, of whatever
-// batch size, timeout and execution times. Results that do not depend on the batch size are
-// kept for the last timeout, so whoever tries many of both goes through the timeouts
-// in the outer loop. It is not safe for concurrent use.
+// Analysis calculates how requests of one arrival process wait in buffers of any batch
+// size and timeout. It keeps the results that do not depend on the batch size for the
+// last timeout. So loop over timeouts outside and over batch sizes inside. It is not
+// safe for concurrent use.
 type Analysis struct {
 	arrivals arrival.MAP
 	batch    int // the largest
 	chain    *chain
-	// embedded is (−D0)⁻¹D1, the phase at the next request; requests is D1 and leaving
-	// its rows' sums.
+	// embedded is (−D0)⁻¹D1, the phase at the next request. requests is D1, and leaving
+	// has the sums of its rows.
 	embedded, requests, leaving []float64
 	last                        *forming
-	// What follows is room for a call of Waits: α, what until computes, and the
-	// densities by batch size.
+	// The fields below are buffers for a call of Waits: α, the results of until, and
+	// the densities by batch size.
 	alpha, here, came, joined []float64
 	from, to                  []float64
 	densities                 [][]float64
 }
 
-// NewAnalysis is for batches of up to maxBatch. It fails if the arrivals are not
-// valid, or the batch size.
+// NewAnalysis returns an Analysis for batches of up to maxBatch. It fails if the
+// arrivals or the batch size are not valid.
 func NewAnalysis(m arrival.MAP, maxBatch int) (*Analysis, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func NewAnalysis(m arrival.MAP, maxBatch int) (*Analysis, error) {
 	return a, nil
 }
 
-// longestTimeout is the longest one, in steps of the fastest phase.
+// longestTimeout is the longest timeout, in steps of the fastest phase.
 const longestTimeout = 1e12
 
 // checkTimeout reports a timeout that is too long to divide.
@@ -59,25 +59,26 @@ func (a *Analysis) checkTimeout(timeout float64) error {
 	if a.chain.rate*timeout <= longestTimeout {
 		return nil
 	}
-	return fmt.Errorf("buffer: a timeout of %v s: with up to %.3g requests or changes of phase per second, more than %.3g shortest gaps: give at most %.3g s", timeout, a.chain.rate, longestTimeout, longestTimeout/a.chain.rate)
+	return fmt.Errorf("buffer: a timeout of %v s is longer than %.3g of the shortest gaps, with up to %.3g requests or changes of phase per second: give at most %.3g s", timeout, longestTimeout, a.chain.rate, longestTimeout/a.chain.rate)
 }
 
-// forming is what happens up to a timeout, whatever the batch size: the blocks N_l at
-// each of the grid's nodes, and from them, for each phase before, the probability of
-// l = 0, 1, … requests (open) and of one more right then (closing); end is N_l(T).
+// forming describes what happens up to a timeout, for any batch size. at has the blocks
+// N_l at each of the grid's nodes. From them follow, for each phase before, the
+// probability of l = 0, 1, … requests (open) and that probability times the rate of
+// one more right then (closing). end is N_l(T).
 type forming struct {
 	*grid
 	at            []blocks
-	open, closing [][]float64 // by node; as in phase
+	open, closing [][]float64 // by node; see phase for the layout
 	end           blocks
 }
 
-// phase is the part of a vector that has count entries for each phase.
+// phase returns phase i's part of a vector that has count entries for each phase.
 func (c *chain) phase(v []float64, i int) []float64 { return v[i*c.count : (i+1)*c.count] }
 
-// forming computes it. The blocks of each panel's start are those of the one before
-// and its width together; the blocks of a panel twice as wide are those of the
-// narrower one, twice.
+// forming calculates the forming of a timeout. The blocks at each panel's start are the
+// product of those at the start of the panel before and those of its width. The blocks
+// of a panel twice as wide are the square of the narrower one's.
 func (a *Analysis) forming(timeout float64, cuts int) *forming {
 	c := a.chain
 	f := &forming{grid: newGrid(timeout, c.rate, cuts)}
@@ -109,7 +110,7 @@ func (a *Analysis) forming(timeout float64, cuts int) *forming {
 	return f
 }
 
-// add adds a node.
+// add adds a node with blocks b.
 func (f *forming) add(c *chain, b blocks, leaving []float64) {
 	open, closing := make([]float64, c.count*c.order), make([]float64, c.count*c.order)
 	for i := range c.order {
@@ -121,10 +122,10 @@ func (f *forming) add(c *chain, b blocks, leaving []float64) {
 	f.at, f.open, f.closing = append(f.at, b), append(f.open, open), append(f.closing, closing)
 }
 
-// start finds α = αP with P = [Σ_{l≤B−2} N_l(T) + A_{B−1}(T)]·(−D0)⁻¹D1, where
+// start finds α = αP with P = [Σ_{l≤B−2} N_l(T) + A_{B−1}(T)]·(−D0)⁻¹D1. Here
 // A_n(T) = ∫₀ᵀ N_{n−1}(u)D1 du is the phase at the n-th request, if that comes by T.
 // Since N_l' = N_l·D0 + N_{l−1}·D1, A_n = (A_{n−1} − N_{n−1}(T))·(−D0)⁻¹D1, with
-// A_0 = I: where n − 1 have come but not more, the n-th is still to come.
+// A_0 = I: if exactly n − 1 requests have come by T, the n-th has not.
 func (a *Analysis) start(batch int, end blocks) {
 	c, m := a.chain, a.chain.order
 	p := mat.NewDense(m, m, nil)
@@ -144,13 +145,14 @@ func (a *Analysis) start(batch int, end blocks) {
 		floats.Add(row, came)
 		a.next(came, row)
 		for j, v := range came {
-			p.Set(i, j, max(0, v)) // what is less is rounding
+			p.Set(i, j, max(0, v)) // A negative v is rounding.
 		}
 	}
 	a.alpha = arrival.Stationary(p)
 }
 
-// next sets to to the phases at the next request, from those given.
+// next sets to to the distribution of the phase at the next request, if from is the
+// distribution now.
 func (a *Analysis) next(to, from []float64) {
 	clear(to)
 	for i, v := range from {
@@ -160,7 +162,7 @@ func (a *Analysis) next(to, from []float64) {
 	}
 }
 
-// fill computes the densities of waits at the nodes, by the size of the batch.
+// fill calculates the densities of waits at the nodes, by batch size.
 func (a *Analysis) fill(batch int, f *forming) {
 	n := len(f.at)
 	for len(a.densities) < batch {
@@ -181,9 +183,9 @@ func (a *Analysis) fill(batch int, f *forming) {
 	}
 }
 
-// waits sets sums to the densities of a wait, by batch size, from what until found and
-// what comes in the wait: Σ_j joined_j·open_{k−2−j} for a size of k, but where that is
-// the largest, Σ_j came_j·closing_{k−2−j}.
+// waits sets sums to the densities of a wait, by batch size, from the results of until
+// and the arrivals during the wait. The density is Σ_j joined_j·open_{k−2−j} for a size
+// of k, and Σ_j came_j·closing_{k−2−j} for the largest size.
 func (a *Analysis) waits(sums, open, closing []float64) {
 	c, last := a.chain, len(sums)-1
 	clear(sums)
@@ -198,9 +200,9 @@ func (a *Analysis) waits(sums, open, closing []float64) {
 	}
 }
 
-// until finds, for j = 0, 1, … B − 2, the phase αA_j(t) of a batch's j-th further
-// request if that has come by t (came), and αN_j(t)D1, one where it comes at t after j
-// (joined).
+// until finds two vectors for j = 0, 1, … B − 2. came is αA_j(t), the phase at a
+// batch's j-th further request if that has come by t. joined is αN_j(t)D1, the phase
+// at a request that comes at t after j others.
 func (a *Analysis) until(batch int, at blocks) {
 	c, m := a.chain, a.chain.order
 	if a.joined == nil {

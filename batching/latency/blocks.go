@@ -8,22 +8,22 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// blocks are the matrices N_0, N_1, … of some time: N_l has the probabilities that l
-// requests come in it, by the phase before and after. They are the first row of
-// e^{Qt} of Eq. 11, which has N_l everywhere where l more requests are there. They lie
-// as chain.entry takes them: for each two phases, all l one after the other, so that
-// products are sums of long vectors.
+// blocks are the matrices N_0, N_1, … of a time: N_l has the probabilities that l
+// requests come in it, by the phase before and after. They are the first block row of
+// e^{Qt} of Eq. 11, in which N_l stands wherever l more requests have come. For each
+// pair of phases all l lie one after the other (see chain.entry), so products are sums
+// of long vectors.
 type blocks []float64
 
-// tiny is a probability that counts as 0: sums near 1 have no such digits, and half of
-// the work is with such where phases differ much.
+// tiny is the probability below which blocks count it as 0. It is beyond the digits of
+// sums near 1, and if phases differ much, half of the work would be on such values.
 const tiny = 1e-20
 
-// chain does the arithmetic of blocks: count of them, of order×order each.
+// chain does the arithmetic of blocks: count matrices of order×order each.
 type chain struct {
 	order, count int
-	// rate is that of uniformisation: the fastest phase's. stay and arrive are the
-	// matrices I + D0/rate and D1/rate, row by row.
+	// rate is the rate of uniformisation: that of the fastest phase. stay and arrive are
+	// the matrices I + D0/rate and D1/rate, row by row.
 	rate         float64
 	stay, arrive []float64
 }
@@ -46,13 +46,15 @@ func newChain(m arrival.MAP, count int) *chain {
 
 func (c *chain) zero() blocks { return make(blocks, c.count*c.order*c.order) }
 
-// entry is, for l = 0, 1, …, the probability of l requests and phase j, from phase i.
+// entry has, for l = 0, 1, …, the probability of l requests and then phase j, from
+// phase i.
 func (c *chain) entry(b blocks, i, j int) []float64 {
 	at := (i*c.order + j) * c.count
 	return b[at : at+c.count]
 }
 
-// requests is the probability of l requests, from the phase given.
+// requests is the probability of l requests if phase is the distribution of the first
+// phase.
 func (c *chain) requests(phase []float64, b blocks, l int) float64 {
 	sum := 0.0
 	for i, p := range phase {
@@ -63,7 +65,7 @@ func (c *chain) requests(phase []float64, b blocks, l int) float64 {
 	return sum
 }
 
-// identity are the blocks of no time.
+// identity returns the blocks of a time of 0.
 func (c *chain) identity() blocks {
 	b := c.zero()
 	for i := range c.order {
@@ -72,7 +74,7 @@ func (c *chain) identity() blocks {
 	return b
 }
 
-// product sets dst to the blocks of the times of a and b together:
+// product sets dst to the blocks of the sum of the times of a and b:
 // N_l(t + u) = Σ N_i(t)·N_{l−i}(u). dst must not be a or b.
 func (c *chain) product(dst, a, b blocks) {
 	clear(dst)
@@ -91,7 +93,7 @@ func (c *chain) product(dst, a, b blocks) {
 	flush(dst)
 }
 
-// flush makes what is tiny 0.
+// flush sets entries below tiny to 0.
 func flush(b blocks) {
 	for i, v := range b {
 		if v < tiny {
@@ -100,9 +102,10 @@ func flush(b blocks) {
 	}
 }
 
-// after are the blocks of each of the times, which are short: by uniformisation,
-// N_l(t) = Σ_n e^{−qt}(qt)ⁿ/n!·K_l⁽ⁿ⁾, where K_l⁽ⁿ⁾ has the probabilities of l
-// requests in n steps: K_l⁽ⁿ⁺¹⁾ = K_l⁽ⁿ⁾·(I + D0/q) + K_{l−1}⁽ⁿ⁾·D1/q.
+// after returns the blocks of each of the times, which must be short. It uses
+// uniformisation: N_l(t) = Σ_n e^{−qt}(qt)ⁿ/n!·K_l⁽ⁿ⁾, where K_l⁽ⁿ⁾ has the
+// probabilities of l requests in n steps, and
+// K_l⁽ⁿ⁺¹⁾ = K_l⁽ⁿ⁾·(I + D0/q) + K_{l−1}⁽ⁿ⁾·D1/q.
 func (c *chain) after(times []float64) []blocks {
 	all, weights := make([]blocks, len(times)), make([]float64, len(times))
 	longest := 0.0
@@ -116,7 +119,8 @@ func (c *chain) after(times []float64) []blocks {
 			floats.AddScaled(b, weights[i], steps)
 			weights[i] *= c.rate * times[i] / float64(n)
 		}
-		// The terms left sum to less than twice the next once they halve.
+		// Once each term is less than half of the one before, the rest sums to less
+		// than twice the next term.
 		if term *= longest / float64(n); float64(n) > 2*longest && term < 1e-17 {
 			for _, b := range all {
 				flush(b)
@@ -138,7 +142,7 @@ func (c *chain) after(times []float64) []blocks {
 	}
 }
 
-// until are the blocks of any time: of a short one, doubled.
+// until returns the blocks of any time t: it doubles those of a short time.
 func (c *chain) until(t float64) blocks {
 	doublings := 0
 	for ; c.rate*t > shortest; t /= 2 {

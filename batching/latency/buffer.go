@@ -1,9 +1,9 @@
-// Package latency is the distribution of latencies behind BATCH's dispatching buffer
-// (BATCH, SC 2020, §III-B and §IV): exactly, and as the paper approximates it; for
-// arrivals of any Markovian process. It also knows of execution times with spread, of
-// a finite number of instances and of cold starts.
-//
-// The package is pure: the same buffer gives the same figures every time.
+// Package latency calculates the distribution of latencies behind BATCH's dispatching
+// buffer (BATCH, SC 2020, §III-B and §IV), exactly and as the paper approximates it,
+// for any Markovian arrival process. It covers execution times with spread, a bounded
+// number of instances and cold starts. It is pure: the same buffer gives the same
+// figures every time. It does not choose a batch size or timeout; scaling/otp does.
+// Begin with [Buffer].
 package latency
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// Buffer is BATCH's dispatching buffer: a batch leaves it when Batch requests are
-// there, or when the first of them has waited for Timeout seconds, and is executed at
-// once. Service[k-1] is the execution time in s of a batch of k; more than Batch of
-// them do no harm. With Batch 1 or Timeout 0, each request goes alone.
+// Buffer is BATCH's dispatching buffer. A batch leaves it when it has Batch requests,
+// or when its first request has waited for Timeout seconds, and executes at once.
+// Service[k-1] is the execution time in s of a batch of k; entries beyond Batch are
+// ignored. With Batch 1 or Timeout 0, each request is a batch of its own.
 type Buffer struct {
 	Arrivals arrival.MAP
 	Batch    int
@@ -24,7 +24,7 @@ type Buffer struct {
 	Service  []float64
 }
 
-// validate says what is wrong with the buffer.
+// validate returns the first error of the buffer.
 func (b Buffer) validate() error {
 	if err := b.Arrivals.Validate(); err != nil {
 		return err
@@ -60,8 +60,8 @@ func checkService(batch int, service []float64) error {
 	return nil
 }
 
-// Exact is the distribution of latencies without approximation. It fails if a field
-// is not valid.
+// Exact returns the distribution of latencies without approximation. It fails if a
+// field is not valid.
 func (b Buffer) Exact() (*Distribution, error) {
 	if err := b.validate(); err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Distribution is that of requests' latencies in s: how long they wait and are
-// executed. It is safe for concurrent use.
+// Distribution is the distribution of requests' latencies in s: wait plus execution.
+// It is safe for concurrent use.
 type Distribution struct {
 	batches   []float64
 	meanBatch float64
@@ -18,8 +18,8 @@ type Distribution struct {
 	mean      float64
 }
 
-// part are requests that wait as in waits and are executed for shift seconds; weight
-// times waits is their part of all.
+// part describes requests whose waits have the distribution waits and whose execution
+// takes shift seconds. weight times the total of waits is their part of all requests.
 type part struct {
 	shift, weight float64
 	waits         waits
@@ -27,10 +27,9 @@ type part struct {
 
 // waits is a continuous distribution of waits.
 type waits interface {
-	// within is which part of all requests, or what is weighed so, waits no longer
-	// than t.
+	// within is the part of the total that waits at most t.
 	within(t float64) float64
-	// moments are the total, the mean wait times it, and the longest wait.
+	// moments returns the total, the total times the mean wait, and the longest wait.
 	moments() (total, mean, longest float64)
 }
 
@@ -41,11 +40,11 @@ func (c *curve) moments() (float64, float64, float64) {
 	return c.total, c.mean, c.timeout
 }
 
-// atom are requests that all take the same time.
+// atom describes requests that all take the same time.
 type atom struct{ at, mass float64 }
 
-// smooth are requests that all wait for the same time and are then executed for one
-// that is distributed as in takes.
+// smooth describes requests that all wait for the same time. Their execution time then
+// has the distribution takes.
 type smooth struct {
 	wait, mass float64
 	takes      takes
@@ -57,7 +56,7 @@ type takes interface {
 	mean() float64
 }
 
-// same is how much two latencies differ, as a part of them, that are the same but for
+// same is the relative difference up to which two latencies count as equal, because of
 // rounding: 12 ms + 100 ms is 112 ms.
 const same = 1e-9
 
@@ -94,7 +93,7 @@ func (d *Distribution) addSmooth(s smooth) {
 	d.mean += s.mass * (s.wait + s.takes.mean())
 }
 
-// ready sorts the atoms and joins those that are the same.
+// ready sorts the atoms and joins equal ones.
 func (d *Distribution) ready() *Distribution {
 	slices.SortFunc(d.atoms, func(a, b atom) int { return cmp.Compare(a.at, b.at) })
 	joined := d.atoms[:0]
@@ -109,8 +108,8 @@ func (d *Distribution) ready() *Distribution {
 	return d
 }
 
-// CDF is F_R(t), the part of the requests that take t seconds or less; a billionth
-// less counts as t, too.
+// CDF is F_R(t), the part of the requests that take t seconds or less. A latency that
+// is a billionth longer than t counts as t.
 func (d *Distribution) CDF(t float64) float64 {
 	sum := d.continuous(t)
 	for _, a := range d.atoms {
@@ -139,16 +138,16 @@ func (d *Distribution) continuous(t float64) float64 {
 }
 
 const (
-	// extreme is how near 0 and 1 a quantile may be: sums have no more digits.
+	// extreme is how close to 0 and 1 a quantile's q may be: sums have no more digits.
 	extreme = 1e-12
-	// exact is how exact a quantile is, as a part of it.
+	// exact is the relative error of a quantile.
 	exact = 1e-8
 )
 
-// Quantile is the least t in s that the part q of the requests takes no longer than.
-// Where many take the same time, as do the first requests of batches that do not
-// fill, it is that time. A q of 0 or less is the least latency there is, and of 1 or
-// more, or none at all, the largest.
+// Quantile is the least t in s for which at least the part q of the requests takes t or
+// less. If many requests take the same time, such as the first requests of batches that
+// do not fill, it is that time. A q of 0 or less gives the least latency. A q of 1 or
+// more, or NaN, gives the largest.
 func (d *Distribution) Quantile(q float64) float64 {
 	if !(q < 1-extreme) {
 		q = 1 - extreme
@@ -173,9 +172,9 @@ func (d *Distribution) Quantile(q float64) float64 {
 	return d.between(q, low, high)
 }
 
-// between finds where F_R, which has no steps between low and high, gets to q: by
-// regula falsi, of which the end that stays is made to count half (Illinois), and
-// every third time by halves.
+// between finds the t at which F_R reaches q; F_R has no steps between low and high. It
+// uses regula falsi with the Illinois rule, which halves the value at the end that
+// stays. Every third step is a bisection.
 func (d *Distribution) between(q, low, high float64) float64 {
 	for len(d.smooth) > 0 && d.CDF(high) < q && high < math.MaxFloat64/4 {
 		high *= 2
@@ -217,8 +216,8 @@ func (d *Distribution) between(q, low, high float64) float64 {
 // Mean is the mean latency in s.
 func (d *Distribution) Mean() float64 { return d.mean }
 
-// MeanBatch is the mean size of batches.
+// MeanBatch is the mean batch size.
 func (d *Distribution) MeanBatch() float64 { return d.meanBatch }
 
-// Batches are π_k, the part of the batches that have k = 1, 2, … requests.
+// Batches returns π_k, the part of the batches that have k = 1, 2, … requests.
 func (d *Distribution) Batches() []float64 { return slices.Clone(d.batches) }

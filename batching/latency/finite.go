@@ -7,12 +7,12 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// Among is the distribution of latencies with a bounded number of instances, of which
-// r.Instances says how many and r.Spread how much their times vary; m is the arrivals
-// that w was computed for, and service has a time for each batch size. Batches that find
-// an instance free wait as w says, exactly; how long the others wait is on the pool's
-// grid. Of a [Trace], it is what the recorded requests would have met, and neither m
-// nor r.PerInstance counts. It fails if the pool does.
+// Among returns the distribution of latencies with r.Instances instances, whose
+// execution times vary by r.Spread. m must be the arrivals of w, and service has a time
+// for each batch size. For batches that find a free instance the waits are exact; for
+// the others they lie on the pool's grid. If w is from a [Trace], Among returns the
+// latencies of the recorded requests and ignores m and r.PerInstance. It fails if
+// [Pool.Solve] does.
 func (w *Waits) Among(m arrival.MAP, service []float64, r Reality) (*Distribution, error) {
 	if w.trace != nil {
 		return w.trace.among(w, service, r), nil
@@ -37,14 +37,14 @@ func (w *Waits) Among(m arrival.MAP, service []float64, r Reality) (*Distributio
 			sum += v
 		}
 		if sum == 0 {
-			sum, q.Waits[k][0] = 1, 1 // So rare that rounding leaves nothing.
+			sum, q.Waits[k][0] = 1, 1 // This size is so rare that rounding leaves nothing.
 		}
 		d.among(w, k, q, p/sum/w.mean, lognormal{service[k], r.Spread})
 	}
 	return d.ready(), nil
 }
 
-// formed are N_l(T), row by row; none where requests go alone.
+// formed returns N_l(T), row by row, or nil if each request is a batch of its own.
 func (w *Waits) formed() [][]float64 {
 	if w.chain == nil {
 		return nil
@@ -60,8 +60,8 @@ func (w *Waits) formed() [][]float64 {
 	return all
 }
 
-// among adds the requests of batches of k + 1. A request of one that does not fill waits
-// in the buffer and then for the instance, as long as the whole batch does.
+// among adds the requests of batches of k + 1. In a batch that does not fill, a request
+// waits in the buffer and then as long as its batch waits for the instance.
 func (d *Distribution) among(w *Waits, k int, q *PoolQueue, weight float64, takes lognormal) {
 	by, waits := &w.by[k], q.Waits[k]
 	free := served{by: &by.rest, one: by.one, at: by.at, weight: weight * waits[0] / w.batches[k], takes: takes}
@@ -86,7 +86,7 @@ func (d *Distribution) among(w *Waits, k int, q *PoolQueue, weight float64, take
 	d.histogram(sum, q.Step, weight, takes)
 }
 
-// buckets are how many requests wait so many steps in the buffer.
+// buckets returns how many requests wait i = 0, 1, … steps in the buffer.
 func (b *waiting) buckets(step float64) []float64 {
 	at := make([]float64, int(math.Round(b.at/step))+1)
 	before := 0.0
@@ -101,13 +101,15 @@ func (b *waiting) buckets(step float64) []float64 {
 	return at
 }
 
-// histogram are waits, so many of them i steps long, evenly within half a step.
+// histogram is a distribution of waits in steps. The waits of i steps are spread evenly
+// from half a step below to half a step above.
 type histogram struct {
-	step, total, average float64
-	sums                 []float64 // up to and with the i-th
+	step, total float64
+	average     float64   // total times the mean wait
+	sums        []float64 // cumulative, including the i-th
 }
 
-// histogram adds requests that wait so and are then executed.
+// histogram adds requests that wait i steps with weight at[i] and then execute.
 func (d *Distribution) histogram(at []float64, step, weight float64, takes lognormal) {
 	h := &histogram{step: step}
 	for i, v := range at {

@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// line are times of batches of 1 to n.
+// line returns times of batches of 1 to n.
 func line(n int, first, each float64) []float64 {
 	times := make([]float64, n)
 	for k := range times {
@@ -17,8 +17,8 @@ func line(n int, first, each float64) []float64 {
 	return times
 }
 
-// busyBy is the buffer with its times such that instances are busy for so much of the
-// time.
+// busyBy returns the buffer with execution times such that instances are busy for that
+// part of the time.
 func busyBy(t *testing.T, b Buffer, instances int, busy float64) Buffer {
 	t.Helper()
 	w, err := b.waits()
@@ -34,9 +34,8 @@ func busyBy(t *testing.T, b Buffer, instances int, busy float64) Buffer {
 	return b
 }
 
-// What is computed for a bounded number of instances is what a long play of the queue
-// has: percentiles within 3 %, or what chance leaves of the play where arrivals are
-// bursty.
+// The analysis for a bounded number of instances agrees with a long play of the queue:
+// percentiles within 3 %, or within the play's own error if arrivals are bursty.
 func TestAmongAgreesWithPlay(t *testing.T) {
 	poisson, bursty := arrival.Poisson(100), arrival.MMPP2(20, 200, 1, 2)
 	for _, c := range []struct {
@@ -88,8 +87,8 @@ func TestAmongAgreesWithPlay(t *testing.T) {
 	}
 }
 
-// With more instances than are ever needed, the distribution is the exact one, which
-// knows of no instances.
+// With more instances than are ever needed, the distribution is the exact one without
+// a bound.
 func TestAmongManyIsExact(t *testing.T) {
 	b := Buffer{arrival.MMPP2(20, 200, 1, 2), 8, 0.05, line(8, 0.04, 0.004)}
 	exact, err := b.Exact()

@@ -7,30 +7,29 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A grid divides the time from 0 to the timeout into panels, each with the same
-// number of nodes at Gauss and Legendre's places. It is the same from both ends, so
-// that T − t is a node where t is one. Panels are short at the ends, where
-// probabilities change as fast as requests come, and twice as long each time inwards,
-// because what changes fast has gone by then: a timeout of a million gaps needs 40
-// panels.
+// A grid divides the time from 0 to the timeout into panels, each with the same number
+// of Gauss-Legendre nodes. It is symmetric: if t is a node, T − t is one. Panels are
+// short at the ends, where probabilities change as fast as requests come. Inwards each
+// panel is twice as long as the one before, because fast changes have died out there: a
+// timeout of a million gaps needs 40 panels.
 type grid struct {
 	timeout float64
-	edges   []float64 // of the panels, one more than there are
+	edges   []float64 // of the panels; one more than panels
 	level   []int     // panel i is 2^level[i] times the shortest
 	times   []float64 // of nodes, in order
 	weights []float64 // for integrals over [0, T]
 }
 
 const (
-	// nodes is their number in a panel.
+	// nodes is the number of nodes in a panel.
 	nodes = 8
-	// shortest is how many steps of uniformisation the shortest panel has at most.
+	// shortest is the maximum length of the shortest panel, in steps of uniformisation.
 	shortest = 1.5
 )
 
-// rule is Gauss and Legendre's on [0, 1]; antiderivative[p] has, by the value of a
-// function at each node, the coefficient of x^p in the integral from 0 to x of the
-// polynomial through these values.
+// rule is the Gauss-Legendre rule on [0, 1]. antiderivative[p] has one factor for the
+// value of a function at each node. The sum is the coefficient of x^p in the integral
+// from 0 to x of the polynomial through these values.
 var rule = newRule()
 
 type quadrature struct {
@@ -48,7 +47,7 @@ func newRule() *quadrature {
 		}
 	}
 	var inverse mat.Dense
-	_ = inverse.Inverse(powers) // its condition number leaves ten digits
+	_ = inverse.Inverse(powers) // Its condition number leaves ten digits.
 	for p := range nodes {
 		for i := range nodes {
 			r.antiderivative[p+1][i] = inverse.At(p, i) / float64(p+1)
@@ -57,8 +56,8 @@ func newRule() *quadrature {
 	return r
 }
 
-// newGrid divides [0, timeout] for events at the given rate; each panel is cut into
-// the given number of equal ones.
+// newGrid divides [0, timeout] for events at the given rate. It cuts each panel into
+// cuts equal ones.
 func newGrid(timeout, rate float64, cuts int) *grid {
 	levels := 1
 	if n := math.Log2(rate * timeout / (2 * shortest)); n > 0 {
@@ -89,10 +88,10 @@ func newGrid(timeout, rate float64, cuts int) *grid {
 	return g
 }
 
-// width is that of the shortest panel.
+// width is the width of the shortest panel.
 func (g *grid) width() float64 { return g.edges[1] }
 
-// panel is the one that t, between 0 and the timeout, is in.
+// panel returns the panel that contains t, which lies between 0 and the timeout.
 func (g *grid) panel(t float64) int {
 	low, high := 0, len(g.level)-1
 	for low < high {
@@ -109,15 +108,14 @@ func (g *grid) panel(t float64) int {
 // curve is the integral from 0 on of a density on the grid.
 type curve struct {
 	*grid
-	total, mean float64 // of the density: its integral, and that of t times it
-	// coefficients are those of the integral in each panel, as a polynomial of where
-	// in the panel t is, from 0 to 1.
+	total, mean float64 // the integrals of the density and of t times the density
+	// coefficients has for each panel the integral as a polynomial of t's place in the
+	// panel, from 0 to 1.
 	coefficients [][nodes + 1]float64
 }
 
-// integrate is the curve of a density that has the given values at the nodes and of
-// which the integral is known to be total: what the polynomials are off is made up
-// for by a factor.
+// integrate returns the curve of a density that has the given values at the nodes. Its
+// integral is known to be total; a factor corrects the polynomials' error.
 func (g *grid) integrate(density []float64, total float64) curve {
 	c := curve{grid: g, coefficients: make([][nodes + 1]float64, len(g.level))}
 	sum := 0.0
@@ -149,7 +147,7 @@ func (g *grid) integrate(density []float64, total float64) curve {
 	return c
 }
 
-// within is the integral up to t.
+// within is the density's integral up to t.
 func (c *curve) within(t float64) float64 {
 	if t <= 0 || c.total == 0 {
 		return 0

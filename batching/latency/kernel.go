@@ -7,25 +7,28 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 )
 
-// The time from a batch's departure to that of the c-th after it, less a c-th of the
-// execution times of those between, has Laplace's transform
+// The kernels describe the time from a batch's departure to the departure of the c-th
+// batch after it, less a c-th of the execution times of the batches between. That time
+// has the Laplace transform
 //
-//	M(s)^{c−1}·Y(s)·[e^{−sT}·N_{k−1}(T) | V(s)],
+//	M(s)^{c−1}·Y(s)·[e^{−sT}·N_{k−1}(T) | V(s)].
 //
-// the bracket by the size k of the last, full or not, where Y(s) = (sI − D0)⁻¹D1 is the
-// time to the next request, which is a batch's first, V(s) that in which a batch fills,
+// The bracket depends on whether the last batch, of size k, does not fill or does.
+// Y(s) = (sI − D0)⁻¹D1 is the time to the next request, which is a batch's first. V(s)
+// is the time in which a batch fills,
 //
 //	V(s) = Y^{B−1} − e^{−sT}·Σ_{l=0}^{B−2} N_l(T)·Y^{B−1−l},
 //
-// that is the time of B − 1 requests but for what is beyond T, and M one whole batch:
+// that is the time of B − 1 requests without the part beyond T. M is one whole batch:
 // M(s) = Y·[e^{−sT}·Σ_k N_{k−1}(T)·φ_k(s) + V(s)·φ_B(s)] with φ_k(s) = E e^{sS_k/c}. An
-// execution time with spread is taken as Gamma's, which has φ = (1 − s·v·S/c)^{−1/v}.
+// execution time with spread counts as Gamma distributed: φ = (1 − s·v·S/c)^{−1/v}.
 
-// kernels are such times on the grid, by the phases before and after: kernel[i·m+j][d]
-// is the part d − offset steps long. next is up to the first request of the last batch;
-// open up to its departure where it does not fill, but for which size it then has; full
-// up to where it fills; fill is V alone, from a few steps before 0 on. total is what each sums up to
-// if the grid had no end.
+// kernels has these times on the grid, by the phases before and after:
+// kernel.at[i·m+j][d] is the part that is d − offset steps long. next reaches to the
+// first request of the last batch. open reaches to the departure of a last batch that
+// does not fill, without the factor for its size. full reaches to the departure of a
+// last batch that fills. fill is V alone; it begins a few steps before 0. total is what
+// each kernel would sum to on a grid without end.
 type kernels struct {
 	offset                 int
 	next, open, full, fill kernel
@@ -40,18 +43,17 @@ type kernel struct {
 type transforms struct{ next, open, full, fill []complex128 }
 
 const (
-	// damping is how small, as a power of e, what is beyond the grid's period becomes
-	// where it comes back by the transform's being periodic. It makes what is wrong at
-	// high frequencies larger by half of that power, as no more than half a period is
-	// used.
+	// damping is the power of e by which values beyond the grid's period shrink when the
+	// periodic transform wraps them around. Errors at high frequencies grow by half of
+	// that power, because at most half a period is used.
 	damping = 12
-	// before is how many steps of fill are before 0, where nothing fills.
+	// before is the number of steps of fill before 0, where no batch fills.
 	before = 2
 )
 
 // kernels inverts the transforms. Each value is an integral over the cubic B-spline
-// about its step, so that masses and means are kept, and the spectrum ends soon: it is
-// added to its first image, beyond half of the rate of steps, and left at that.
+// about its step. That keeps masses and means, and the spectrum falls off fast: adding
+// its first image, beyond half of the rate of steps, is enough.
 func (p Pool) kernels(g poolGrid) kernels {
 	m := p.Arrivals.Order()
 	k := kernels{offset: p.up(g)}
@@ -98,7 +100,8 @@ func (p Pool) kernels(g poolGrid) kernels {
 	return k
 }
 
-// undamp takes the damping back; what is less than 0 is the transform's end.
+// undamp reverses the damping. Negative values are the transform's truncation and
+// become 0.
 func undamp(v []float64, by float64) []float64 {
 	for i := range v {
 		v[i] = max(0, v[i]*math.Exp(by*float64(i))/float64(len(v)))
@@ -106,7 +109,7 @@ func undamp(v []float64, by float64) []float64 {
 	return v
 }
 
-// transformer computes transforms; it has room for one at a time.
+// transformer calculates transforms, one at a time. Its slices are scratch space.
 type transformer struct {
 	Pool
 	order          int
@@ -129,7 +132,7 @@ func (p Pool) transformer() *transformer {
 	return t
 }
 
-// at are the transforms at s.
+// at returns the transforms at s.
 func (t *transformer) at(s complex128) transforms {
 	n := t.order * t.order
 	y := t.gap(s)
@@ -170,7 +173,7 @@ func (t *transformer) executed(s complex128, k int) complex128 {
 	return cmplx.Exp(cmplx.Log(1-part*complex(v, 0)) * complex(-1/v, 0))
 }
 
-// gap is Y(s), by elimination: sI − D0 has a dominant diagonal.
+// gap returns Y(s) by elimination without pivots: sI − D0 has a dominant diagonal.
 func (t *transformer) gap(s complex128) []complex128 {
 	m := t.order
 	y := make([]complex128, m*m)
@@ -201,7 +204,7 @@ func (t *transformer) gap(s complex128) []complex128 {
 	return y
 }
 
-// power is aⁿ.
+// power returns aⁿ.
 func (t *transformer) power(a []complex128, n int) []complex128 {
 	m := t.order
 	out := make([]complex128, m*m)
@@ -220,7 +223,7 @@ func (t *transformer) power(a []complex128, n int) []complex128 {
 	return out
 }
 
-// product sets dst to a·b, of m rows; dst is none of them.
+// product sets dst to a·b, matrices of m rows. dst must not be a or b.
 func product(dst, a, b []complex128, m int) {
 	clear(dst)
 	for i := range m {

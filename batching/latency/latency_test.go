@@ -16,10 +16,10 @@ func near(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
-// Two requests at most, Poisson with λ = 20/s, T = 50 ms: λT = 1, so e⁻¹ of the batches
-// have one request, of T + 12 ms; the others two, the last of which waits for nothing
-// (14 ms) and the first as long as the next gap: 14 ms + t with density 20e^{−20t}.
-// The mean batch is 2 − e⁻¹.
+// A batch has at most two requests. Arrivals are Poisson with λ = 20/s and T = 50 ms,
+// so λT = 1: e⁻¹ of the batches have one request, which takes T + 12 ms. In the others
+// the last request does not wait (14 ms). The first waits for the next gap: 14 ms + t
+// with density 20e^{−20t}. The mean batch is 2 − e⁻¹.
 func TestTwoRequestsByHand(t *testing.T) {
 	b := Buffer{arrival.Poisson(20), 2, 0.05, []float64{0.012, 0.014}}
 	d, err := b.Exact()
@@ -63,9 +63,9 @@ func TestNothingToWaitFor(t *testing.T) {
 	}
 }
 
-// Timeouts of very many gaps and of almost none, phases of very different rates, and
-// many requests in a batch: the densities' integrals are known, so that what they are
-// off is known, too.
+// The test covers timeouts of very many gaps and of almost none, phases of very
+// different rates, and many requests in a batch. The densities' integrals are known,
+// so their errors are, too.
 func TestExtremeBuffers(t *testing.T) {
 	erlang := func(n int) arrival.MAP {
 		d0, d1 := make([][]float64, n), make([][]float64, n)
@@ -119,7 +119,8 @@ func TestExtremeBuffers(t *testing.T) {
 	}
 }
 
-// F_R never falls, a quantile is where it gets to q, and the mean is what lies above it.
+// F_R never falls, a quantile is where F_R reaches q, and the mean is the integral
+// above F_R.
 func TestDistributionsHangTogether(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for i := range 6 {
@@ -223,7 +224,7 @@ func FuzzExact(f *testing.F) {
 	})
 }
 
-// One evaluation, as in M4 and R2 of the vectors.
+// The benchmark is one evaluation, as in M4 and R2 of the vectors.
 func BenchmarkExact(b *testing.B) {
 	for _, v := range vectors(b) {
 		if v.B != 20 {
@@ -244,7 +245,7 @@ func BenchmarkExact(b *testing.B) {
 	}
 }
 
-// What an optimiser asks for: 28 sizes, 49 timeouts, 20 batch sizes.
+// The benchmark is the work of an optimiser: 28 sizes, 49 timeouts, 20 batch sizes.
 func BenchmarkOptimise(b *testing.B) {
 	m := arrival.MMPP2(10, 120, 0.05, 0.05)
 	for b.Loop() {

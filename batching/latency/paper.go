@@ -2,29 +2,28 @@ package latency
 
 import "gonum.org/v1/gonum/floats"
 
-// Paper is the distribution as BATCH's §IV approximates it, Eq. 4 to 16: within a
-// batch, waits are uniform, between 0 and T in one that does not fill (but T for a
-// request alone), and between 0 and τ in one that does. Where the equations contradict
-// the text or each other, they are corrected:
+// Paper returns the distribution as BATCH's §IV approximates it, Eq. 4 to 16. Within a
+// batch, waits are uniform: between 0 and T if it does not fill (but T for a lone
+// request), and between 0 and τ if it does. Paper corrects the equations where they
+// contradict the text or each other:
 //
-//   - Eq. 7 subtracts Σ_{i=0}^{B−1} π_i from 1, which has π_{B−1} itself in it: the sum
-//     ends at B − 2.
-//   - Eq. 8 weighs π_k, k requests besides the first, with k + 1, but names it ρ_k; the
+//   - Eq. 7 subtracts Σ_{i=0}^{B−1} π_i from 1, which includes π_{B−1} itself. Here the
+//     sum ends at B − 2.
+//   - Eq. 8 weighs π_k, k requests besides the first, with k + 1, but names it ρ_k. The
 //     text and Eq. 9 have ρ_{k+1}.
-//   - Eq. 9's cases exclude each other only where S_{k+1} − S_k > T. Elsewhere more
-//     than one case holds for the same t, so that the sum is taken over all sizes, each
-//     with the part of its requests that are done by t. The same where S does not
-//     increase.
-//   - Eq. 10 and 15 give a τ of more than T, though the text has τ < T, where batches
-//     rarely fill: it is T then.
+//   - Eq. 9's cases exclude each other only if S_{k+1} − S_k > T. Otherwise more than
+//     one case holds for the same t. Here the sum is over all sizes, each with the part
+//     of its requests that are done by t. The same applies if S does not increase.
+//   - Eq. 10 and 15 give a τ above T if batches rarely fill, though the text has τ < T.
+//     Here τ is then T.
 //   - Eq. 13 divides by ω_m, which is 0 in a MAP(2) that changes phases only at
-//     requests, and knows of two phases only. ev_m = λ_m/ω_m is up to a factor
-//     θ_m·λ_m, θ being the stationary distribution of phases and λ_m the rate of
-//     requests in phase m; that is what is taken, for any number of phases.
+//     requests, and it covers two phases only. ev_m = λ_m/ω_m is up to a factor
+//     θ_m·λ_m, where θ is the stationary distribution of phases and λ_m the rate of
+//     requests in phase m. Paper uses θ_m·λ_m, for any number of phases.
 //   - Eq. 15's τ is likewise (B − 1) over the mean rate.
 //
-// Eq. 6's matrix exponential is computed by uniformisation. It fails if a field is not
-// valid.
+// Paper calculates Eq. 6's matrix exponential by uniformisation. It fails if a field is
+// not valid.
 func (b Buffer) Paper() (*Distribution, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
@@ -49,8 +48,8 @@ func (b Buffer) Paper() (*Distribution, error) {
 	return d.ready(), nil
 }
 
-// paperBatches are π and their mean size: Eq. 5, 7 and 11, from the phase that Eq. 13
-// and 14 start with.
+// paperBatches returns π and the mean batch size by Eq. 5, 7 and 11. The first phase is
+// that of Eq. 13 and 14.
 func (b Buffer) paperBatches() ([]float64, float64, error) {
 	a, err := NewAnalysis(b.Arrivals, b.Batch)
 	if err != nil {
@@ -80,7 +79,7 @@ func (b Buffer) paperBatches() ([]float64, float64, error) {
 	return batches, mean + float64(b.Batch)*batches[b.Batch-1], nil
 }
 
-// uniform are waits between 0 and it.
+// uniform is the uniform distribution of waits between 0 and its value in s.
 type uniform float64
 
 func (u uniform) within(t float64) float64 { return min(1, max(0, t/float64(u))) }

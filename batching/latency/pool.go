@@ -7,31 +7,32 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// Pool is the instances with the buffer before them.
+// Pool is a bounded number of instances behind one buffer.
 type Pool struct {
 	Arrivals arrival.MAP
 	Batch    int
-	// Timeout is in s. With a Batch of 1, or a Timeout of 0, each request is a batch.
+	// Timeout is in s. With a Batch of 1 or a Timeout of 0, each request is a batch of
+	// its own.
 	Timeout float64
 	// Formed[l] is N_l(T), row by row: the probabilities that l further requests come
 	// in the timeout, by the phase before and after; l = 0 … Batch − 2.
 	Formed [][]float64
-	// Service[k-1] is the mean execution time in s of a batch of k, Spread the standard
-	// deviation of the times' logarithm.
+	// Service[k-1] is the mean execution time in s of a batch of k. Spread is the
+	// standard deviation of the times' logarithm.
 	Service []float64
 	Spread  float64
 	// Instances is c.
 	Instances int
-	// Horizon is from how many s on waits need not be told apart, 0 if they always are:
-	// batches that would wait longer are then as if they waited no longer.
+	// Horizon in s bounds the waits that Solve must distinguish: it may count a longer
+	// wait as one beyond the horizon. 0 means no bound.
 	Horizon float64
 }
 
 const (
-	// MaxSpread is the largest spread, MaxOrder the most phases: with more, whoever
-	// asks has to look elsewhere.
+	// MaxSpread is the largest spread and MaxOrder the largest number of phases that
+	// Solve accepts; [Buffer.With] plays requests beyond them.
 	MaxSpread, MaxOrder = 0.7, 8
-	// unseen is the part of the batches that may wait for longer than the grid goes.
+	// unseen is the part of the batches that may wait beyond the grid's end.
 	unseen = 1e-4
 	// maxStates bounds the grid's levels times the phases.
 	maxStates = 1600
@@ -41,21 +42,22 @@ const (
 type PoolQueue struct {
 	Step float64
 	// Waits[k-1][g] is the part of the batches that have k requests and wait g steps
-	// for an instance; g = 0: that find one free.
+	// for an instance. For g = 0 they find one free.
 	Waits [][]float64
-	// Of the full batches, Free is the part of all batches whose instance was free
-	// before their first request came, so that it plays no part. For the others, Filled[g]
-	// is how many requests per batch wait g steps, in the buffer and for the instance
-	// together, and AtOnce how many are executed as soon as they come.
+	// Free is the part of all batches that are full and whose instance was free before
+	// their first request came. The other full batches have Filled and AtOnce. Filled[g]
+	// is the number of requests per batch that wait g steps, in the buffer and for the
+	// instance together. AtOnce is the number of requests per batch that execute as soon
+	// as they come.
 	Free, AtOnce float64
 	Filled       []float64
-	// Beyond is the part of the batches that wait longer than the grid goes; it counts
-	// as waiting to the grid's end.
+	// Beyond is the part of the batches that wait beyond the grid's end; it counts as
+	// waiting until there.
 	Beyond float64
 }
 
-// Solve finds the queue. It fails if the pool is of no use, or if instances are too few
-// for what is asked of them.
+// Solve calculates the queue. It fails if a field is not valid. The instances must be
+// enough for the load; Solve does not check that.
 func (p Pool) Solve() (*PoolQueue, error) {
 	if p.Timeout == 0 {
 		p.Batch = 1
@@ -73,7 +75,7 @@ func (p Pool) Solve() (*PoolQueue, error) {
 		switch enough := p.Horizon > 0 && float64(g.levels)*g.step >= p.Horizon; {
 		case enough:
 			return solved.queue(), nil
-		case g.step < p.longest()/coarsest: // Queues are longer than c instances' chance.
+		case g.step < p.longest()/coarsest: // Waits are longer than the fine grid of many instances assumes.
 			g.step *= 2
 		case 2*g.levels*order <= maxStates:
 			g.levels *= 2
@@ -92,16 +94,16 @@ func (p Pool) check() error {
 	case !(p.Spread >= 0 && p.Spread <= MaxSpread):
 		return fmt.Errorf("pool: a spread of %v: give 0 to %v", p.Spread, MaxSpread)
 	case p.Arrivals.Order() > MaxOrder:
-		return fmt.Errorf("pool: arrivals of %d phases: %d are the most", p.Arrivals.Order(), MaxOrder)
+		return fmt.Errorf("pool: arrivals of %d phases: give at most %d", p.Arrivals.Order(), MaxOrder)
 	case len(p.Service) < p.Batch || p.Batch > 1 && len(p.Formed) < p.Batch-1:
-		return fmt.Errorf("pool: %d times and %d sizes for batches of %d", len(p.Service), len(p.Formed), p.Batch)
+		return fmt.Errorf("pool: %d execution times and %d matrices N_l(T) for batches of up to %d: give one time for each size and a matrix for each size but the largest", len(p.Service), len(p.Formed), p.Batch)
 	case !(p.longest() > 0):
-		return fmt.Errorf("pool: batches take no time")
+		return fmt.Errorf("pool: all execution times are 0: give a positive one")
 	}
 	return nil
 }
 
-// longest is the longest mean time.
+// longest is the longest mean execution time in s.
 func (p Pool) longest() float64 {
 	most := 0.0
 	for _, s := range p.Service[:p.Batch] {
@@ -110,24 +112,26 @@ func (p Pool) longest() float64 {
 	return most
 }
 
-// variance is the squared coefficient of variation of a batch's times, e^{σ²} − 1.
+// variance is the squared coefficient of variation of a batch's execution times,
+// e^{σ²} − 1.
 func (p Pool) variance() float64 { return math.Expm1(p.Spread * p.Spread) }
 
-// poolGrid is where the walk is looked at: levels of step seconds each.
+// poolGrid is the grid of the walk: levels of step seconds each.
 type poolGrid struct {
 	step   float64
 	levels int
 }
 
 const (
-	// finest and coarsest are how many steps the longest time has: more with more
-	// instances, because waits are then shorter.
+	// coarsest and finest bound the number of steps in the longest execution time. More
+	// instances need more steps, because waits are shorter.
 	coarsest, finest = 12, 72
-	// levels is how many there are at first, and cells the most steps in a timeout.
+	// levels is the initial number of levels, and cells the maximum number of steps in a
+	// timeout.
 	levels, cells = 128, 512
 )
 
-// poolGrid is the first one tried.
+// grid returns the first grid that Solve tries.
 func (p Pool) grid() poolGrid {
 	parts := min(finest, coarsest*math.Sqrt(float64(p.Instances)))
 	g := poolGrid{step: max(p.longest()/parts, p.Timeout/cells)}
@@ -135,18 +139,18 @@ func (p Pool) grid() poolGrid {
 	return g
 }
 
-// longTail is how many standard deviations of its logarithm an execution time may be
-// above its median.
+// longTail is how far above its median an execution time may be, in standard deviations
+// of its logarithm.
 const longTail = 3.5
 
-// up is how many levels the walk rises at most in c batches: the longest time, and five
-// standard deviations of the mean of c, but no less than one batch's part; share is the
-// latter.
+// up is the maximum number of levels that the walk rises in c batches: the longest
+// execution time plus five standard deviations of the mean of c, but at least share.
 func (p Pool) up(g poolGrid) int {
 	deviation := math.Sqrt(p.variance() / float64(p.Instances))
 	return max(p.share(g), int(math.Ceil(p.longest()*(1+5*deviation)/g.step))) + 3
 }
 
+// share is the maximum number of levels in a c-th of one batch's execution.
 func (p Pool) share(g poolGrid) int {
 	return int(math.Ceil(p.longest()/float64(p.Instances)*math.Exp(longTail*p.Spread)/g.step)) + 1
 }

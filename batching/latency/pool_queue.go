@@ -1,6 +1,6 @@
 package latency
 
-// queue is what batches meet that find the walk as it is.
+// queue returns the waits of batches in the walk's stationary distribution.
 func (w *walk) queue() *PoolQueue {
 	q := &PoolQueue{Step: w.step, Waits: make([][]float64, w.Batch), Beyond: w.beyond()}
 	for k := range q.Waits {
@@ -28,8 +28,8 @@ func (w *walk) queue() *PoolQueue {
 	return q
 }
 
-// later is how many steps are left until the instance is free after a kernel's time, by
-// the phase at its end; 0 is where it is free.
+// later returns the distribution of the steps left until the instance is free after a
+// kernel's time, by the phase at its end. At 0 steps the instance is free.
 func (w *walk) later(k *kernel) [][]float64 {
 	m := w.order
 	out := make([][]float64, m)
@@ -52,10 +52,10 @@ func (w *walk) later(k *kernel) [][]float64 {
 	return out
 }
 
-// filled is what the requests of full batches wait. An instance that is free g steps
-// after the first of them has come is waited for from the f-th step on, in which the
-// last comes: that waits max(0, g − f), the first max(f, g), and the others, which come
-// at any time between, something between these.
+// filled sets the waits of the requests in full batches. Let the instance be free g
+// steps after a batch's first request, and let its last request come after f steps. The
+// last request waits max(0, g − f) and the first max(f, g). The others come at any time
+// between, and their waits lie between these two.
 func (w *walk) filled(q *PoolQueue) {
 	last := w.Batch - 1
 	until := int(w.Timeout/w.step) + 2 + before
@@ -88,7 +88,8 @@ func (w *walk) filled(q *PoolQueue) {
 	q.Filled = ramp.sum()
 }
 
-// fills is in how many steps a batch fills from phase j on, and the part that does.
+// fills returns the distribution of the steps in which a batch fills from phase j on,
+// and the part of the batches that fill.
 func (w *walk) fills(j, until int) ([]float64, float64) {
 	if w.Batch == 1 {
 		return []float64{1}, 1
@@ -111,15 +112,15 @@ func (w *walk) fills(j, until int) ([]float64, float64) {
 	return out, total
 }
 
-// ramp sums up masses at steps and evenly between two of them.
+// ramp sums masses at single steps and masses spread evenly between two steps.
 type ramp struct{ at, slope []float64 }
 
 func newRamp(n int) *ramp { return &ramp{at: make([]float64, n), slope: make([]float64, n+1)} }
 
 func (r *ramp) point(at int, mass float64) { r.at[at] += mass }
 
-// between spreads mass from the middle of one step to that of another: half of a step's
-// at both ends.
+// between spreads mass evenly from the middle of one step to the middle of another. The
+// steps at both ends get half.
 func (r *ramp) between(from, to int, mass float64) {
 	if from == to {
 		r.at[from] += mass

@@ -15,7 +15,7 @@ func poolNear(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
-// poolWaits is which part of the batches waits for nothing, and the mean wait.
+// poolWaits returns the part of the batches that do not wait, and the mean wait.
 func poolWaits(q *PoolQueue) (none, mean float64) {
 	sum := 0.0
 	for _, of := range q.Waits {
@@ -28,8 +28,8 @@ func poolWaits(q *PoolQueue) (none, mean float64) {
 	return none / sum, mean / sum
 }
 
-// M/D/1: of requests that go alone to an instance which is busy for ρ of the time, 1 − ρ
-// wait for nothing, and all for ρS/(2(1 − ρ)) on average (Pollaczek and Khinchine).
+// M/D/1: requests go alone to one instance that is busy for ρ of the time. 1 − ρ of
+// them do not wait, and the mean wait is ρS/(2(1 − ρ)) (Pollaczek and Khinchine).
 func TestOneInstance(t *testing.T) {
 	for _, busy := range []float64{0.2, 0.5, 0.8, 0.9} {
 		q, err := Pool{Arrivals: arrival.Poisson(10 * busy), Batch: 1, Service: []float64{0.1}, Instances: 1}.Solve()
@@ -42,8 +42,8 @@ func TestOneInstance(t *testing.T) {
 	}
 }
 
-// M/D/c with times that spread, by the mean wait of M/M/c (Erlang's C) and how little of
-// it is left for equal times: it lies between, and grows with the spread.
+// M/D/c with spread: the mean wait lies between that of M/M/c (Erlang's C) and that of
+// equal times, and grows with the spread.
 func TestSpreadMakesWaitsLonger(t *testing.T) {
 	last := 0.0
 	for _, spread := range []float64{0, 0.2, 0.4, 0.6} {
@@ -60,7 +60,8 @@ func TestSpreadMakesWaitsLonger(t *testing.T) {
 	}
 }
 
-// The parts sum up to those of the batches, and the requests of full ones to as many.
+// The parts sum to those of the batches, and the requests of full ones to their
+// number.
 func TestPartsSumUp(t *testing.T) {
 	p := Pool{Arrivals: arrival.Poisson(100), Batch: 2, Timeout: 0.01, Formed: [][]float64{{math.Exp(-1)}}, Service: []float64{0.01, 0.015}, Instances: 1}
 	q, err := p.Solve()
@@ -82,7 +83,7 @@ func TestPartsSumUp(t *testing.T) {
 	poolNear(t, "requests of full batches", requests+2*q.Free, 2*size[1], 1e-3)
 }
 
-// A horizon makes the grid end where nobody looks.
+// A horizon ends the grid early.
 func TestHorizon(t *testing.T) {
 	p := Pool{Arrivals: arrival.MMPP2(5, 40, 0.1, 0.1), Batch: 1, Service: []float64{0.05}, Instances: 2}
 	far, err := p.Solve()
@@ -105,9 +106,9 @@ func TestRefuses(t *testing.T) {
 		"0 instances":      func(p *Pool) { p.Instances = 0 },
 		"a spread of 2":    func(p *Pool) { p.Spread = 2 },
 		"a spread of NaN":  func(p *Pool) { p.Spread = math.NaN() },
-		"0 times":          func(p *Pool) { p.Service = nil },
-		"take no time":     func(p *Pool) { p.Service = []float64{0} },
-		"1 times and 0 si": func(p *Pool) { p.Batch, p.Timeout = 2, 1 },
+		"0 execution":      func(p *Pool) { p.Service = nil },
+		"times are 0":      func(p *Pool) { p.Service = []float64{0} },
+		"times and 0 matr": func(p *Pool) { p.Batch, p.Timeout = 2, 1 },
 	} {
 		p := fine
 		edit(&p)

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// fewest and most are how many requests are played through the queue; the first
-	// tenth only fills it.
-	fewest, most = 400_000, 16_000_000
-	// stretches is how many times a queue should have forgotten what it was like.
-	stretches = 10_000
+	// minPlayed and maxPlayed bound the number of requests played through the queue. The
+	// first tenth only fills it.
+	minPlayed, maxPlayed = 400_000, 16_000_000
+	// relaxations is how many relaxation times of the queue a run should have.
+	relaxations = 10_000
 )
 
-// requests is how many requests tell what the queue is like: it forgets in about
-// I/(1 − ρ)² of them, where I is the arrivals' index of dispersion and ρ the part of
-// the time that instances are busy.
+// requests is the number of requests that a run needs. The queue's relaxation time is
+// about I/(1 − ρ)² requests, where I is the arrivals' index of dispersion and ρ the part
+// of the time that instances are busy.
 func (b Buffer) requests(busy float64) int {
-	return int(min(most, max(fewest, stretches*b.Arrivals.Dispersion()/((1-busy)*(1-busy)))))
+	return int(min(maxPlayed, max(minPlayed, relaxations*b.Arrivals.Dispersion()/((1-busy)*(1-busy)))))
 }
 
-// queue plays requests through the buffer and the instances, and is the distribution
-// of the latencies that come of it.
+// queue plays requests through the buffer and the instances and returns the distribution
+// of their latencies.
 func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 	random := rand.New(rand.NewPCG(1, 2))
 	arrivals := b.Arrivals.Sampler(random)
 	latencies := make([][]float64, b.Batch)
-	every := max(1, requests/fewest) // one batch of so many is kept
+	every := max(1, requests/minPlayed) // One batch of this many is kept.
 	free := make(instances, r.Instances)
 	if r.PerInstance {
-		free = free[:1] // the others are alike
+		free = free[:1] // The others behave alike.
 	}
 	next := arrivals.Seconds()
 	var batch []float64
@@ -57,7 +57,7 @@ func (b Buffer) queue(w *Waits, r Reality, requests int) *Distribution {
 	return weigh(w, latencies)
 }
 
-// draw is the time of one batch.
+// draw draws the execution time of one batch.
 func (r Reality) draw(mean float64, random *rand.Rand) float64 {
 	takes := mean
 	if r.Spread > 0 {
@@ -69,8 +69,8 @@ func (r Reality) draw(mean float64, random *rand.Rand) float64 {
 	return takes
 }
 
-// weigh puts together what was seen for batches of each size, by the part of all
-// requests that are in such.
+// weigh combines the latencies of each batch size, weighted by the part of all requests
+// that are in batches of that size.
 func weigh(w *Waits, latencies [][]float64) *Distribution {
 	seen := 0.0
 	for k, l := range latencies {
@@ -88,7 +88,7 @@ func weigh(w *Waits, latencies [][]float64) *Distribution {
 	return d.ready()
 }
 
-// sample are times in increasing order.
+// sample is a list of times in increasing order.
 type sample []float64
 
 func (s sample) within(t float64) float64 {
@@ -109,11 +109,11 @@ func (s sample) mean() float64 {
 	return sum / float64(len(s))
 }
 
-// instances is a heap of when each is free.
+// instances is a heap of the times at which each instance becomes free.
 type instances []float64
 
-// execute gives a batch to the instance that is free first and returns when it is
-// done.
+// execute gives a batch to the instance that becomes free first. It returns when the
+// batch is done.
 func (h instances) execute(at, takes float64) float64 {
 	ends := max(at, h[0]) + takes
 	h[0] = ends

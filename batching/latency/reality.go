@@ -5,32 +5,33 @@ import (
 	"math"
 )
 
-// Reality is what the buffer's model leaves out; its zero value leaves it out, too.
+// Reality is what BATCH's model of the buffer leaves out. The zero value leaves it out,
+// too.
 type Reality struct {
-	// Spread is the standard deviation of the logarithm of execution times, which are
-	// lognormal with the means that Buffer.Service has.
+	// Spread is the standard deviation of the logarithm of execution times. The times
+	// are lognormal with the means in Buffer.Service.
 	Spread float64
-	// Instances is how many batches can be executed at a time; 0 is as many as there
-	// are. Batches that find none free wait in the order in which they left the buffer.
+	// Instances is how many batches can execute at a time; 0 means no bound. Batches
+	// that find no free instance wait in the order in which they left the buffer.
 	Instances int
-	// PerInstance is INFless's way (§3.2): each instance has a buffer and a queue of
-	// its own, and a request goes to one of them at random. Otherwise all instances
-	// share one buffer and one queue.
+	// PerInstance is INFless' way (§3.2): each instance has its own buffer and queue,
+	// and a request goes to one of them at random. Otherwise all instances share one
+	// buffer and one queue.
 	PerInstance bool
-	// ColdProbability is the part of the batches that have to wait for ColdTime
-	// seconds while an instance starts, which is busy with that meanwhile.
+	// ColdProbability is the part of the batches that wait ColdTime seconds for an
+	// instance to start. The instance is busy meanwhile.
 	ColdProbability, ColdTime float64
-	// Horizon is from how many s on waits for an instance are as good as this long, to
-	// those who ask for no later time: finding them is then faster. 0 is none.
+	// Horizon in s says that the caller asks for no later time. Longer waits for an
+	// instance are then not distinguished, which is faster. 0 means no horizon.
 	Horizon float64
 }
 
 func (r Reality) validate() error {
 	switch {
-	case !(r.Spread >= 0 && r.Spread <= maxSpread):
-		return fmt.Errorf("latency: a spread of %v: give the standard deviation of the logarithm of times, 0 to %v", r.Spread, maxSpread)
+	case !(r.Spread >= 0 && r.Spread <= maxPlayedSpread):
+		return fmt.Errorf("latency: a spread of %v: give the standard deviation of the logarithm of times, 0 to %v", r.Spread, maxPlayedSpread)
 	case r.Instances < 0 || r.PerInstance && r.Instances == 0:
-		return fmt.Errorf("latency: %d instances: give 1 or more, or 0 for as many as are needed if they share a queue", r.Instances)
+		return fmt.Errorf("latency: %d instances: give 1 or more, or 0 for no bound if they share a queue", r.Instances)
 	case !(r.ColdProbability >= 0 && r.ColdProbability <= 1):
 		return fmt.Errorf("latency: a probability of a cold start of %v: give 0 to 1", r.ColdProbability)
 	case !(r.Horizon >= 0) || math.IsInf(r.Horizon, 0):
@@ -41,18 +42,17 @@ func (r Reality) validate() error {
 	return nil
 }
 
-// maxSpread is the largest spread: one in six times is ten times as long as usual.
-const maxSpread = 2.5
+// maxPlayedSpread is the largest spread: one in six times is ten times as long as usual.
+const maxPlayedSpread = 2.5
 
-// With is the distribution of latencies in reality. Without a bound on instances it is
-// the exact one, with each batch's execution time drawn anew: numerical to 0.1 %. With
-// one, how long batches wait for an instance is computed (package pool), in some
-// milliseconds. Where the pool does not know what is asked for, which is cold starts
-// among a bounded number of instances, spreads above [MaxSpread] and arrivals of
-// more than [MaxOrder] phases, it is as [Buffer.Play] has it.
+// With returns the distribution of latencies in reality. Without a bound on instances it
+// is exact up to a numerical error of 0.1 %; each batch's execution time is drawn anew.
+// With a bound, it calculates how long batches wait for an instance (see [Pool]), in
+// some milliseconds. A Pool does not cover cold starts, spreads above [MaxSpread] and
+// arrivals of more than [MaxOrder] phases. With does these as [Buffer.Play] does.
 //
-// It fails if a field is not valid, or if the instances are too few for the load, and
-// says then how many it takes.
+// It fails if a field is not valid. It also fails if the instances are too few for the
+// load, and then says how many it takes.
 func (b Buffer) With(r Reality) (*Distribution, error) {
 	b, w, err := b.bounded(r)
 	switch {
@@ -61,20 +61,20 @@ func (b Buffer) With(r Reality) (*Distribution, error) {
 	case r.Instances == 0:
 		return w.Spread(b.Service, r), nil
 	case r.played(b.Arrivals.Order()):
-		return b.queue(w, r, min(most, b.requests(b.busy(w, r)))), nil
+		return b.queue(w, r, b.requests(b.busy(w, r))), nil
 	}
 	return w.Among(b.Arrivals, b.Service, r)
 }
 
-// Play is With, with how long batches wait for one of a bounded number of instances
-// found by playing requests through the queue, always the same ones, the more the
-// burstier they are and the busier the instances, up to 16 million; what is found for
-// batches of each size is weighed with how many of these there are, exactly; that takes
-// between a tenth of a second and two. Against 30 million other requests to three
-// instances, the 50th, 95th and 99th percentiles were off by 0.2 % at most with Poisson
-// arrivals and instances that were busy for up to 90 % of the time; with indices of
-// dispersion of 61 and 268, by 1.7 % at 50 %, 2.1 % at 80 % and 9 % at 90 %, where no
-// run is long enough.
+// Play is With, but it finds the waits for a bounded number of instances by playing
+// requests through the queue. The requests are the same every time. Burstier arrivals
+// and busier instances take more of them, up to 16 million. Play weighs the latencies of
+// each batch size with the exact frequency of that size. It takes 0.1 s to 2 s.
+//
+// Against 30 million other requests to three instances, the 50th, 95th and 99th
+// percentiles were off by at most 0.2 % with Poisson arrivals and instances busy for up
+// to 90 % of the time. With indices of dispersion of 61 and 268, they were off by 1.7 %
+// at 50 %, 2.1 % at 80 % and 9 % at 90 %, where no run is long enough.
 func (b Buffer) Play(r Reality) (*Distribution, error) {
 	b, w, err := b.bounded(r)
 	if err != nil {
@@ -83,16 +83,16 @@ func (b Buffer) Play(r Reality) (*Distribution, error) {
 	if r.Instances == 0 {
 		return w.Spread(b.Service, r), nil
 	}
-	return b.queue(w, r, min(most, b.requests(b.busy(w, r)))), nil
+	return b.queue(w, r, b.requests(b.busy(w, r))), nil
 }
 
-// played reports whether the pool does not know of such.
+// played reports whether a Pool does not cover r, so requests must be played.
 func (r Reality) played(order int) bool {
 	return r.ColdProbability > 0 || r.Spread > MaxSpread || order > MaxOrder
 }
 
-// bounded is the buffer that each instance's requests, or all, go through, and how they
-// wait in it. It fails if that is not valid, or instances are too few.
+// bounded returns the buffer of one instance's requests, or of all if they share one,
+// and the waits in it. It fails if a field is not valid or the instances are too few.
 func (b Buffer) bounded(r Reality) (Buffer, *Waits, error) {
 	if err := b.validate(); err != nil {
 		return b, nil, err
@@ -108,22 +108,23 @@ func (b Buffer) bounded(r Reality) (Buffer, *Waits, error) {
 		return b, w, err
 	}
 	if busy := b.busy(w, r); busy >= 1 {
-		return b, nil, fmt.Errorf("latency: %d instances are too few: batches keep %.3g of them busy, so that requests wait ever longer: take more than that", r.Instances, busy*float64(r.Instances))
+		return b, nil, fmt.Errorf("latency: %d instances are too few: batches keep %.3g of them busy, so the queue grows without end: give more than that", r.Instances, busy*float64(r.Instances))
 	}
 	return b, w, nil
 }
 
-// busy is the part of the time that instances would be busy, were there enough.
+// busy is the part of the time that the instances are busy; 1 or more means that they
+// are too few.
 func (b Buffer) busy(w *Waits, r Reality) float64 {
 	need, have := w.Busy(b.Arrivals.Rate(), b.Service, r), float64(r.Instances)
 	if r.PerInstance {
-		return need // The arrivals are those of one.
+		return need // The arrivals are those of one instance.
 	}
 	return need / have
 }
 
-// Busy is how many instances requests keep busy on average that come so often a second,
-// batches of k being executed in service[k-1] seconds and cold as r says.
+// Busy is how many instances are busy on average with rate requests per second. A batch
+// of k executes in service[k-1] seconds, plus r's cold starts.
 func (w *Waits) Busy(rate float64, service []float64, r Reality) float64 {
 	work := 0.0 // of a batch
 	for k, p := range w.batches {
@@ -132,8 +133,8 @@ func (w *Waits) Busy(rate float64, service []float64, r Reality) float64 {
 	return work * rate / w.mean
 }
 
-// Spread is the distribution where every batch finds an instance. service must have a
-// time for each batch size.
+// Spread returns the distribution of latencies if every batch finds a free instance.
+// service must have a time for each batch size.
 func (w *Waits) Spread(service []float64, r Reality) *Distribution {
 	d := newDistribution(w.batches, w.mean)
 	for k, p := range w.batches {
@@ -148,8 +149,9 @@ func (w *Waits) Spread(service []float64, r Reality) *Distribution {
 	return d.ready()
 }
 
-// served are requests, so many as the weight says: one of them waits for at, the others
-// as in by, and are then executed, later by some time.
+// served describes the requests of one batch size, times weight. The part one waits
+// exactly at, the others wait as in by. Execution takes takes and begins later after
+// that.
 type served struct {
 	by              *curve
 	one, at, weight float64
@@ -157,7 +159,7 @@ type served struct {
 	takes           lognormal
 }
 
-// serve adds requests that are executed.
+// serve adds the requests s with their execution.
 func (d *Distribution) serve(s served) {
 	times := s.takes
 	if times.sigma == 0 || times.average == 0 {
@@ -175,8 +177,8 @@ func (d *Distribution) serve(s served) {
 	times.each(func(time, part float64) { d.add(time+s.later, part*s.weight, s.by) })
 }
 
-// lognormal is the distribution of times of the given mean and the deviation of their
-// logarithm.
+// lognormal is the lognormal distribution of times with mean average; sigma is the
+// standard deviation of their logarithm.
 type lognormal struct{ average, sigma float64 }
 
 func (l lognormal) mean() float64 { return l.average }
@@ -190,7 +192,8 @@ func (l lognormal) within(t float64) float64 {
 	return math.Erfc(-z/math.Sqrt2) / 2
 }
 
-// each goes through times, by equal steps of deviations, and which part each is.
+// each calls do for times at equal steps of standard deviations, and the part that each
+// stands for.
 func (l lognormal) each(do func(time, part float64)) {
 	const most, step = 4.5, 0.05
 	sum := 0.0
@@ -202,7 +205,7 @@ func (l lognormal) each(do func(time, part float64)) {
 	}
 }
 
-// each goes through short pieces of the curve: their middle, and their integral.
+// each calls do for the middle and the integral of each short piece of the curve.
 func (c *curve) each(do func(wait, part float64)) {
 	if c.total == 0 {
 		return

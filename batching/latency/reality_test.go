@@ -7,10 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// With spread, F_R(t) is the mean of the exact F_R of execution times that are all
-// longer by a factor e^{σz − σ²/2}, over normal z: of each batch, all requests have the
-// same factor, but no two batches need be looked at together. Here it is summed up in
-// four thousand steps of z.
+// With spread, F_R(t) is the mean over normal z of the exact F_R with all execution
+// times longer by a factor e^{σz − σ²/2}. All requests of a batch share one factor,
+// and batches are independent. The test sums four thousand steps of z.
 func TestSpreadIsAMixture(t *testing.T) {
 	for _, b := range []Buffer{
 		{arrival.MMPP2(20, 200, 1, 2), 4, 0.05, []float64{.044, .048, .052, .056}},
@@ -67,8 +66,8 @@ func mixture(t *testing.T, b Buffer, sigma, at float64) float64 {
 	return sum / all
 }
 
-// A cold start of a second with probability 0.1, with requests that go alone: a tenth
-// takes a second longer.
+// A cold start takes a second and has probability 0.1. Requests go alone, so a tenth
+// of them take a second longer.
 func TestColdStartsByHand(t *testing.T) {
 	d, err := Buffer{arrival.Poisson(5), 1, 0, []float64{0.2}}.With(Reality{ColdProbability: 0.1, ColdTime: 1})
 	if err != nil {
@@ -80,8 +79,8 @@ func TestColdStartsByHand(t *testing.T) {
 }
 
 // M/D/1: requests that go alone to one instance wait ρS/(2(1 − ρ)) on average
-// (Pollaczek and Khinchine): 0.8·0.1/(2·0.2) = 0.2 s, and are executed for 0.1 s. Of
-// four instances with a queue each, the same at four times the load.
+// (Pollaczek and Khinchine): 0.8·0.1/(2·0.2) = 0.2 s. They execute for 0.1 s. Four
+// instances with a queue each give the same at four times the load.
 func TestOneInstanceByPollaczekKhinchine(t *testing.T) {
 	one := Buffer{arrival.Poisson(8), 1, 0, []float64{0.1}}
 	four := Buffer{arrival.Poisson(32), 1, 0, []float64{0.1}}

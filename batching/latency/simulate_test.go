@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// simulate is what a buffer does, request by request: the latencies, sorted, and the
-// batch sizes' counts.
+// simulate simulates a buffer request by request. It returns the sorted latencies and
+// the counts of batch sizes.
 func simulate(b Buffer, r *rand.Rand, requests int) (latencies []float64, sizes []float64) {
 	s := b.Arrivals.Sampler(r)
 	sizes = make([]float64, b.Batch)
@@ -35,8 +35,8 @@ func simulate(b Buffer, r *rand.Rand, requests int) (latencies []float64, sizes 
 	return latencies, sizes
 }
 
-// randomMAP draws a process of which no phase lasts so long that a short simulation
-// does not see it.
+// randomMAP draws a process whose phases are short enough for a short simulation to
+// see all of them.
 func randomMAP(r *rand.Rand, order int) arrival.MAP {
 	for {
 		d0, d1 := make([][]float64, order), make([][]float64, order)
@@ -63,8 +63,8 @@ func randomMAP(r *rand.Rand, order int) arrival.MAP {
 	}
 }
 
-// randomBuffer draws one with a timeout between a tenth and a hundred mean gaps, and
-// execution times that rise, or not.
+// randomBuffer draws a buffer with a timeout between a tenth and a hundred mean gaps,
+// and execution times that rise or do not.
 func randomBuffer(r *rand.Rand, order int) Buffer {
 	b := Buffer{Arrivals: randomMAP(r, order), Batch: 2 + r.IntN(24)}
 	b.Timeout = math.Exp(r.Float64()*7-2.3) / b.Arrivals.Rate()
@@ -79,7 +79,7 @@ func randomBuffer(r *rand.Rand, order int) Buffer {
 	return b
 }
 
-// agree checks a distribution against a simulation: the part of requests at the
+// agree compares a distribution with a simulation: the part of requests at the
 // simulated percentiles.
 func agree(t *testing.T, what string, d *Distribution, simulated []float64, within float64) {
 	t.Helper()
@@ -149,7 +149,7 @@ func TestRealityAgreesWithSimulation(t *testing.T) {
 	}
 }
 
-// soon is With, but plays few requests where it plays any.
+// soon is With, but it plays few requests if it plays any.
 func soon(t *testing.T, b Buffer, r Reality) *Distribution {
 	t.Helper()
 	if r.Instances > 0 && r.played(b.Arrivals.Order()) {
@@ -166,7 +166,7 @@ func soon(t *testing.T, b Buffer, r Reality) *Distribution {
 	return d
 }
 
-// real simulates reality: each instance on its own, or one queue.
+// serve simulates reality: each instance with its own queue, or one queue for all.
 func serve(b Buffer, reality Reality, r *rand.Rand, requests int) (latencies []float64) {
 	queues, servers := 1, max(reality.Instances, 1)
 	if reality.PerInstance {

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Trace is recorded requests that go through buffers, where no process has what they
-// have: a pause of minutes among gaps of milliseconds, say. It answers as an Analysis
-// does, of what was recorded and nothing else.
+// Trace plays recorded requests through buffers. Use it for arrivals that no process
+// fits, such as a pause of minutes among gaps of milliseconds. It answers as an Analysis
+// does, but for the recorded requests only.
 type Trace struct {
 	times []float64
 }
 
-// NewTrace is of gaps in s, in their order; the first request comes at 0. It fails if
-// there is none, or if one is negative or not finite.
+// NewTrace returns the Trace of consecutive gaps in s; the first request comes at 0. It
+// fails if there is no gap, or if one is negative or not finite.
 func NewTrace(gaps []float64) (*Trace, error) {
 	if len(gaps) == 0 {
-		return nil, fmt.Errorf("trace: there are no gaps between requests")
+		return nil, fmt.Errorf("trace: there are no gaps between requests: give at least one")
 	}
 	t := &Trace{times: make([]float64, 1, len(gaps)+1)}
 	at := 0.0
@@ -32,11 +32,11 @@ func NewTrace(gaps []float64) (*Trace, error) {
 	return t, nil
 }
 
-// Rate is how many requests came per second on average.
+// Rate is the mean number of requests per second.
 func (t *Trace) Rate() float64 { return float64(len(t.times)-1) / t.times[len(t.times)-1] }
 
-// each goes through the batches: the requests of one and when it leaves. What the
-// record's end has cut off is a batch, too.
+// each calls do for each batch, with the arrivals of its requests and the time at which
+// it leaves. A batch that the end of the record cuts off counts, too.
 func (t *Trace) each(batch int, timeout float64, do func(came []float64, leaves float64)) {
 	for from := 0; from < len(t.times); {
 		to, leaves := from+1, t.times[from]+timeout
@@ -51,11 +51,11 @@ func (t *Trace) each(batch int, timeout float64, do func(came []float64, leaves 
 	}
 }
 
-// pieces is into how many a timeout is divided.
+// pieces is the number of pieces into which Waits divides a timeout.
 const pieces = 256
 
-// Waits is how the recorded requests wait in a buffer of the given batch size and
-// timeout in s, to a 256th of the timeout.
+// Waits returns the waits of the recorded requests in a buffer of the given batch size
+// and timeout in s, to a 256th of the timeout.
 func (t *Trace) Waits(batch int, timeout float64) (*Waits, error) {
 	if err := checkForming(batch, timeout); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (t *Trace) Waits(batch int, timeout float64) (*Waits, error) {
 		if counts[k] == nil {
 			counts[k] = make([]float64, pieces)
 		}
-		others := came[1:] // The first waits for the timeout, or the last for nothing.
+		others := came[1:] // The first waits for the timeout; in a full batch, the last does not wait.
 		if k == batch-1 {
 			others = came[:k]
 		}
@@ -98,8 +98,8 @@ func (t *Trace) Waits(batch int, timeout float64) (*Waits, error) {
 	return w, nil
 }
 
-// counted is the curve of waits that so many requests have in equal pieces of the
-// timeout, of so many batches.
+// counted returns the curve of waits per batch, from the number of waits in each of
+// equal pieces of the timeout.
 func counted(counts []float64, timeout, batches float64) curve {
 	n := len(counts)
 	c := curve{grid: &grid{timeout: timeout, level: make([]int, n)}, coefficients: make([][nodes + 1]float64, n)}
@@ -113,10 +113,9 @@ func counted(counts []float64, timeout, batches float64) curve {
 	return c
 }
 
-// Replay is the distribution of latencies that the recorded requests meet in a buffer,
-// if a batch of k is executed for service[k-1] s on average; what is drawn by chance is
-// the same each time. There is one buffer, r.PerInstance does not count. It fails if a
-// field is not valid.
+// Replay returns the distribution of the recorded requests' latencies in a buffer, if a
+// batch of k executes for service[k-1] s on average. Random draws are the same each
+// time. There is one buffer; r.PerInstance is ignored. It fails if a field is not valid.
 func (t *Trace) Replay(batch int, timeout float64, service []float64, r Reality) (*Distribution, error) {
 	if err := checkService(batch, service); err != nil {
 		return nil, err
@@ -131,8 +130,8 @@ func (t *Trace) Replay(batch int, timeout float64, service []float64, r Reality)
 	return t.among(w, service, r), nil
 }
 
-// Within is the part of the recorded requests that [Trace.Replay] has answered within so
-// many s, for those who ask for nothing else. Replay tells what is not valid.
+// Within is the part of the recorded requests that [Trace.Replay] answers within limit,
+// in s. It is faster than Replay and does not check its arguments.
 func (t *Trace) Within(batch int, timeout float64, service []float64, r Reality, limit float64) float64 {
 	if timeout == 0 {
 		batch = 1
@@ -148,7 +147,8 @@ func (t *Trace) Within(batch int, timeout float64, service []float64, r Reality,
 	return float64(in) / float64(len(t.times))
 }
 
-// play goes through the batches: the requests of one and when it has been executed.
+// play calls do for each batch, with the arrivals of its requests and the time at which
+// its execution ends.
 func (t *Trace) play(batch int, timeout float64, service []float64, r Reality, do func(came []float64, ends float64)) {
 	random := rand.New(rand.NewPCG(1, 2))
 	free := make(instances, r.Instances)
@@ -161,7 +161,7 @@ func (t *Trace) play(batch int, timeout float64, service []float64, r Reality, d
 	})
 }
 
-// among is Replay of what is valid.
+// among is Replay without checks.
 func (t *Trace) among(w *Waits, service []float64, r Reality) *Distribution {
 	latencies := make([][]float64, w.batch)
 	t.play(w.batch, w.timeout, service, r, func(came []float64, ends float64) {

@@ -9,9 +9,9 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 )
 
-// Requests at 0, 10, 25 and 100 ms through a buffer of three and 20 ms: the first two
-// leave at 20 ms, the third at 45 ms, the last at 120 ms, and are executed for 10 ms, or
-// 11 where there are two.
+// Requests come at 0, 10, 25 and 100 ms to a buffer of three and 20 ms. The first two
+// leave at 20 ms, the third at 45 ms, the last at 120 ms. A batch executes for 10 ms,
+// or for 11 ms if it has two.
 func TestTraceByHand(t *testing.T) {
 	record, err := NewTrace([]float64{0.01, 0.015, 0.075})
 	if err != nil {
@@ -38,8 +38,8 @@ func TestTraceByHand(t *testing.T) {
 	near(t, "the longest", d.Quantile(0.99), 0.075, 1e-6)
 }
 
-// What long recorded requests of a process wait is what the process's do, also with
-// spread and with a bounded number of instances.
+// A long record of a process has the waits of the process, also with spread and with a
+// bounded number of instances.
 func TestTraceAgreesWithExact(t *testing.T) {
 	b := Buffer{arrival.MMPP2(20, 200, 1, 2), 8, 0.05, line(8, 0.04, 0.004)}
 	s, gaps := b.Arrivals.Sampler(rand.New(rand.NewPCG(1, 2))), make([]float64, 300_000)
@@ -75,7 +75,7 @@ func TestTraceAgreesWithExact(t *testing.T) {
 	}
 }
 
-// Within is what the distribution says, for processes, too.
+// Within agrees with the distribution, for processes, too.
 func TestWithinIsSpread(t *testing.T) {
 	b := Buffer{arrival.MMPP2(20, 200, 1, 2), 8, 0.05, line(8, 0.04, 0.004)}
 	w, err := b.waits()
@@ -111,7 +111,7 @@ func TestTraceRefuses(t *testing.T) {
 	}
 }
 
-// One pause of 200 s, B = 1 and T = 0 are nothing special to it.
+// One pause of 200 s, B = 1 and T = 0 need no special treatment.
 func TestTraceOfAPause(t *testing.T) {
 	gaps := make([]float64, 1000)
 	for i := range gaps {
@@ -135,7 +135,7 @@ func TestTraceOfAPause(t *testing.T) {
 	}
 }
 
-// What is within a limit is what a replay's distribution has of it.
+// Within agrees with the distribution of Replay.
 func TestTraceWithin(t *testing.T) {
 	r, gaps := rand.New(rand.NewPCG(11, 12)), make([]float64, 2000)
 	for i := range gaps {

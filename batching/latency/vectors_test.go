@@ -31,7 +31,7 @@ func (v vector) buffer(t testing.TB) Buffer {
 	return Buffer{m, v.B, v.T, v.S}
 }
 
-// worst is by how many percent percentiles are off at most.
+// worst is the largest error of percentiles, in per cent.
 func (v vector) worst(d *Distribution) float64 {
 	worst := 0.0
 	for q, want := range map[float64]float64{0.50: v.SimP50, 0.95: v.SimP95, 0.99: v.SimP99} {
@@ -76,9 +76,9 @@ func TestExactOnVectors(t *testing.T) {
 	}
 }
 
-// §VI-C tells of less than 9 % between the paper's model and what was measured: of the
-// service times that it was shown for, which differ by more than the timeout. Elsewhere
-// it is further off.
+// §VI-C reports less than 9 % between the paper's model and the measurement, for
+// service times that differ by more than the timeout. Elsewhere the model is less
+// accurate.
 func TestSection6PaperOnVectors(t *testing.T) {
 	for _, v := range vectors(t) {
 		d, err := v.buffer(t).Paper()

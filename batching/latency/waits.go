@@ -13,35 +13,35 @@ type Waits struct {
 	batches []float64 // π_k
 	mean    float64   // batch size
 	by      []waiting // by size
-	// chain and end are N_l(T), nil where requests go alone.
+	// chain and end give N_l(T). They are nil if each request is a batch of its own.
 	chain *chain
 	end   blocks
-	// trace is what they were recorded from, nil of an analysis.
+	// trace is the Trace that the waits are from, nil for an Analysis.
 	trace *Trace
 }
 
-// waiting is how the requests of the batches of one size wait, per batch of any size:
-// one of them exactly `at`, the others as in rest.
+// waiting is how the requests in batches of one size wait, per batch of any size. The
+// part one waits exactly `at`, the others wait as in rest.
 type waiting struct {
 	one, at float64
 	rest    curve
 }
 
 const (
-	// precise is how much of all requests the densities may be off before panels are
-	// cut; maxCuts is into how many at most.
+	// precise is the part of all requests by which the densities may be off before Waits
+	// cuts the panels. maxCuts bounds the number of cuts.
 	precise = 1e-6
 	maxCuts = 16
 )
 
-// Waits is for the given batch size, up to the Analysis's, and timeout in s. It fails
-// if they are not valid.
+// Waits returns the waits for the given batch size, up to the Analysis's, and timeout in
+// s. It fails if they are not valid.
 func (a *Analysis) Waits(batch int, timeout float64) (*Waits, error) {
 	if err := checkForming(batch, timeout); err != nil {
 		return nil, err
 	}
 	if batch > a.batch {
-		return nil, fmt.Errorf("buffer: a batch size of %d: the analysis is for up to %d", batch, a.batch)
+		return nil, fmt.Errorf("buffer: a batch size of %d: the analysis is for up to %d: give less, or analyse for more", batch, a.batch)
 	}
 	if err := a.checkTimeout(timeout); err != nil {
 		return nil, err
@@ -62,14 +62,17 @@ func (a *Analysis) Waits(batch int, timeout float64) (*Waits, error) {
 	}
 }
 
-// solve fills w in and returns which part of the requests the densities are off.
+// solve fills w in and returns the part of the requests by which the densities are off.
 //
-// With α the phase at a batch's start, π_k = αN_{k−1}(T)1 for k < B, and the rest
-// fill. The first request of a batch that does not fill waits for T; the others' waits
-// w have the density Σ_j αN_j(T−w)·D1·N_{k−2−j}(w)·1: j requests after the first come
-// until T − w, one right then, and the others of the k within w. Of one that fills,
-// the last waits for nothing, the others with density Σ_j αA_j(T−w)·N_{B−2−j}(w)·D1·1:
-// the j-th after the first has come by T − w, and w later, the B-th comes.
+// With α the phase at a batch's start, π_k = αN_{k−1}(T)1 for k < B, and the rest fill.
+//
+// In a batch that does not fill, the first request waits for T. The others' waits w have
+// the density Σ_j αN_j(T−w)·D1·N_{k−2−j}(w)·1: j requests after the first come until
+// T − w, one right then, and the others of the k within w.
+//
+// In a batch that fills, the last request does not wait. The others' waits have the
+// density Σ_j αA_j(T−w)·N_{B−2−j}(w)·D1·1: the j-th after the first has come by T − w,
+// and the B-th comes w later.
 func (a *Analysis) solve(w *Waits, f *forming) float64 {
 	last := w.batch - 1
 	w.chain, w.end = a.chain, f.end
@@ -102,14 +105,14 @@ func (a *Analysis) solve(w *Waits, f *forming) float64 {
 	return off / w.mean
 }
 
-// Batches are π_k, the part of the batches that have k = 1, 2, … requests.
+// Batches returns π_k, the part of the batches that have k = 1, 2, … requests.
 func (w *Waits) Batches() []float64 { return slices.Clone(w.batches) }
 
 // MeanBatch is the mean batch size.
 func (w *Waits) MeanBatch() float64 { return w.mean }
 
-// Serve is the distribution of latencies if a batch of k is executed in service[k-1]
-// seconds. It fails if these are too few, or not valid.
+// Serve returns the distribution of latencies if a batch of k executes in service[k-1]
+// seconds. It fails if these times are too few or not valid.
 func (w *Waits) Serve(service []float64) (*Distribution, error) {
 	if err := checkService(w.batch, service); err != nil {
 		return nil, err

@@ -6,19 +6,21 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// walk is how long, after a batch has left the buffer, until its instance is free and
-// a c-th of its own execution is over, with the phase at that time: level r·m + i for r
-// steps and phase i. The level that it has c batches later depends on nothing else.
+// walk is a Markov chain of batches. A batch's state is the time from its departure from
+// the buffer until its instance is free and a c-th of its own execution is over, with
+// the phase at its departure: r·m + i for r steps and phase i. The state of the batch c
+// later depends on nothing else.
 type walk struct {
 	Pool
 	poolGrid
 	kernels
 	order int
-	// rise and part are the most levels up, in c batches and by one's own part.
+	// rise is the maximum number of levels that the walk rises in c batches. part is the
+	// maximum rise by the batch's own c-th.
 	rise, part int
-	// shares[k][u] is the part of the batches of k + 1 of which a c-th of the execution
-	// takes u steps, own the same of those that do not fill, with the phases: by the
-	// phase when the batch's first request comes and when it leaves.
+	// shares[k][u] is the part of the batches of k + 1 for which a c-th of the execution
+	// takes u steps. own is the same for batches that do not fill, times the probability
+	// of their sizes, by the phases at the batch's first request and at its departure.
 	shares, own [][]float64
 	// stationary is the walk's distribution.
 	stationary []float64
@@ -39,7 +41,7 @@ func newWalk(p Pool, g poolGrid) *walk {
 	return w
 }
 
-// executed is the distribution of a time with the given mean, over steps.
+// executed returns the distribution over steps of an execution time with the given mean.
 func (w *walk) executed(mean float64) []float64 {
 	at := make([]float64, w.part+1)
 	put := func(time, mass float64) {
@@ -63,7 +65,7 @@ func (w *walk) executed(mean float64) []float64 {
 	return at
 }
 
-// value is the part of a kernel that is d steps long.
+// value is the part of a kernel from phase i to j that is d steps long.
 func (w *walk) value(k *kernel, i, j, d int) float64 {
 	at := k.at[i*w.order+j]
 	if d += w.offset; d < 0 || d >= len(at) {
@@ -72,8 +74,8 @@ func (w *walk) value(k *kernel, i, j, d int) float64 {
 	return at[d]
 }
 
-// falls is, for each level r from 0 on, the part of a kernel that is r steps long or
-// longer: that takes the walk from there to where an instance is free.
+// falls returns, for each level r from 0 on, the part of a kernel that is at least r
+// steps long. That part takes the walk from level r to a free instance.
 func (w *walk) falls(k *kernel, i, j int) []float64 {
 	out := make([]float64, w.levels)
 	rest := k.total[i*w.order+j]
@@ -87,7 +89,7 @@ func (w *walk) falls(k *kernel, i, j int) []float64 {
 	return out
 }
 
-// transitions are the walk's, row by row.
+// transitions returns the walk's transition probabilities, row by row.
 func (w *walk) transitions() [][]float64 {
 	m := w.order
 	rows := make([][]float64, w.levels*m)
@@ -116,8 +118,8 @@ func (w *walk) transitions() [][]float64 {
 	return rows
 }
 
-// steps are the walk's from one phase to another where it is not reflected, by how many
-// levels they go up, from −(levels − 1) on.
+// steps returns the probabilities of the walk's steps from phase i to phase to, far from
+// level 0. They are indexed by the rise in levels, from −(levels − 1) on.
 func (w *walk) steps(i, to int) []float64 {
 	out := make([]float64, w.levels+w.rise)
 	full := w.shares[w.Batch-1]
@@ -136,8 +138,8 @@ func (w *walk) steps(i, to int) []float64 {
 	return out
 }
 
-// low adds what leads to the levels that a batch's own part alone gets to: with waits
-// of w steps, where w = 0 is where an instance is free.
+// low adds the transitions to the levels that a batch's own part alone can reach. They
+// are sums over the wait for an instance, in steps; 0 means that one is free.
 func (w *walk) low(rows [][]float64, i, to int, k *kernel, j int, own []float64) {
 	m, falls := w.order, w.falls(k, i, j)
 	for r := range w.levels {
@@ -157,9 +159,9 @@ func (w *walk) low(rows [][]float64, i, to int, k *kernel, j int, own []float64)
 	}
 }
 
-// solve finds the stationary distribution by eliminating one level after the other,
-// the highest first, without a subtraction (Grassmann, Taksar and Heyman 1985). A level
-// is reached from no more than rise levels below, so that few rows change.
+// solve finds the stationary distribution. It eliminates one state after the other, the
+// highest first, without a subtraction (Grassmann, Taksar and Heyman 1985). A level is
+// reached from at most rise levels below, so few rows change.
 func (w *walk) solve() *walk {
 	m, rows := w.order, w.transitions()
 	band := (w.rise + 1) * m
@@ -167,7 +169,7 @@ func (w *walk) solve() *walk {
 	for n := len(rows) - 1; n > 0; n-- {
 		leave := floats.Sum(rows[n][:n])
 		if leave <= 0 {
-			lowest = n // Below is nothing that it would ever come to.
+			lowest = n // The walk never goes below n.
 			break
 		}
 		for i := max(0, n-band); i < n; i++ {

@@ -2,9 +2,9 @@ package latency
 
 import "math"
 
-// deviations are how many standard deviations apart times are looked at where they have
-// spread, and weights how much each counts: the trapezoidal rule is exact to many digits
-// for the normal distribution.
+// Within integrates over execution times with spread at points that are deviations
+// standard deviations apart, up to maxDeviations. weights has the weight of each point:
+// the trapezoidal rule is exact to many digits for the normal distribution.
 const (
 	deviations    = 0.25
 	maxDeviations = 4.0
@@ -26,8 +26,8 @@ func newWeights() (all [2*maxDeviations/deviations + 1]float64) {
 }
 
 // Within is the part of the requests that are answered within t seconds if every batch
-// finds an instance, as [Waits.Spread] has it to about a thousandth, for those who ask
-// for nothing else. service must have a time for each batch size; spread is the standard
+// finds a free instance. It is faster than [Waits.Spread] and agrees with it to about a
+// thousandth. service must have a time for each batch size. spread is the standard
 // deviation of the times' logarithm.
 func (w *Waits) Within(service []float64, spread, t float64) float64 {
 	var factors [len(weights)]float64

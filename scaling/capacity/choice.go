@@ -8,43 +8,43 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Demand is what is asked to be served and placed.
+// Demand is a load to serve and to place.
 type Demand struct {
 	// RPS is R_k, the residual load in requests per second.
 	RPS float64
 	// SLO is t_slo; 0 means none, and every config then meets it.
 	SLO time.Duration
-	// Percentile is how many % of the requests are to be within the SLO; 0 means
-	// [staffing.StaffingPercentile]. Only [Options.Joint] plans for it.
+	// Percentile is the part in % of the requests that must be within the SLO; 0 means
+	// [StaffingPercentile]. Only [Options.Joint] plans for it.
 	Percentile float64
 	Configs    []Candidate
 	Queue      Queue
-	// Limit is the most instances that may be placed; 0 means no limit. With
-	// a limit, an instance that takes its part of the load is preferred to a
-	// more efficient one that is too small.
+	// Limit is the maximum number of instances to place; 0 means no limit. With a limit,
+	// an instance that takes its part of the load is preferred to a more efficient one
+	// that is too small.
 	Limit int
-	// Nodes are the names of those that instances may be placed on; nil means any.
+	// Nodes has the names of the nodes on which instances may go; nil means any.
 	Nodes []string
-	// Load is all of the function's, of which RPS is a part.
+	// Load is the function's whole load. RPS is a part of it.
 	Load float64
-	// Crowded: there is no room for all load. Only the served load counts
-	// then, and no room is kept for chance.
+	// Crowded: there is no room for all load. Then only the served load counts, and no
+	// room is kept for chance.
 	Crowded bool
 }
 
 // Choice is a candidate that meets the SLO.
 type Choice struct {
 	Candidate
-	// Range is what an instance with it serves.
+	// Range is the load that such an instance serves.
 	Range Range
 	// Cost is βc + g.
 	Cost float64
 }
 
-// Choices are lines 16–27 (AvailableConfig) but for R_k > r_low, which changes
-// from instance to instance: the candidates that meet the SLO, the largest
-// batch first. Candidates that cost nothing or have no rate (Paper above one
-// second) are left out: Algorithm 1 would place them for ever.
+// Choices is lines 16–27 (AvailableConfig) without R_k > r_low, which changes from instance to
+// instance. It returns the candidates that meet the SLO, the largest batch first. It leaves out
+// candidates that cost nothing or have no rate (with Paper above one second): Algorithm 1 would
+// place them for ever.
 func (o Options) Choices(d Demand) []Choice {
 	var cs []Choice
 	if o.Jointly(d.Queue) {
@@ -69,7 +69,7 @@ func (o Options) Choices(d Demand) []Choice {
 	return cs
 }
 
-// choice adds a candidate that can be placed.
+// choice adds a candidate to cs if it can be placed.
 func (o Options) choice(cs []Choice, c Candidate, bounds Range) []Choice {
 	r, cost := c.Config.Resources, o.Weigh(c.Config.Resources)
 	if r.CPU < 0 || r.GPU < 0 || r.Memory < 0 || r.GPUMemory < 0 || !(cost > 0) || !(bounds.Up > 0) {
@@ -78,7 +78,7 @@ func (o Options) choice(cs []Choice, c Candidate, bounds Range) []Choice {
 	return append(cs, Choice{c, bounds, cost})
 }
 
-// Meets is Eq. 3 and 4 in the form of lines 21 and 25.
+// Meets reports whether a candidate meets the SLO: Eq. 3 and 4 in the form of lines 21 and 25.
 func (o Options) Meets(c Candidate, slo time.Duration) bool {
 	if slo <= 0 {
 		return true
@@ -89,10 +89,10 @@ func (o Options) Meets(c Candidate, slo time.Duration) bool {
 	return c.Exec <= slo
 }
 
-// Negligible is the part of a load that is rounding, not requests.
+// Negligible is the part of a load below which a rest is only rounding.
 const Negligible = 1e-9
 
-// Fastest is the candidate with the shortest time; of those, the one with the
+// Fastest returns the candidate with the shortest time; of equal ones, the one with the
 // smallest share and the largest batch.
 func Fastest(configs []Candidate) Candidate {
 	var best Candidate
@@ -114,8 +114,8 @@ func faster(a, b Candidate) int {
 	)
 }
 
-// Raise picks the choice within so much CPU that takes residual more than up and
-// needs the least CPU, or else the one that takes most.
+// Raise returns the choice within cpu that serves at least residual more than up with the least
+// CPU. If none does, it returns the one that serves most.
 func Raise(larger []Choice, cpu int, up, residual float64) (Choice, bool) {
 	var best Choice
 	gained := 0.0
@@ -131,10 +131,10 @@ func Raise(larger []Choice, cpu int, up, residual float64) (Choice, bool) {
 	return best, gained > 0
 }
 
-// InPlace are the choices that differ from what an instance has in CPU, in more of it or in less, with
-// batches that are no larger than the instance can take, and feed as many threads: the
-// others could not be had while an instance runs. For example an instance that can take 32
-// at a time, of which 1 is in time at 250m, becomes ⟨8,1000m⟩.
+// InPlace returns the choices that an instance can become while it runs. They differ from has in
+// CPU, with more of it or with less, and may differ in batch size up to largest. They have the
+// same number of threads. For example an instance that can take 32 at a time has 250m, at which
+// only 1 is in time. It can become ⟨8,1000m⟩.
 func InPlace(choices []Choice, has Candidate, largest int, more bool) []Choice {
 	config := has.Config
 	var all []Choice
@@ -151,9 +151,9 @@ func InPlace(choices []Choice, has Candidate, largest int, more bool) []Choice {
 	return all
 }
 
-// Usable is the largest batch that an instance may take under slo, Eq. 3 and 4,
-// if a batch of b takes exec[b-1]; 0 if not even one request can be in time.
-// Among many that are planned jointly it may take all of the SLO but the reserve.
+// Usable is the largest batch that an instance may take under slo, by Eq. 3 and 4, if a batch of
+// b takes exec[b-1]. It is 0 if not even one request can be in time. With joint planning a batch
+// may take the whole SLO less the reserve.
 func (o Options) Usable(exec []time.Duration, slo time.Duration) int {
 	for b := len(exec); b > 0; b-- {
 		if o.Joint && exec[b-1].Seconds() <= slo.Seconds()*(1-o.Reserve) || o.Meets(Candidate{Config: cluster.Config{Batch: b}, Exec: exec[b-1]}, slo) {
@@ -163,6 +163,6 @@ func (o Options) Usable(exec []time.Duration, slo time.Duration) int {
 	return 0
 }
 
-// SomeLoad is the load in requests per second for which an instance is sized
-// that has no load.
+// SomeLoad is the load in requests per second for which plans size an instance of a function
+// without load.
 const SomeLoad = 1

@@ -1,7 +1,7 @@
-// Package capacity is what instances can serve: with which configs ([Candidate]) they
-// meet an SLO, how many requests per second each then takes (Eq. 1 of INFless, or as one
-// of a pool to which requests come at random), and what it costs. Where they go is
-// decided elsewhere.
+// Package capacity calculates what instances can serve: with which configs ([Candidate]) they
+// meet an SLO, how many requests per second each then takes (Eq. 1 of INFless, or as one of a
+// pool to which requests come at random), and what it costs. It does not decide on which nodes
+// they go; package placing does. Begin with [Options.Choices].
 package capacity
 
 import (
@@ -17,15 +17,14 @@ type Candidate struct {
 	// Artefact names what the instance loads.
 	Artefact string
 	Config   cluster.Config
-	// Exec is the time within which a batch must be expected to end: whether
-	// the SLO is met is decided by it.
+	// Exec is the time within which a batch is expected to end. It decides whether the SLO
+	// is met.
 	Exec time.Duration
-	// Mean is the time that a batch takes on average, which says how many
-	// requests an instance serves; 0 means Exec. Only [Options.Joint] tells
-	// them apart.
+	// Mean is the mean time of a batch. It decides how many requests an instance serves; 0
+	// means Exec. Only [Options.Joint] distinguishes the two.
 	Mean time.Duration
-	// Timeout is how long a batch's first request waits at most for others,
-	// where the batching policy wants to be told (BATCH §III-C).
+	// Timeout is the longest time that a batch's first request waits for others, if the
+	// batching policy needs it (BATCH §III-C).
 	Timeout time.Duration
 }
 
@@ -44,21 +43,20 @@ func Candidates(from []profiler.Candidate) []Candidate {
 	return configs
 }
 
-// Queue says how a function's requests reach its instances; it decides which
-// of Algorithm 1's conditions make sense.
+// Queue says how a function's requests reach its instances. It decides which of Algorithm 1's
+// conditions apply.
 type Queue int
 
 // The queues.
 const (
-	// PerInstance is INFless's: each instance waits for its own batch to
-	// fill. A config is available only if the load fills its batch in time
-	// (line 25: R_k > r_low), and the largest batch is tried first (line 3).
+	// PerInstance is INFless' queue: each instance waits for its own batch to fill. A
+	// config is available only if the load fills its batch in time (line 25:
+	// R_k > r_low). The largest batch is tried first (line 3).
 	PerInstance Queue = iota
-	// LateBound is one queue per function from which a free instance takes
-	// what waits. An unfilled batch costs nothing, so r_low is 0 and all
-	// batch sizes compete in Eq. 10 at once. Trying the largest first would
-	// give a function with one request per second the largest share, if only
-	// that runs its largest batch in time.
+	// LateBound is one queue per function, from which a free instance takes the waiting
+	// requests. An unfilled batch costs nothing, so r_low is 0 and all batch sizes compete
+	// in Eq. 10 at once. If the largest were tried first, a function with one request per
+	// second would get the largest share when only that runs its largest batch in time.
 	LateBound
 )
 
@@ -66,46 +64,43 @@ const (
 // production cannot use.
 type Options struct {
 	Rounding Rounding
-	// Beta is β, what one core is worth in % of a GPU; see [Beta]. Where no
-	// node has a GPU, it cancels out.
+	// Beta is β, the value of one core in % of a GPU; see [Beta]. If no node has a GPU, it
+	// cancels out.
 	Beta float64
-	// DemandCapped counts only the requests that are there: the RPS of
-	// Eq. 10 is min(r_up, R_k), and a config counts as filling a server only
-	// as far as the load needs it. Without, a function with one request per
-	// second takes the share that fills the server best.
+	// DemandCapped counts only the present requests: the RPS of Eq. 10 is min(r_up, R_k),
+	// and a config counts as filling a server only as far as the load needs it. Without
+	// it, a function with one request per second takes the share that fills the server
+	// best.
 	DemandCapped bool
-	// HalfSLO demands t_exec ≤ t_slo/2 of batches above one (Eq. 4, line
-	// 25): a request waits for at most one execution before its own. Without,
-	// t_exec ≤ t_slo suffices, and it is for the queue to keep batches small.
+	// HalfSLO requires t_exec ≤ t_slo/2 for batches above one (Eq. 4, line 25): a request
+	// waits for at most one execution before its own. Without it, t_exec ≤ t_slo is
+	// enough, and the queue must keep batches small.
 	HalfSLO bool
-	// FragmentFloor is the least that the denominator of Eq. 10 may be. It is
-	// 0 where an instance fills a server exactly, which no efficiency could
-	// outweigh; with a floor of φ, the best packing counts 1/φ times the
-	// worst.
+	// FragmentFloor is the minimum of the denominator of Eq. 10. The denominator is 0 if
+	// an instance fills a server exactly, and no efficiency could outweigh that. With a
+	// floor of φ, the best packing counts 1/φ times the worst.
 	FragmentFloor float64
-	// Joint plans for all functions at once, by patterns of whole nodes
-	// ([packing]), instead of one instance after the other. It is for late-bound
-	// queues: functions with a queue per instance are placed by Algorithm 1.
+	// Joint plans for all functions at once, by patterns of whole nodes (package packing),
+	// instead of one instance after the other. It applies to late-bound queues: functions
+	// with a queue per instance are placed by Algorithm 1.
 	Joint bool
-	// Reserve is the part of the SLO that Joint leaves to what is not in the
-	// times: the way to an instance and back, and the queue's own.
+	// Reserve is the part of the SLO that Joint reserves for times that are not predicted:
+	// the way to an instance and back, and the queue's own time.
 	Reserve float64
-	// Vertical raises CPU quotas of running instances, where nodes have CPU
-	// free, before new instances are started, and lowers them later: to
-	// candidates that differ in CPU alone and have the same
-	// [cluster.Config.Threads].
+	// Vertical raises the CPU quotas of running instances, if nodes have free CPU, before
+	// new instances start, and lowers them later. The new config differs in CPU and batch
+	// size only and has the same [cluster.Config.Threads].
 	Vertical bool
-	// Placement says on which node an instance goes that Algorithm 1 places.
+	// Placement is how Algorithm 1 chooses the node of an instance.
 	Placement Placing
 }
 
-// Placing is how the node for an instance is found.
+// Placing is a way to choose the node for an instance.
 type Placing int
 
 // The ways to place.
 const (
-	// BestFit is Eq. 10: the node whose free room is closest to what the
-	// instance takes.
+	// BestFit is Eq. 10: the node whose free room is closest to the instance's need.
 	BestFit Placing = iota
 	// Spread is the node with the most free room, as Kubernetes' scheduler
 	// does by default (least allocated).
@@ -114,45 +109,44 @@ const (
 	FirstFit
 )
 
-// Production is what the provider schedules with: all functions jointly.
+// Production returns the provider's options: all functions are planned jointly.
 func Production() Options {
 	o := Greedy()
 	o.Joint, o.Reserve, o.Vertical = true, 0.02, true
 	return o
 }
 
-// Greedy is Algorithm 1 as a provider can use it. The fragment floor of 1/2
-// lets a perfect fit count double: enough to fill gaps, and not enough for one
-// instance that fills two cores at 70 % of the efficiency to displace two that
-// have one core each.
+// Greedy returns the options of Algorithm 1 as a provider can use it. With the fragment floor
+// of 1/2 a perfect fit counts double. That is enough to fill gaps. It is not enough for one
+// instance that fills two cores at 70 % of the efficiency to displace two with one core each.
 func Greedy() Options {
 	return Options{Rounding: Exact, Beta: DefaultBeta, DemandCapped: true, HalfSLO: true, FragmentFloor: 0.5}
 }
 
-// Faithful is Algorithm 1 as printed.
+// Faithful returns the options of Algorithm 1 as printed.
 func Faithful() Options {
 	return Options{Rounding: Paper, Beta: DefaultBeta, HalfSLO: true, FragmentFloor: 1e-6}
 }
 
-// DefaultBeta is β of INFless's testbed (Table 2): a core of a Xeon Silver
-// 4215 does 2.5 GHz × 32 = 80 GFLOPS, 1 % of an RTX 2080Ti 134 GFLOPS.
+// DefaultBeta is β of INFless' testbed (Table 2): a core of a Xeon Silver 4215 does 2.5 GHz × 32
+// = 80 GFLOPS, and 1 % of an RTX 2080Ti 134 GFLOPS.
 const DefaultBeta = 0.6
 
 // Beta is β from the FLOPS of one core and of one whole GPU (§3.4): with c in
 // cores and g in % of a GPU, βc + g is in % of a GPU.
 func Beta(coreFLOPS, gpuFLOPS float64) float64 { return coreFLOPS / (gpuFLOPS / 100) }
 
-// Jointly reports whether functions with such a queue are planned for together.
+// Jointly reports whether functions with such a queue are planned together.
 func (o Options) Jointly(q Queue) bool { return o.Joint && q == LateBound }
 
-// Of are the options by which a function with such a queue is planned for.
+// Of returns the options that apply to a function with such a queue.
 func (o Options) Of(q Queue) Options {
 	o.Joint = o.Jointly(q)
 	return o
 }
 
-// Objective is the SLO that capacity is planned for, if so much of it is left for
-// executing: with the scheduler's reserve on top, which it takes off again.
+// Objective is the SLO to plan capacity for, if left of it remains for execution. It adds the
+// reserve, which the scheduler subtracts again.
 func (o Options) Objective(left time.Duration) time.Duration {
 	if o.Joint {
 		return time.Duration(float64(left) / (1 - o.Reserve))
@@ -160,11 +154,11 @@ func (o Options) Objective(left time.Duration) time.Duration {
 	return left
 }
 
-// Halves reports whether batches of that size may take half of the SLO only (Eq. 4).
+// Halves reports whether batches of that size may take only half of the SLO (Eq. 4).
 func (o Options) Halves(batch int) bool { return o.HalfSLO && !o.Joint && batch > 1 }
 
-// Largest is the largest batch that an instance is started with which could have any of
-// the candidates: with a larger quota it can then take larger batches. 0 is its own.
+// Largest is the largest batch that an instance must be able to take to become any of the
+// candidates: with a higher quota it can then take larger batches. 0 means its config's own.
 func (o Options) Largest(of []Candidate) (largest int) {
 	if o.Joint {
 		for i := range of {
@@ -179,7 +173,7 @@ func (o Options) Weigh(r cluster.Resources) float64 {
 	return o.Beta*(float64(r.CPU)/1000) + float64(r.GPU)
 }
 
-// Bounds is Eq. 1 as the options and the queue want it.
+// Bounds is Eq. 1 with the options' rounding, for a queue.
 func (o Options) Bounds(b int, exec, slo time.Duration, q Queue) Range {
 	r := Bounds(b, exec, slo, o.Rounding)
 	if q == LateBound {

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// full is how many requests per second an instance of batch b serves with full
-// batches, as one of a pool that rps requests per second come to. It reports false
-// if a batch takes too long for the SLO: a request waits until an instance is
-// free, in turns at the function's rate b/rps (a pooled queue fills at that rate,
-// not at an instance's share), or with one instance t, and is then executed for t,
-// all within what the reserve leaves of the SLO. Single requests do not wait for
-// others by design. left is what is left for waiting, in executions.
+// full returns how many requests per second an instance of batch b serves with full batches, as
+// one of a pool that gets rps requests per second. left is the time left for waiting, in
+// executions. ok is false if a batch takes too long for the SLO.
+//
+// A request waits for a free instance. These come in turns of b/rps (a pooled queue fills at the
+// function's rate, not at an instance's share), or of t with one instance. Then the request
+// executes for t. Both must fit into the SLO less the reserve. Batches of one do not wait for
+// others by design.
 func (o Options) full(b int, exec, mean, slo time.Duration, rps float64) (up, left float64, ok bool) {
 	if mean <= 0 {
 		mean = exec
@@ -27,13 +28,13 @@ func (o Options) full(b int, exec, mean, slo time.Duration, rps float64) (up, le
 	if b > 1 {
 		turn = min(exec.Seconds(), float64(b)/max(rps, SomeLoad))
 	}
-	// Few executions are as long as exec allows for, and few requests wait for
-	// long: that both happens to the same one is not what instances are for.
+	// Few executions take as long as exec, and few requests wait for long. Instances are not
+	// planned for both at the same request, so the wait is counted with the mean.
 	return up, (limit - mean.Seconds() - turn/2) / mean.Seconds(), exec.Seconds()+turn <= limit
 }
 
-// pooled is full for requests that come at random: the load, shared among as many
-// equal instances as it takes for a part late of them to wait too long.
+// pooled is full for requests that come at random: the load divided by the number of equal
+// instances with which only the part late of the requests waits too long.
 func (o Options) pooled(b int, exec, mean, slo time.Duration, rps, late float64) (float64, bool) {
 	up, left, ok := o.full(b, exec, mean, slo, rps)
 	if !ok || math.IsInf(left, 1) {
@@ -44,9 +45,9 @@ func (o Options) pooled(b int, exec, mean, slo time.Duration, rps, late float64)
 	return min(up, rps/max(Crew(load, float64(b), left, late), load)), true
 }
 
-// sensible reports whether a load takes no more than twice, and three, of the
-// instances that its work would fill. Where it takes more, the time leaves no room
-// for chance, and little is to be hoped for from such instances.
+// sensible reports whether a load needs at most twice the instances that its work would fill,
+// plus three. If it needs more, the execution time leaves no room for chance, and such instances
+// are of little use.
 func sensible(c Candidate, up, load float64) bool {
 	t := c.Exec
 	if c.Mean > 0 {

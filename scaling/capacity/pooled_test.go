@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What one instance serves of a load hardly falls as the load grows, and the more
-// time there is, the more it serves.
+// The rate of one instance hardly falls as the load grows, and it rises with the time
+// available.
 func TestPooled(t *testing.T) {
 	o := Production()
 	last := 0.0

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Rounding says how Eq. 1 turns a time into a rate.
+// Rounding is how Eq. 1 turns a time into a rate.
 type Rounding int
 
 // The roundings.
 const (
-	// Exact takes b/t as it is. Production uses it: Paper's ⌊1/t⌋ is 0 for
-	// every t above one second and loses up to half of the rate above 0.5 s.
+	// Exact uses b/t without rounding. Production uses it: Paper's ⌊1/t⌋ is 0 for every t
+	// above one second and loses up to half of the rate above 0.5 s.
 	Exact Rounding = iota
-	// Paper takes ⌊1/t⌋·b and ⌈1/(t_slo−t)⌉·b, as Eq. 1 is printed.
+	// Paper uses ⌊1/t⌋·b and ⌈1/(t_slo−t)⌉·b, as Eq. 1 is printed.
 	Paper
 )
 
@@ -26,10 +26,9 @@ type Range struct {
 // Bounds is Eq. 1 for an instance of batch size b, whose full batch takes
 // exec, under slo. An slo of 0 means none, and r_low is then 0.
 //
-// Two cases are the paper's silence. At b = 1 nothing waits for a batch to
-// fill (§3.4), so Exact has r_low = 0. Where exec is more than half the SLO,
-// Eq. 1 puts r_low above r_up; it is then lowered to r_up. A time that is not
-// positive is no measurement: the range is empty.
+// The paper does not cover two cases. At b = 1 no request waits for a batch to fill (§3.4), so
+// Exact has r_low = 0. If exec is more than half the SLO, Eq. 1 puts r_low above r_up; Bounds
+// then lowers it to r_up. An exec that is not positive gives an empty range.
 func Bounds(b int, exec, slo time.Duration, rounding Rounding) Range {
 	if exec <= 0 || b < 1 {
 		return Range{}
@@ -60,22 +59,21 @@ func Total(ranges []Range) Range {
 	return sum
 }
 
-// Reading says which of the paper's two formulas for the lower threshold
-// holds; §3.2 and Eq. 7 disagree.
+// Reading selects one of the paper's two formulas for the lower threshold; §3.2 and Eq. 7
+// disagree.
 type Reading int
 
 // The readings.
 const (
-	// NearUpper is Eq. 7: α·R_max + (1−α)·R_min. With α = 0.8 it keeps rates
-	// near the upper bound, which is what §3.2 says is wanted. The default.
+	// NearUpper, the default, is Eq. 7: α·R_max + (1−α)·R_min. With α = 0.8 it keeps rates
+	// near the upper bound, as §3.2 demands.
 	NearUpper Reading = iota
-	// NearLower is the prose of §3.2 (ii): α·R_min + (1−α)·R_max. With
-	// α = 0.8 instances are released only when their rates are near r_low.
+	// NearLower is the text of §3.2 (ii): α·R_min + (1−α)·R_max. With α = 0.8 instances are
+	// released only when their rates are near r_low.
 	NearLower
 )
 
-// Threshold is the load in requests per second below which a function has
-// instances to spare.
+// Threshold is the load in requests per second below which a function has surplus instances.
 func Threshold(total Range, alpha float64, reading Reading) float64 {
 	if reading == NearLower {
 		return alpha*total.Low + (1-alpha)*total.Up
@@ -83,16 +81,15 @@ func Threshold(total Range, alpha float64, reading Reading) float64 {
 	return alpha*total.Up + (1-alpha)*total.Low
 }
 
-// Rates is r_i of §3.2: how many requests per second each instance gets of a
-// load of rps. In case (i) each gets r_up and the rest of the load is nobody's
-// until new instances come. In the band and below it, the load is shared in
-// proportion to the ranges' sizes:
+// Rates is r_i of §3.2: how many requests per second each instance gets of a load of rps. In case
+// (i) each gets r_up, and the rest of the load has no instance until new ones come. In the band
+// and below it, instances share the load in proportion to the sizes of their ranges:
 //
 //	r_i = r_up − (R_max−R)/(R_max−R_min) · (r_up−r_low)
 //
-// and the rates sum to rps. Below R_min, which case (iii) leaves only to a set
-// that cannot shrink further, that formula makes some rates negative; there
-// each instance gets its share of r_low instead.
+// and the rates sum to rps. Below R_min that formula makes some rates negative, so each instance
+// gets its share of r_low instead. After case (iii) only a set that cannot shrink further is
+// below R_min.
 func Rates(rps float64, ranges []Range) []float64 {
 	rates := make([]float64, len(ranges))
 	total := Total(ranges)

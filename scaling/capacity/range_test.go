@@ -84,8 +84,7 @@ func TestRatesOfTheThreeCases(t *testing.T) {
 	}
 }
 
-// Between nothing and R_max every request is some instance's, and none gets
-// more than its r_up.
+// Up to R_max every request has an instance, and no instance gets more than its r_up.
 func FuzzRates(f *testing.F) {
 	f.Add(50.0, 28.0, 80.0, 10.0, 20.0)
 	f.Add(0.0, 0.0, 0.0, 0.0, 0.0)

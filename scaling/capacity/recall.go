@@ -8,13 +8,12 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Recall remembers what a function's instances may be and serve, at loads that it
-// had. Load is measured ten times a second and hardly ever twice the same; what
-// follows from it by queueing hardly changes. So it is computed for loads on a grid
-// ([Grained]), and once for each.
+// Recall caches a function's choices and ranges by load. The load is measured ten times a second
+// and hardly ever repeats exactly, but the results of queueing hardly change with it. So Recall
+// calculates them once for each load on a grid ([Grained]).
 type Recall struct {
 	options Options
-	// slo, percentile and configs are what the answers hold for.
+	// slo, percentile, queue and configs are those for which the answers are valid.
 	slo        time.Duration
 	percentile float64
 	queue      Queue
@@ -24,7 +23,7 @@ type Recall struct {
 	smaller    map[smallerAt][]Choice
 }
 
-// chosenAt, rangeAt and smallerAt are questions.
+// chosenAt, rangeAt and smallerAt are the caches' keys.
 type (
 	chosenAt struct {
 		load    float64
@@ -44,10 +43,10 @@ type (
 	}
 )
 
-// maxAnswers bounds how many answers of a kind are remembered.
+// maxAnswers bounds the size of each cache.
 const maxAnswers = 256
 
-// About forgets what does not hold for such a function.
+// About clears the caches if they are not for such a function.
 func (r *Recall) About(o Options, slo time.Duration, percentile float64, queue Queue, configs []Candidate) {
 	if r.chosen != nil && r.options == o && r.slo == slo && r.percentile == percentile && r.queue == queue && slices.Equal(r.configs, configs) {
 		return
@@ -56,16 +55,16 @@ func (r *Recall) About(o Options, slo time.Duration, percentile float64, queue Q
 	r.chosen, r.ranges, r.smaller = map[chosenAt][]Choice{}, map[rangeAt]Range{}, map[smallerAt][]Choice{}
 }
 
-// grain is the part by which loads on the grid differ, 1.1 %.
+// grain is the grid's step in log₂; neighbouring loads differ by 1.1 %.
 const grain = 1.0 / 64
 
-// Grained is the least load on the grid that is not below load, nor below one
-// request per second: a power of 2^(1/64). For 1000/s it is 2^(638/64) = 1002.1/s.
+// Grained is the least load on the grid that is not below load or one request per second. The
+// grid has the powers of 2^(1/64). For 1000/s it is 2^(638/64) = 1002.1/s.
 func Grained(load float64) float64 {
 	return math.Exp2(grain * math.Ceil(math.Log2(max(load, SomeLoad))/grain-1e-9))
 }
 
-// remember adds an answer.
+// remember adds an answer to a cache and returns it.
 func remember[Q comparable, A any](all map[Q]A, q Q, a A) A {
 	if len(all) >= maxAnswers {
 		clear(all)
@@ -74,7 +73,8 @@ func remember[Q comparable, A any](all map[Q]A, q Q, a A) A {
 	return a
 }
 
-// at is the load that an answer depends on: none for Algorithm 1.
+// at is the load on which an answer depends. It is 0 for Algorithm 1, which does not depend on
+// it.
 func (r *Recall) at(load float64) float64 {
 	if !r.options.Jointly(r.queue) {
 		return 0
@@ -82,8 +82,8 @@ func (r *Recall) at(load float64) float64 {
 	return Grained(load)
 }
 
-// Choices are what instances of the function may be as a part of a load. They must
-// not be changed.
+// Choices returns the possible instances of the function at a load. The caller must not change
+// them.
 func (r *Recall) Choices(load float64, crowded bool) []Choice {
 	q := chosenAt{load: r.at(load), crowded: crowded}
 	if a, known := r.chosen[q]; known {
@@ -94,7 +94,7 @@ func (r *Recall) Choices(load float64, crowded bool) []Choice {
 	}))
 }
 
-// Range is the range of an instance that runs with c, at a load.
+// Range returns the range of an instance that runs with c, at a load.
 func (r *Recall) Range(c Candidate, load float64) Range {
 	o := r.options
 	q := rangeAt{artefact: c.Artefact, config: c.Config, exec: c.Exec, mean: c.Mean, load: r.at(load)}
@@ -106,13 +106,13 @@ func (r *Recall) Range(c Candidate, load float64) Range {
 	}
 	a := o.Bounds(c.Config.Batch, c.Exec, r.slo, r.queue)
 	if a.Up = Serves(c, r.configs, o.AtRandom(r.slo, q.load, r.percentile)); a.Up == 0 && c.Exec > 0 {
-		a.Up = min(1/c.Exec.Seconds(), q.load) // Nothing better is known.
+		a.Up = min(1/c.Exec.Seconds(), q.load) // No better estimate exists.
 	}
 	return remember(r.ranges, q, a)
 }
 
-// Below are the choices at a load to which the quota of an instance may be lowered that can
-// take so large batches.
+// Below returns the choices at a load to which an instance's quota may be lowered. largest is the
+// largest batch that the instance can take.
 func (r *Recall) Below(has Candidate, largest int, load float64) []Choice {
 	q := smallerAt{artefact: has.Artefact, config: has.Config, largest: largest, load: r.at(load)}
 	if a, known := r.smaller[q]; known {

@@ -4,17 +4,17 @@ import (
 	"time"
 )
 
-// Rating is what an instance serves with batches of b that take so long; false if
-// that is too long.
+// Rating returns the rate that an instance serves with batches of b and these times. It returns
+// false if they are too long.
 type Rating func(b int, exec, mean time.Duration) (float64, bool)
 
-// AtRandom rates for requests that come at random, packed for full batches.
+// AtRandom returns the Rating for requests that come at random.
 func (o Options) AtRandom(slo time.Duration, load, percentile float64) Rating {
 	late := Late(percentile)
 	return func(b int, exec, mean time.Duration) (float64, bool) { return o.pooled(b, exec, mean, slo, load, late) }
 }
 
-// Packed rates where batches are full, and nothing is kept for chance.
+// Packed returns the Rating for full batches, without room for chance.
 func (o Options) Packed(slo time.Duration, load float64) Rating {
 	return func(b int, exec, mean time.Duration) (float64, bool) {
 		up, _, ok := o.full(b, exec, mean, slo, load)
@@ -22,9 +22,9 @@ func (o Options) Packed(slo time.Duration, load float64) Rating {
 	}
 }
 
-// jointChoices are the candidates that serve what they do as a part of the
-// function's pool. There are none where the SLO leaves no reserve: then what
-// meets it at all has to do.
+// jointChoices returns the candidates with the rates that they serve as a part of the function's
+// pool. There are none if the SLO leaves no reserve; [Options.Choices] then takes the candidates
+// that meet the SLO.
 func (o Options) jointChoices(d Demand) []Choice {
 	var cs []Choice
 	load := Grained(max(d.RPS, d.Load))
@@ -55,9 +55,9 @@ func (o Options) jointChoices(d Demand) []Choice {
 	return cs
 }
 
-// Serves is what an instance that runs, with in, serves: with its full batch or a smaller one
-// of which the time is among configs, or between two of them, which is better where
-// batches would not fill or take too long; 0 if nothing of that does.
+// Serves is the rate of an instance that runs with in: with its full batch, with a smaller batch
+// of configs, or with a batch between two of them. A smaller batch is better if full ones would
+// not fill or take too long. It is 0 if no batch is in time.
 func Serves(in Candidate, configs []Candidate, rate Rating) float64 {
 	best, ok := rate(in.Config.Batch, in.Exec, in.Mean)
 	if !ok {
@@ -66,8 +66,8 @@ func Serves(in Candidate, configs []Candidate, rate Rating) float64 {
 	return max(best, smaller(in, configs, rate))
 }
 
-// smaller is what an instance serves at best with smaller batches of configs than
-// its own.
+// smaller is the highest rate of an instance with batches of configs that are smaller than its
+// own.
 func smaller(in Candidate, configs []Candidate, rate Rating) float64 {
 	best := 0.0
 	for i := range configs {
@@ -84,10 +84,10 @@ func sameShare(a, b *Candidate) bool {
 	return a.Config.CPU == b.Config.CPU && a.Config.GPU == b.Config.GPU && a.Artefact == b.Artefact
 }
 
-// between is what an instance serves with the largest batch that does not take too
-// long, where its own does: batches are as large as their deadline allows. Between
-// the next smaller batch of configs and its own, times are on a line. If 8 take
-// 164 ms and 16 take 284, 10 take 194.
+// between is the rate of an instance whose full batch takes too long, with the largest batch that
+// does not: batches are as large as their deadline allows. Times between its own batch and the
+// next smaller one of configs are interpolated. If 8 take 164 ms and 16 take 284 ms, 10 take
+// 194 ms.
 func between(in Candidate, configs []Candidate, rate Rating) float64 {
 	config, exec, mean := in.Config, in.Exec, in.Mean
 	var below *Candidate

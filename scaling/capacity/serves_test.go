@@ -15,7 +15,7 @@ func config(b, cpu, gpu int, exec time.Duration) Candidate {
 	}
 }
 
-// A batch of 16 would take too long, of 10 it would not.
+// A batch of 16 would take too long, a batch of 10 would not.
 func TestBetween(t *testing.T) {
 	configs := []Candidate{config(8, 4000, 10, 164*ms), config(16, 4000, 10, 284*ms), config(1, 1000, 0, 50*ms)}
 	o := Production()

@@ -2,12 +2,12 @@ package capacity
 
 import "math"
 
-// StaffingPercentile is the objective of functions that name none.
+// StaffingPercentile is the percentile of functions that set none.
 const StaffingPercentile = 99
 
-// Late is the part of a function's requests that may have to wait longer
-// than its objective allows because others came at the same time: what the
-// percentile of its objective leaves, within what such estimates can say.
+// Late is the part of a function's requests that may wait longer than its objective allows
+// because others came at the same time. It is what the percentile leaves, limited to the range
+// in which such estimates are meaningful.
 func Late(percentile float64) float64 {
 	if !(percentile > 0) {
 		percentile = StaffingPercentile
@@ -15,26 +15,25 @@ func Late(percentile float64) float64 {
 	return min(max(1-percentile/100, 1e-4), 0.5)
 }
 
-// Crew is how many instances a load needs that comes at random to one queue, so
-// that no more than the part late of the requests wait longer than they may. load is
-// what they have to do, in full batches' time (requests/s · t/b), batch how many
-// requests an instance takes at once and patience how long a request may wait, in
-// executions.
+// Crew is the number of instances for a load that comes at random to one queue, such that at most
+// the part late of the requests waits too long. load is the work in full batches' time
+// (requests/s · t/b), batch the number of requests that an instance takes at once, and patience
+// the time that a request may wait, in executions.
 //
-// A request waits if all N instances are busy. As long as they are not, batches
-// are of one, so that has Erlang's probability C(N, b·load), or 1 above. If it
-// waits, then because of the queue, on average for
+// A request waits if all N instances are busy. While some are free, batches are of one. So that
+// has Erlang's probability C(N, b·load), or 1 above. There are two reasons to wait. One is the
+// queue, on average for
 //
 //	t/N · 1/(1−ρ) · (c_a² + c_s²)/2 = t / (2·b·(N−load))
 //
-// (Kingman; batches of b come with c_a² = 1/b, their time varies little), and so
-// longer than s with probability exp(−2·b·(N−load)·s/t); or, with batches, because
-// none of N executions that began at any time ends within s: (1−s/t)^N.
+// (Kingman; batches of b come with c_a² = 1/b, their time varies little), and so longer than s
+// with probability exp(−2·b·(N−load)·s/t). The other, with batches, is that none of N executions
+// that began at any time ends within s: (1−s/t)^N.
 //
-// For example one request at a time, a load of 2, patience of one half and 1 %: of 4
-// instances, C is 0.174 and the product 0.174·exp(−2) = 0.0235; of 5, 0.0597·exp(−3)
-// = 0.0030. The number is between these, where the logarithm of the product is
-// that of what is wanted: 4.41. Other instances may do the rest.
+// For example requests come one at a time, with a load of 2, a patience of one half and 1 %. With
+// 4 instances, C is 0.174 and the product 0.174·exp(−2) = 0.0235. With 5 it is 0.0597·exp(−3)
+// = 0.0030. The number lies between, where the logarithm of the product equals that of 1 %: 4.41.
+// It need not be whole, because other instances may do the rest.
 func Crew(load, batch, patience, late float64) float64 {
 	if !(load > 0) {
 		return 0
@@ -61,18 +60,18 @@ func Crew(load, batch, patience, late float64) float64 {
 			before = now
 			continue
 		}
-		if before == 0 { // One less would be less than the load itself.
+		if before == 0 { // With one instance less, load would exceed capacity.
 			return (max(load, n-1) + n) / 2
 		}
 		return n - 1 + before/(before-now)
 	}
 }
 
-// wait is what is given of a queue: how many requests an instance takes at once,
-// how long they may wait, and which part of them may wait for longer.
+// wait has the parameters of a queue: how many requests an instance takes at once, how long they
+// may wait, and which part of them may wait longer.
 type wait struct{ batch, patience, late float64 }
 
-// long is the probability that a request which waits does so for too long.
+// long is the probability that a waiting request waits too long.
 func (w wait) long(n, load float64) float64 {
 	phases := 0.0
 	if w.batch > 1 && w.patience < 1 {
@@ -81,7 +80,7 @@ func (w wait) long(n, load float64) float64 {
 	return min(1, phases+math.Exp(-2*w.batch*(n-load)*w.patience))
 }
 
-// alone is the load that one instance bears: C(1, x) is x.
+// alone is the load that one instance can carry: C(1, x) is x.
 func (w wait) alone() float64 {
 	low, high := 0.0, 1.0
 	for range 30 {
@@ -94,13 +93,13 @@ func (w wait) alone() float64 {
 	return low
 }
 
-// manyInstances is the load from which on the law of large numbers is taken
-// instead of Erlang's sum.
+// manyInstances is the load above which Crew uses the law of large numbers instead of Erlang's
+// sum.
 const manyInstances = 48
 
-// many is Crew for a large load, with Halfin's and Whitt's limit of Erlang's C for
-// single requests: 1/(1 + β·Φ(β)/φ(β)) for load + β·√load instances. Those that
-// batch are all busy.
+// many is Crew for a large load. For single requests it uses Halfin's and Whitt's limit of
+// Erlang's C: 1/(1 + β·Φ(β)/φ(β)) for load + β·√load instances. With batches, all instances count
+// as busy.
 func (w wait) many(load float64) float64 {
 	low, high := 0.0, math.Log(1/w.late)/(2*w.batch*w.patience)
 	if w.batch > 1 {

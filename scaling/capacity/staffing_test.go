@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// unluckyPart simulates requests that come at random, load per unit of time in
-// batches' work, to one queue with n instances that take up to batch at once for a
-// unit of time. It returns the part that waits longer than patience.
+// unluckyPart simulates requests that come at random to one queue with n instances. An
+// instance takes up to batch requests for one unit of time, and load is the batches'
+// work per unit. It returns the part of the requests that wait longer than patience.
 func unluckyPart(r *rand.Rand, n int, load float64, batch int, patience float64) float64 {
 	free := make([]float64, n)
 	arrivals := make([]float64, 200_000)
@@ -37,8 +37,7 @@ func unluckyPart(r *rand.Rand, n int, load float64, batch int, patience float64)
 	return float64(late) / float64(len(arrivals))
 }
 
-// As many instances as the formula says are enough, and no more than one or two
-// too many.
+// The formula's number of instances is enough, and at most one or two too many.
 func TestCrew(t *testing.T) {
 	testCrew(t, 0.01, 0.02, 0.3, 1, 3, 10, 40, 100)
 	testCrew(t, 0.1, 3)

@@ -9,18 +9,18 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// Class is a kind of nodes for a plan, with the places that are of it.
+// Class is a kind of nodes for a plan, with the places of that kind.
 type Class struct {
 	packing.Class
 	Places []int
 }
 
-// maxClasses bounds how many kinds of nodes a plan tells apart. Kinds with
-// little room come last.
+// maxClasses bounds how many kinds of nodes a plan distinguishes. It drops the kinds with
+// the least room.
 const maxClasses = 40
 
-// classes groups the places by what they have free and who may be there, as far as
-// something fits. Places that hold something already cost nothing more.
+// classes groups the places in which something fits by their free resources, by whether
+// they are in use, and by the demands that they bar.
 func (p *Problem) classes(room *placing.Room) []Class {
 	type kind struct {
 		free cluster.Resources
@@ -60,8 +60,8 @@ func (p *Problem) classes(room *placing.Room) []Class {
 	return all
 }
 
-// cost is what it costs to use a place at all. A used place's room is as large as
-// the part of the whole of which least is left.
+// cost is the cost of using a place. For a place in use it is in proportion to the
+// smaller of its free parts of CPU and GPU.
 func (p *Problem) cost(room *placing.Room, at *placing.Place) float64 {
 	whole := room.Options.Weigh(at.Total)
 	switch {
@@ -82,7 +82,7 @@ func (p *Problem) cost(room *placing.Room, at *placing.Place) float64 {
 	return roomCost * max(0, part) * whole
 }
 
-// barred tells, by demand, what may not be on a place; nil if all may.
+// barred returns, by demand, whether it may not be on a place; nil if all may.
 func (p *Problem) barred(place int) (barred []bool) {
 	for k := range p.Demands {
 		if p.Demands[k].Allowed.Has(place) {
@@ -96,7 +96,7 @@ func (p *Problem) barred(place int) (barred []bool) {
 	return barred
 }
 
-// zones numbers the places by what they bar.
+// zones numbers the places by the demands that they bar. of has each place's number.
 func (p *Problem) zones(places int) (of []int, barred [][]bool) {
 	of = make([]int, places)
 	if !slices.ContainsFunc(p.Demands, func(d Demand) bool { return d.Allowed != nil }) {
@@ -112,7 +112,7 @@ func (p *Problem) zones(places int) (of []int, barred [][]bool) {
 	return of, barred
 }
 
-// fits reports whether an item of a demand that is not barred fits into a room.
+// fits reports whether some item, of a demand that is not barred, fits into free.
 func (p *Problem) fits(free cluster.Resources, barred []bool) bool {
 	return slices.ContainsFunc(p.items, func(it packing.Item) bool {
 		return it.Need.Fits(free) && (barred == nil || !barred[it.Demands[0]])

@@ -10,31 +10,32 @@ import (
 )
 
 const (
-	// Part is the part of the instances that are exchanged at once, if
-	// no larger part of the load is left over anyway.
+	// Part is the part of the instances that are exchanged at once. If a larger part of
+	// the load is unserved anyway, that part is.
 	Part = 0.1
-	// valueGain is how much more than before the emptied nodes must be
-	// worth, as a part of it, or Gain how much more the function must
-	// get of which the smallest part is served, which never gets less.
+	// An exchange must bring one of two gains, each as a part of the value before:
+	// valueGain for the value of the emptied nodes, or Gain for the function of which
+	// the smallest part is served. That part never falls.
 	valueGain, Gain = 0.05, 0.02
 )
 
-// ExchangeFunction is one that may have its instances exchanged.
+// ExchangeFunction is a function whose instances may be exchanged.
 type ExchangeFunction struct {
-	// Steady is the load that it is to serve, and Least the part of it that is no
-	// headroom, in requests per second.
+	// Steady is the load to serve, and Least that load without headroom, in requests
+	// per second.
 	Steady, Least float64
-	// Count is how many instances it has; it may have no more than Max, if that is
-	// not 0, and no fewer than Floor.
+	// Count is its number of instances. It may have at most Max, if that is not 0, and
+	// at least Floor.
 	Count, Max, Floor int
 	Instances         []ExchangeInstance
-	// Serves is what an instance serves, with room for chance or crowded.
+	// Serves returns the rate that an instance serves, with room for chance or, if
+	// crowded, without.
 	Serves func(with capacity.Candidate, crowded bool) float64
-	// Demand is the function's demand of so many requests per second.
+	// Demand returns the function's demand of rps requests per second.
 	Demand func(rps float64, crowded bool) Demand
 }
 
-// ExchangeInstance is one that runs, or starts.
+// ExchangeInstance is an instance that runs or starts.
 type ExchangeInstance struct {
 	capacity.Candidate
 	ID       cluster.InstanceID
@@ -48,39 +49,39 @@ type ExchangeMember struct {
 	Function int
 }
 
-// ExchangeStart is an instance that is to be started, for the function of that index.
+// ExchangeStart is an instance to start for the function with that index.
 type ExchangeStart struct {
 	placing.Placed
 	Function int
 }
 
-// ExchangeStep is what is exchanged at once. The stops come first.
+// ExchangeStep is one step of exchanges. Do the stops first.
 type ExchangeStep struct {
 	Stop  []ExchangeMember
 	Start []ExchangeStart
 }
 
-// swap is one try to exchange instances.
+// swap is one attempt to exchange instances.
 type swap struct {
 	room      *placing.Room
 	functions []ExchangeFunction
 	step      ExchangeStep
-	// crowded: nothing is kept for chance. early: only instances that are still
+	// crowded: no room is kept for chance. early: only instances that are still
 	// starting may be exchanged.
 	crowded, early bool
-	// needs is what each function is to serve, has what it does, prices what a
-	// request per second of it is worth.
+	// needs is the load of each function, has the rate that it serves, and prices the
+	// value of one of its requests per second.
 	needs, has, prices []float64
-	// inside are the instances that could be exchanged, by place.
+	// inside has the instances that could be exchanged, by place.
 	inside map[int][]ExchangeMember
-	// total counts them.
+	// total is their number.
 	total int
 }
 
-// TryExchange brings nodes to what an ideal plan for everything has on them, or, if that
-// plan's whole instances are no better than what there is, exchanges the worst
-// nodes' instances, or else the worst node's. Its changes are taken from and given
-// to the room. It reports whether there is anything to change.
+// TryExchange changes the instances of nodes to those of an ideal plan for all load. If
+// that plan's whole instances serve no more than the present ones, it packs the worst
+// nodes anew, or only the worst one. It books its changes in the room. It reports whether
+// there is anything to change.
 func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool) (ExchangeStep, bool) {
 	x := &swap{room: room, functions: functions, early: early}
 	found := x.try()
@@ -88,15 +89,15 @@ func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool) (
 }
 
 func (x *swap) try() bool {
-	plan := x.ideally()
+	plan := x.idealPlan()
 	if slices.ContainsFunc(x.functions, func(f ExchangeFunction) bool { return plan.Theta*f.Steady < f.Least }) {
-		// Not even the load itself finds room with what is kept for chance.
+		// Not even the load itself fits with room for chance.
 		x.crowded = true
-		plan = x.ideally()
+		plan = x.idealPlan()
 	}
-	part := x.part(x.has)
+	part := x.worstServed(x.has)
 	x.prices = plan.Prices
-	if x.part(plan.Served) >= part*(1+Gain) && x.migrate(plan) {
+	if x.worstServed(plan.Served) >= part*(1+Gain) && x.migrate(plan) {
 		return true
 	}
 	if x.early || plan.Theta < part*(1+Gain) {
@@ -112,30 +113,30 @@ func (x *swap) try() bool {
 	return n > 0 && (x.replace(worst[:n]) || n > 1 && x.replace(worst[:1]))
 }
 
-// budget is how many instances are exchanged at once.
+// budget is how many instances may be exchanged at once.
 func (x *swap) budget() float64 {
 	if x.early {
 		return float64(x.total)
 	}
-	return max(Part, 1-x.part(x.has)) * float64(x.total)
+	return max(Part, 1-x.worstServed(x.has)) * float64(x.total)
 }
 
-// ideal is a plan for all that the functions need, on places without instances.
+// ideal is a plan for everything that the functions need, on places without instances.
 type ideal struct {
 	*Problem
 	packing.Solution
 	classes []Class
 }
 
-func (x *swap) ideally() ideal {
-	x.look()
+func (x *swap) idealPlan() ideal {
+	x.observe()
 	problem, _ := x.ask(func(k int) float64 { return x.needs[k] })
 	classes, s := problem.Solve(x.emptied(nil))
 	return ideal{problem, s, classes}
 }
 
-// ask is the problem of what the functions need, and which those are that need
-// something.
+// ask returns the problem of what the functions need, and the indexes of the functions
+// that need something.
 func (x *swap) ask(need func(k int) float64) (p *Problem, of []int) {
 	var demands []Demand
 	for k := range x.functions {
@@ -146,14 +147,14 @@ func (x *swap) ask(need func(k int) float64) (p *Problem, of []int) {
 	return New(Thrift{Crowded: x.crowded}, demands), of
 }
 
-// serves is what an instance serves.
+// serves is the rate that an instance serves.
 func (x *swap) serves(in *ExchangeMember) float64 {
 	return x.functions[in.Function].Serves(in.Candidate, x.crowded)
 }
 
-// look takes in what is served and could be exchanged. Where there is not enough
-// for what is asked for now, what was asked for before does not count.
-func (x *swap) look() {
+// observe sets needs, has, inside and total from the functions. It leaves out places with
+// instances that must stay.
+func (x *swap) observe() {
 	x.inside, x.needs, x.has, x.total = map[int][]ExchangeMember{}, nil, nil, 0
 	fixed := map[int]bool{}
 	for k, f := range x.functions {

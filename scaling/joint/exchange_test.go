@@ -16,7 +16,7 @@ import (
 
 var exchangeOptions = capacity.Production()
 
-// rates are what configs of a function serve.
+// rates has the rates of a function's configs.
 type rates map[cluster.Resources]float64
 
 func res(cpu, gpu int) cluster.Resources {
@@ -27,7 +27,7 @@ func candidate(r cluster.Resources) capacity.Candidate {
 	return capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: r}, Exec: time.Millisecond}
 }
 
-// function needs so many requests per second, and any node will do for it.
+// function returns a function that needs rps requests per second on any node.
 func function(rps float64, by rates, instances ...ExchangeInstance) ExchangeFunction {
 	var kinds []cluster.Resources
 	for r := range by {
@@ -51,7 +51,7 @@ func at(id, node string, r cluster.Resources) ExchangeInstance {
 	return ExchangeInstance{Candidate: candidate(r), ID: cluster.InstanceID(id), Node: node}
 }
 
-// room is what nodes of so much have free besides the functions' instances.
+// room returns the nodes' free room beside the functions' instances.
 func room(nodes, cpu, gpu int, functions []ExchangeFunction) *placing.Room {
 	var all []cluster.Node
 	for i := range nodes {
@@ -134,7 +134,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// Where somebody is leaving a node already, its instances stay.
+// If an instance is already leaving a node, the node's instances stay.
 func TestLeaving(t *testing.T) {
 	cores := res(2000, 0)
 	functions := []ExchangeFunction{function(15, rates{cores: 5, res(1000, 50): 10}, at("a", "n00", cores)), function(10, rates{cores: 10}, at("b", "n00", cores))}
@@ -145,8 +145,8 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// Of many nodes that are filled badly, a few are exchanged at a time, and after all
-// steps everybody has so much that more would not be worth an exchange.
+// Of many badly filled nodes, a few are exchanged at a time. After all steps, no
+// further exchange is worth it.
 func TestAFewAtATime(t *testing.T) {
 	cores, half := res(2000, 0), res(1000, 50)
 	var a, b []ExchangeInstance
@@ -186,7 +186,7 @@ func served(f *ExchangeFunction) float64 {
 	return sum
 }
 
-// carriedOut is what the functions have after a step.
+// carriedOut returns the functions after a step.
 func carriedOut(functions []ExchangeFunction, s ExchangeStep, n int) []ExchangeFunction {
 	functions = slices.Clone(functions)
 	for k := range functions {
@@ -204,7 +204,7 @@ func carriedOut(functions []ExchangeFunction, s ExchangeStep, n int) []ExchangeF
 	return functions
 }
 
-// randomExchange is a fleet on which functions grew one after the other.
+// randomExchange returns a fleet on which functions grew one after the other.
 func randomExchange(seed uint64) (nodes, cpu, gpu int, functions []ExchangeFunction) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	nodes, cpu, gpu = 1+r.IntN(6), 1000*(2+r.IntN(7)), 100*r.IntN(2)
@@ -238,7 +238,7 @@ func randomExchange(seed uint64) (nodes, cpu, gpu int, functions []ExchangeFunct
 	return nodes, cpu, gpu, functions
 }
 
-// least is the part of its load that the function gets which is worst off.
+// least is the smallest part of its load that any function gets.
 func least(functions []ExchangeFunction) float64 {
 	part := 1.0
 	for k := range functions {
@@ -247,9 +247,9 @@ func least(functions []ExchangeFunction) float64 {
 	return part
 }
 
-// Whatever runs: a step stops what runs, once, and fills no node beyond what it has;
-// nobody gets more instances than allowed; whoever is worst off is hardly worse off
-// meanwhile; and the steps come to an end.
+// Whatever runs: a step stops running instances, each once, and fills no node beyond
+// its room. No function gets more instances than allowed. The smallest served part
+// hardly falls meanwhile. The steps come to an end.
 func FuzzExchanges(f *testing.F) {
 	for seed := range uint64(150) {
 		f.Add(seed)

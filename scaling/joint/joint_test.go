@@ -16,14 +16,14 @@ import (
 
 var options = capacity.Production()
 
-// choice is a config that serves so many requests per second.
+// choice returns a config that serves that many requests per second.
 func choice(cpu, gpu int, rps float64) capacity.Choice {
 	r := cluster.Resources{CPU: cpu, GPU: gpu, Memory: 100 << 20}
 	c := capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: r}, Exec: time.Duration(float64(time.Second) / rps)}
 	return capacity.Choice{Candidate: c, Range: capacity.Range{Up: rps}, Cost: options.Weigh(r)}
 }
 
-// demand is one that is served by these choices, anywhere.
+// demand returns a demand with these choices, on any node.
 func demand(rps float64, choices ...capacity.Choice) Demand {
 	d := Demand{Need: rps, Choices: choices}
 	for _, c := range choices {
@@ -32,7 +32,7 @@ func demand(rps float64, choices ...capacity.Choice) Demand {
 	return d
 }
 
-// nodes are n of so much CPU and GPU, all of it free.
+// nodes returns n nodes with that much CPU and GPU, all of it free.
 func nodes(n, cpu, gpu int) []cluster.Node {
 	var all []cluster.Node
 	for i := range n {
@@ -42,7 +42,7 @@ func nodes(n, cpu, gpu int) []cluster.Node {
 	return all
 }
 
-// show writes each demand's instances, and what is left over.
+// show writes each demand's instances and the load that is left over.
 func show(placements []placing.Placement) string {
 	var all []string
 	for _, p := range placements {
@@ -111,7 +111,7 @@ func TestWhatIsLeftOver(t *testing.T) {
 	}
 }
 
-// Solving looks at the room and leaves it as it is; placing takes it.
+// Solve does not change the room; Place takes it.
 func TestSolvingTakesNothing(t *testing.T) {
 	room := placing.New(nodes(3, 4000, 0), options)
 	before := room.Clone()
@@ -170,7 +170,7 @@ func TestLean(t *testing.T) {
 	}
 }
 
-// Of more kinds of nodes than are told apart, those with most room count.
+// If there are too many kinds of nodes, those with the most room count.
 func TestManyKinds(t *testing.T) {
 	var all []cluster.Node
 	for i := range 3 * maxClasses {
@@ -194,7 +194,7 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// random is a fleet that is used in part, and functions that ask for something.
+// random returns a partly used fleet and functions with demands.
 func random(seed uint64) ([]cluster.Node, Thrift, []Demand) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	fleet := nodes(1+r.IntN(8), 1000*(1+r.IntN(16)), 100*r.IntN(3))
@@ -219,9 +219,9 @@ func random(seed uint64) ([]cluster.Node, Thrift, []Demand) {
 	return fleet, Thrift{Lean: r.IntN(2) == 0, Nodes: r.IntN(9), Crowded: r.IntN(2) == 0}, demands
 }
 
-// Whatever is asked for: nodes are not filled beyond what they have, instances are
-// of their function's choices and where they may be, what is left over is what they do
-// not serve, and the same is placed again.
+// Whatever the demands: no node is filled beyond its room. Instances are choices of
+// their function on allowed nodes. The residual is the load that they do not serve.
+// The same problem has the same solution.
 func FuzzPlace(f *testing.F) {
 	for seed := range uint64(80) {
 		f.Add(seed)

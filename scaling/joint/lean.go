@@ -8,24 +8,27 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// fewNodes is how many nodes a plan may need to be lean. Above, one node more
-// would not be much to spare resources with.
+// fewNodes is the maximum number of nodes that a lean plan may need. Above it, one more
+// node would spare few resources.
 const fewNodes = 8
 
-// Lean says how a plan may be lean that is for what all asks for, which is called if
-// that matters. A node's cores and GPU are best used together, but instances that use
-// one of them alone, slowly, may take less in sum: on INFless' testbed two cores serve 4.2
-// requests/s of ResNet-50, of β·cores + % of a GPU 1.2/4.2 = 0.29 for each; with half a
-// GPU they serve 41/s, 51.2/41 = 1.25 for each. A node that holds nothing serves nobody,
-// so such instances may have as many nodes as are not needed otherwise: those that stay
-// empty are to hold all load once more, packed as well as can be, so that it may double
-// before anything has to be exchanged. Of 16 nodes and a load that three hold at least,
-// that is 13. Where there are few nodes it is one more than all load needs at least. As
-// load grows, that room comes to its end and nodes are filled as well as can be.
+// Lean decides whether a plan for the problem all may be lean, and on how many new nodes.
 //
-// How many nodes are used already does not decide by itself: a load that has been
-// higher, or came in steps, leaves its instances on more nodes than it needs, and there,
-// too, an instance that takes as little as it can will do for what is missing.
+// A node's cores and GPU are best used together. But instances that use one of them
+// alone, slowly, may take less in sum. On INFless' testbed two cores serve 4.2 requests/s
+// of ResNet-50, which costs 1.2/4.2 = 0.29 for each, in β·cores + % of a GPU. With half a
+// GPU they serve 41/s, which costs 51.2/41 = 1.25 for each.
+//
+// An empty node serves nobody, so such instances may use all nodes that are not needed
+// otherwise. The nodes that stay empty must hold all load once more, packed as well as
+// possible. So load may double before anything must be exchanged. With 16 nodes and a
+// load that three can hold, that leaves 13. With few nodes it is one more than the
+// minimum for all load. As load grows, that room ends, and nodes are filled as well as
+// possible.
+//
+// The number of nodes in use does not decide by itself. A load that was higher, or came in
+// steps, leaves its instances on more nodes than it needs. There, too, the smallest
+// sufficient instance serves what is missing.
 func Lean(room *placing.Room, all func() *Problem) Thrift {
 	used := 0
 	for i := range room.Places {
@@ -41,8 +44,8 @@ func Lean(room *placing.Room, all func() *Problem) Thrift {
 	return Thrift{Lean: true, Nodes: max(dense+1, len(room.Places)-dense) - used}
 }
 
-// least is how many nodes all that is asked for would take, of empty ones, and
-// instances cut so that they fill them.
+// least is how many empty nodes the whole problem would take, if instances could be
+// divided to fill them.
 func (p *Problem) least(room *placing.Room) float64 {
 	if p.cores(room) > fewNodes {
 		return math.Inf(1)
@@ -77,7 +80,7 @@ func (p *Problem) least(room *placing.Room) float64 {
 	return s.Cost
 }
 
-// cores is how many nodes the demands would take at least, if there were only cores.
+// cores is a lower bound for the number of nodes of the demands, by their cores alone.
 func (p *Problem) cores(room *placing.Room) float64 {
 	least := make([]float64, len(p.needs))
 	for i := range p.items {

@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// maxPairs bounds how many nodes are compared with how many patterns of an
-	// ideal plan, mostMoves among how many nodes those are chosen which gain most.
+	// maxPairs bounds the number of nodes times the number of an ideal plan's patterns
+	// that are compared. maxMoves bounds the number of moves among which choose chooses.
 	maxPairs, maxMoves = 1 << 16, 64
 )
 
-// kind is an instance as far as plans tell them apart.
+// kind is what distinguishes instances in plans.
 type kind struct {
 	function int
 	artefact string
 	config   cluster.Config
 }
 
-// move is what it takes for a place to hold what the ideal plan has there.
+// move is the stops and starts after which a place holds what the ideal plan has there.
 type move struct {
 	place  int
 	stops  []ExchangeMember
 	starts []int // items
-	// gains are what each function gets by it.
+	// gains has the rate that each function gains.
 	gains []float64
 }
 
-// migrate brings those places to what the ideal plan has on them that gain most by
-// it, as many as may be exchanged at once. It reports whether it did.
+// migrate changes places to what the ideal plan has on them: those that gain most, within
+// budget. It reports whether it did.
 func (x *swap) migrate(plan ideal) bool {
 	moves := x.choose(x.moves(plan))
 	counts, has := make([]int, len(x.functions)), slices.Clone(x.has)
@@ -52,7 +52,7 @@ func (x *swap) migrate(plan ideal) bool {
 			return false
 		}
 	}
-	if len(moves) == 0 || x.part(has) < x.part(x.has)*(1-Part) {
+	if len(moves) == 0 || x.worstServed(has) < x.worstServed(x.has)*(1-Part) {
 		return false
 	}
 	for _, m := range moves {
@@ -72,8 +72,8 @@ func (x *swap) carryOut(plan ideal, m move) {
 	}
 }
 
-// choose takes the moves which together help most, first of all who has least of
-// what it needs: Σ log(has/needs) grows most.
+// choose returns the moves that together help most, one after the other: those by which
+// Σ log(has/needs) grows most. That favours the function with the least part of its needs.
 func (x *swap) choose(moves []move) (chosen []move) {
 	welfare := func(has, gains []float64) float64 {
 		sum := 0.0
@@ -109,8 +109,8 @@ func (x *swap) choose(moves []move) (chosen []move) {
 	}
 }
 
-// moves lists the places that hold something else than the ideal plan has on them,
-// which is matched with them so that as much as can be stays.
+// moves lists the moves of places that differ from the ideal plan. It matches the plan's
+// patterns with places such that as much as possible stays.
 func (x *swap) moves(plan ideal) (all []move) {
 	for j, c := range plan.classes {
 		var patterns [][]int
@@ -138,7 +138,7 @@ func (x *swap) moves(plan ideal) (all []move) {
 	return all
 }
 
-// move is what is to be done so that a place holds these items.
+// move returns the stops and starts after which a place holds these items.
 func (x *swap) move(plan ideal, place int, items []int) move {
 	m := move{place: place, starts: slices.Clone(items), gains: make([]float64, len(x.functions))}
 	for _, in := range x.inside[place] {
@@ -161,8 +161,8 @@ func (x *swap) kindOf(plan ideal, item int) kind {
 	return kind{plan.Of(item), c.Artefact, c.Config}
 }
 
-// match says which pattern each place is to hold, none for nil: pairs that have
-// more in common, and then those with less else, come first.
+// match returns the pattern that each place should hold, nil for none. It takes first the
+// pairs with the most in common, and of those the pairs with the least difference.
 func (x *swap) match(plan ideal, patterns [][]int, places []int) [][]int {
 	type pair struct {
 		pattern, place int

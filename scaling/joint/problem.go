@@ -1,6 +1,8 @@
-// Package joint places the loads of several functions at once, by patterns of whole
-// nodes ([packing]): a node's cores and GPU are filled best by instances of different
-// functions.
+// Package joint places the loads of several functions at once, by patterns of whole nodes
+// (package packing): instances of different functions fill a node's cores and GPU best.
+// It also plans exchanges of running instances for better ones. It does not measure load
+// or choose candidates; its callers pass both. Begin with [Problem.Place], then
+// [TryExchange].
 package joint
 
 import (
@@ -9,11 +11,10 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// Where a plan's costs lie. Nodes count first (Eq. 2): of plans with as many nodes
-// the one that takes less of them is better (shareCost, as a part of what a node's
-// resources do). Room on nodes that are used already costs nearly as much as the
-// part of a new node that holds as much (roomCost): if it were free, it would be
-// given to instances that fill it badly.
+// These are a plan's costs. Nodes count first (Eq. 2). Of plans with equally many nodes the
+// one that takes fewer resources is better: they cost shareCost of a node's. Room on nodes
+// in use costs nearly as much as the same part of a new node (roomCost): if it were free,
+// it would go to instances that fill it badly.
 const (
 	shareCost = 0.1
 	roomCost  = 0.9
@@ -21,11 +22,11 @@ const (
 
 // Thrift says what a plan spares.
 type Thrift struct {
-	// Lean plans take as few resources as they can, on no more than Nodes new
-	// nodes; others take as few nodes as they can.
+	// Lean plans take as few resources as possible, on at most Nodes new nodes. Others
+	// take as few nodes as possible.
 	Lean  bool
 	Nodes int
-	// Crowded plans have no room for all load anyway.
+	// Crowded plans keep no room for chance, because not all load fits anyway.
 	Crowded bool
 }
 
@@ -33,10 +34,11 @@ type Thrift struct {
 type Demand struct {
 	// Need is in requests per second, above 0.
 	Need float64
-	// Choices are what its instances may be, Configs what these were chosen from.
+	// Choices are its possible instances. Configs are the candidates from which they were
+	// chosen.
 	Choices []capacity.Choice
 	Configs []capacity.Candidate
-	// Allowed is where they may start.
+	// Allowed is where its instances may start.
 	Allowed placing.Allowed
 }
 
@@ -44,14 +46,14 @@ type Demand struct {
 type Problem struct {
 	Thrift
 	Demands []Demand
-	// needs are the demands', items all of their choices in one list.
+	// needs has the demands' needs, and items all of their choices in one list.
 	needs []float64
 	items []packing.Item
-	// from is the first item of each demand, of the demand of each item.
+	// from has the first item of each demand, of the demand of each item.
 	from, of []int
 }
 
-// New puts the demands together.
+// New returns the problem of these demands.
 func New(by Thrift, demands []Demand) *Problem {
 	p := &Problem{Thrift: by, Demands: demands}
 	share := shareCost
@@ -68,19 +70,19 @@ func New(by Thrift, demands []Demand) *Problem {
 	return p
 }
 
-// Item is an item of a [packing.Solution].
+// Item returns the i-th item, as a [packing.Solution] numbers them.
 func (p *Problem) Item(i int) packing.Item { return p.items[i] }
 
-// Of is the demand that an item is a choice of.
+// Of returns the demand of an item.
 func (p *Problem) Of(i int) int { return p.of[i] }
 
-// Choice is what an item stands for.
+// Choice returns the choice of an item.
 func (p *Problem) Choice(i int) *capacity.Choice {
 	k := p.of[i]
 	return &p.Demands[k].Choices[i-p.from[k]]
 }
 
-// Solve packs the demand into the room, which is left as it is.
+// Solve packs the demands into the room without changing it.
 func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 	classes := p.classes(room)
 	problem := packing.Problem{Demands: p.needs, Items: p.items}
@@ -88,14 +90,14 @@ func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 		problem.Classes = append(problem.Classes, c.Class)
 	}
 	s, err := packing.Solve(problem)
-	if err != nil { // Only numbers that no candidate has could be refused.
+	if err != nil { // Solve refuses only numbers that no candidate has.
 		return nil, packing.Solution{Served: make([]float64, len(p.needs))}
 	}
 	return classes, s
 }
 
-// Place packs the demand and takes the room. It returns, per demand, what was
-// placed and what is left over.
+// Place packs the demands and takes the room. It returns, per demand, the placed instances
+// and the load that is left over.
 func (p *Problem) Place(room *placing.Room) []placing.Placement {
 	placements := make([]placing.Placement, len(p.Demands))
 	classes, s := p.Solve(room)
@@ -112,13 +114,13 @@ func (p *Problem) Place(room *placing.Room) []placing.Placement {
 		}
 	}
 	for k := range placements {
-		p.tell(k, &placements[k])
+		p.explain(k, &placements[k])
 	}
 	return placements
 }
 
-// tell says what a demand's placement leaves over, and why.
-func (p *Problem) tell(k int, left *placing.Placement) {
+// explain sets the load that a demand's placement leaves over, and the reason.
+func (p *Problem) explain(k int, left *placing.Placement) {
 	d := &p.Demands[k]
 	left.Residual = d.Need
 	for _, x := range left.Placed {
@@ -136,7 +138,7 @@ func (p *Problem) tell(k int, left *placing.Placement) {
 	}
 }
 
-// put takes the room for one instance, if it is there.
+// put takes the room for one instance if it fits.
 func (p *Problem) put(room *placing.Room, at, item int, placements []placing.Placement) {
 	k, c := p.of[item], p.Choice(item)
 	if !c.Config.Resources.Fits(room.Places[at].Free) {

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// part is the part of its needs that the function gets which is worst off.
-func (x *swap) part(has []float64) float64 {
+// worstServed is the smallest part of its needs that any function gets.
+func (x *swap) worstServed(has []float64) float64 {
 	part := 1.0
 	for k := range x.functions {
 		part = min(part, has[k]/x.needs[k])
@@ -16,8 +16,8 @@ func (x *swap) part(has []float64) float64 {
 	return part
 }
 
-// emptied is the room if the instances on these places were gone; on all places
-// for nil. The room that they leave does not count as used.
+// emptied returns the room as if the instances on these places were gone, or on all places
+// for nil. Emptied places do not count as used.
 func (x *swap) emptied(places []int) *placing.Room {
 	trial := x.room.Clone()
 	if places == nil {
@@ -37,8 +37,8 @@ func (x *swap) emptied(places []int) *placing.Room {
 	return trial
 }
 
-// worst sorts the places with instances by what these are worth, compared with
-// the best that the place could hold.
+// worst sorts the places with instances by the value of these, compared with the best
+// that the place could hold. The worst comes first.
 func (x *swap) worst(plan ideal) []int {
 	best := map[int]float64{}
 	for j, c := range plan.classes {
@@ -46,7 +46,7 @@ func (x *swap) worst(plan ideal) []int {
 			best[i] = plan.Values[j]
 		}
 	}
-	poorest := x.part(x.has)
+	poorest := x.worstServed(x.has)
 	part := func(i int) float64 {
 		sum := 0.0
 		for _, in := range x.inside[i] {
@@ -65,15 +65,15 @@ func (x *swap) worst(plan ideal) []int {
 	return places
 }
 
-// worth is what an instance serves at the prices; what its function does not need
-// is worth nothing.
+// worth is the value of what an instance serves, at the prices. Capacity that its function
+// does not need has no value.
 func (x *swap) worth(in ExchangeMember) float64 {
 	k := in.Function
 	return x.prices[k] * x.serves(&in) * min(1, x.needs[k]/max(x.has[k], 1e-12))
 }
 
-// replace packs these places anew for what the others do not serve, if they are
-// worth more then.
+// replace packs these places anew for the load that the others do not serve, if that is
+// worth more. It reports whether it did.
 func (x *swap) replace(places []int) bool {
 	left := slices.Clone(x.has)
 	old := 0.0
@@ -98,8 +98,8 @@ func (x *swap) replace(places []int) bool {
 		gain += x.prices[k] * (min(after[k], x.needs[k]) - min(x.has[k], x.needs[k]))
 	}
 	better := 0.0
-	if before, now := x.part(x.has), x.part(after); now != before {
-		better = now/before - 1 // Without bound where before is nothing.
+	if before, now := x.worstServed(x.has), x.worstServed(after); now != before {
+		better = now/before - 1 // It is infinite if before is 0.
 	}
 	if better < 0 || gain <= valueGain*old && (better < Gain || gain < -Gain*old) {
 		return false
@@ -108,7 +108,8 @@ func (x *swap) replace(places []int) bool {
 	return true
 }
 
-// carry plans the stops and starts. An instance stays where one like it is to be.
+// carry plans the stops and starts. An instance stays if the placement has one like it on
+// the same node.
 func (x *swap) carry(of, places []int, placements []placing.Placement) {
 	for n, k := range of {
 		for _, i := range places {

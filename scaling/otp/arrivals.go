@@ -1,6 +1,7 @@
-// Package otp is BATCH's optimiser (SC 2020, §III-C): it searches the batch size, the
-// timeout and the resources with which a function meets its objective at the lowest cost,
-// on AWS Lambda and on a cluster of instances. Begin with Optimise.
+// Package otp is BATCH's optimiser (SC 2020, §III-C). It searches for the batch size, timeout
+// and resources with which a function meets its objective at the lowest cost, on AWS Lambda
+// and on a cluster of instances. It does not measure arrivals or execution times; callers
+// pass both. Begin with [Optimise], then [Solve].
 package otp
 
 import (
@@ -13,12 +14,12 @@ import (
 )
 
 const (
-	// nobody is how many requests in the longest timeout are none: batches of one
-	// are considered alone.
-	nobody = 1e-6
-	// crowd is how many of the largest batches in the longest timeout are as good as
-	// any more: each fills in less than a thousandth of it.
-	crowd = 1000
+	// minRequests is the number of requests in the longest timeout below which only
+	// batches of one are considered.
+	minRequests = 1e-6
+	// maxBatches is the number of largest batches in the longest timeout above which more
+	// load makes no difference: each fills in less than a thousandth of the timeout.
+	maxBatches = 1000
 )
 
 // load is the mean rate in requests per second.
@@ -33,12 +34,12 @@ func (o Objective) load() float64 {
 	return min(rate, math.MaxFloat32)
 }
 
-// process is how requests come, within what makes a difference: arrivals that are so
-// rare that nobody joins anybody, or so many that every batch fills at once, are taken
-// at the bound.
+// process returns the process of the arrivals with its rate bounded. Below minRequests no
+// request joins another, and above maxBatches every batch fills at once, so other rates make
+// no difference.
 func (o Objective) process(longest time.Duration, largest int) (arrival.MAP, error) {
 	load := o.load()
-	bounded := min(max(load, nobody/longest.Seconds()), crowd*float64(largest)/longest.Seconds())
+	bounded := min(max(load, minRequests/longest.Seconds()), maxBatches*float64(largest)/longest.Seconds())
 	if o.Arrivals == nil || load == 0 {
 		return arrival.Poisson(bounded), nil
 	}
@@ -48,7 +49,7 @@ func (o Objective) process(longest time.Duration, largest int) (arrival.MAP, err
 	return faster(*o.Arrivals, bounded/load)
 }
 
-// faster is a process with all its rates multiplied.
+// faster returns the process with all its rates multiplied.
 func faster(m arrival.MAP, times float64) (arrival.MAP, error) {
 	return arrival.New(multiplied(m.D0, times), multiplied(m.D1, times))
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Only is the shares with no other batch sizes to be considered than those given of one
-// of them, which has to have them.
+// Only returns the shares restricted to the given batch sizes of one share. That share must
+// have execution times for them.
 func Only(shares []Share, share int, batches ...int) []Share {
 	only := slices.Clone(shares)
 	for i := range only {
@@ -16,33 +16,32 @@ func Only(shares []Share, share int, batches ...int) []Share {
 	return only
 }
 
-// Check is [Solve] for the share, batch size and timeout of a choice alone: what is
-// predicted of it for other arrivals than it was made for, and the least number of
-// instances with which it meets the objective. Plan.Short says if it does not any more. It
-// takes a small part of Solve's time.
+// Check is [Solve] for the share, batch size and timeout of one choice. It predicts the choice
+// for other arrivals than it was made for, and finds the least number of instances with which
+// it meets the objective. Plan.Short is set if it no longer does. It takes a small part of
+// Solve's time.
 func Check(o Objective, shares []Share, c Choice) (Plan, error) {
 	o.timeouts = append(o.timeouts, c.Timeout)
 	return Solve(o, Only(shares, c.Share, c.Batch), 0)
 }
 
-// Bears reports whether a choice's share and batch size, with whatever timeout, meet the
-// objective with an instance for every batch, and these are no more at a time than there
-// is room for.
+// Bears reports whether a choice's share and batch size, with any timeout, meet the objective
+// with an instance for every batch. The mean number of busy instances must have room.
 func Bears(o Objective, shares []Share, c Choice) bool {
 	most := shares[c.Share].Instances
 	shares = Only(shares, c.Share, c.Batch)
 	shares[c.Share].Instances = 0
 	plan, err := solve(o, shares, 0)
-	return err == nil && plan.Short == nil && (most == 0 || plan.Best.Busy <= busiest*float64(most))
+	return err == nil && plan.Short == nil && (most == 0 || plan.Best.Busy <= maxBusy*float64(most))
 }
 
-// below reports whether only what costs less than something is looked for.
+// below reports whether the search is only for choices that cost less than Below.
 func (s *search) below() bool { return s.Below > 0 && s.Budget <= 0 }
 
-// prune leaves out the shares' batch sizes with which no request can cost less than
-// Below, whatever the timeout. The longer that is, the fewer batches there are: on the
-// same requests, each batch begins with the same request as with a shorter one, or a
-// later. So the mean batch is no larger than with the longest timeout.
+// prune drops the shares' batch sizes with which no request can cost less than Below,
+// whatever the timeout. A longer timeout makes fewer batches: on the same requests, each
+// batch begins with the same request as with a shorter timeout, or a later one. So the mean
+// batch is at most that with the longest timeout.
 func (s *search) prune() error {
 	means := map[int]float64{}
 	for _, b := range s.batches {
@@ -65,8 +64,8 @@ func (s *search) prune() error {
 	return nil
 }
 
-// drop leaves out batches of b, of which the mean is no larger from here on, for the
-// shares with which no request can cost less than Below then.
+// drop drops batches of b from the shares with which no request can then cost less than
+// Below. mean is an upper bound for the mean batch of the timeouts still to be tried.
 func (s *search) drop(b int, mean float64) {
 	for i, at := range s.shares {
 		if n := slices.Index(at.Batches, b); n >= 0 && least(at, s.exec[i][:b], mean) >= s.Below {
@@ -75,12 +74,12 @@ func (s *search) drop(b int, mean float64) {
 	}
 }
 
-// least is what a request costs at least in batches that are executed in one of the given
-// times and have no more than so many requests on average. A batch of k costs P_k; with
-// the largest convex h ≤ P, batches with a mean of m cost h(m) at least (Jensen), and a
-// request h(m)/m, of which the least up to m is at m, or where h bends and is some P_k.
-// Batches of 1 and 4 that take 1 and 2 s and are 2 on average: ⅔·1 + ⅓·2 = 4/3 s, and
-// 2/3 s for each request, where full ones take 1/2.
+// least is a lower bound for the cost of a request in batches with execution times exec and at
+// most mean requests on average. A batch of k costs P_k. With the largest convex h ≤ P,
+// batches with a mean of m cost at least h(m) (Jensen), and a request h(m)/m. Up to m that is
+// least at m, or where h bends, which is at some P_k. For example batches of 1 and 4 take 1
+// and 2 s, with a mean of 2: ⅔·1 + ⅓·2 = 4/3 s, and 2/3 s for each request; full ones would
+// take 1/2.
 func least(at Share, exec []float64, mean float64) float64 {
 	price := func(k int) float64 { return exec[k-1]*at.Cost + at.Call }
 	mean = min(max(mean, 1), float64(len(exec)))

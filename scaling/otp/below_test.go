@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching/latency"
 )
 
-// Batches of 1 and 4 that take 1 and 2 s, and are 2 on average: as at the function.
+// Batches of 1 and 4 take 1 and 2 s, with a mean of 2, as in the example of least.
 func TestLeast(t *testing.T) {
 	at, exec := Share{Cost: 1}, []float64{1, 1.5, 1.9, 2}
 	for mean, want := range map[float64]float64{2: 2. / 3, 4: 0.5, 9: 0.5, 1: 1, 0: 1} {
@@ -24,8 +24,8 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// No buffer's requests cost less than what is said to be the least, and their mean batch is
-// no larger with a shorter timeout, whatever the times.
+// No buffer's requests cost less than the lower bound, and a shorter timeout has no
+// larger mean batch, whatever the times.
 func TestLeastIsTheLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 30 {
@@ -56,7 +56,7 @@ func TestLeastIsTheLeast(t *testing.T) {
 	}
 }
 
-// With a bound the best choice is the one that there is without, if it costs less.
+// With a bound the best choice is the same as without, if it costs less.
 func TestBelow(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 40 {
@@ -93,7 +93,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// A choice that does not do any more is said to be short.
+// A plan for a choice that no longer meets the objective is short.
 func TestCheckOfAnotherLoad(t *testing.T) {
 	o := Objective{Rate: 50, SLO: 130 * ms, Quantile: 0.95}
 	plan, err := Solve(o, boundedTo(2), 0)
@@ -110,7 +110,7 @@ func TestCheckOfAnotherLoad(t *testing.T) {
 	}
 }
 
-// Asking whether something is cheaper takes less time than looking for the best.
+// Looking for a cheaper choice takes less time than looking for the best.
 func BenchmarkBelow(b *testing.B) {
 	o, shares := staffing()
 	plan, err := Solve(o, shares, 0)

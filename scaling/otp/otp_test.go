@@ -68,8 +68,8 @@ func TestOptimise(t *testing.T) {
 	}
 }
 
-// What the search says of its choice and its runners-up is what the exact model says,
-// they meet the objective, and none of the choices that were tried is cheaper.
+// The predictions for the choice and its runners-up are those of the exact model. They
+// meet the objective, and none of the tried choices is cheaper.
 func TestSection4MinimiseCost(t *testing.T) {
 	m := arrival.MMPP2(20, 200, 1, 2)
 	o := Objective{Arrivals: &m, SLO: 150 * ms, Quantile: 0.95, Steps: 12}
@@ -110,7 +110,7 @@ func exact(t *testing.T, m arrival.MAP, s Share, b int, timeout time.Duration) *
 	return d
 }
 
-// check compares what is said of a choice with the exact model.
+// check compares the predictions for a choice with the exact model.
 func check(t *testing.T, m arrival.MAP, o Objective, c Choice) {
 	t.Helper()
 	s := two()[c.Share]
@@ -124,7 +124,8 @@ func check(t *testing.T, m arrival.MAP, o Objective, c Choice) {
 	}
 }
 
-// Eq. 3: more budget buys no higher a percentile, and what is chosen stays within.
+// Eq. 3: more budget buys no higher percentile, and the choice stays within the
+// budget.
 func TestSection4MinimiseLatency(t *testing.T) {
 	m := arrival.MMPP2(20, 200, 1, 2)
 	last := time.Hour
@@ -145,7 +146,7 @@ func TestSection4MinimiseLatency(t *testing.T) {
 	}
 }
 
-// What is out of reach is told with the nearest that is not.
+// If the objective is out of reach, the error has the nearest one that is not.
 func TestOutOfReach(t *testing.T) {
 	o := Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}
 	plan, err := Solve(o, two(), 0)
@@ -166,7 +167,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// The same objective has the same answer.
+// Equal objectives have equal answers.
 func TestSolveIsDeterministic(t *testing.T) {
 	o := Objective{Rate: 80, SLO: 120 * ms, Quantile: 0.9}
 	first, _ := Solve(o, two(), 4)
@@ -196,7 +197,7 @@ func FuzzOptimise(f *testing.F) {
 	})
 }
 
-// lambdaShares are the 28 sizes with batches of 1 to 20.
+// lambdaShares returns the 28 sizes with batches of 1 to 20.
 func lambdaShares(tb testing.TB) []Share {
 	var all []Share
 	for _, m := range lambda.Memories() {
@@ -214,7 +215,7 @@ func lambdaShares(tb testing.TB) []Share {
 	return all
 }
 
-// 28 sizes, 49 timeouts and 20 batch sizes.
+// The benchmark has 28 sizes, 49 timeouts and 20 batch sizes.
 func BenchmarkSolve(b *testing.B) {
 	shares := lambdaShares(b)
 	m := arrival.MMPP2(20, 120, 0.05, 0.05)

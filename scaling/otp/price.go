@@ -2,15 +2,15 @@ package otp
 
 import "github.com/faas-infer/faas-infer/cluster"
 
-// Price is what executing on some resources costs.
+// Price is the price of execution on some resources.
 type Price struct {
 	// PerSecond is the price of a second of execution, PerCall that of each batch.
 	PerSecond, PerCall float64
 }
 
-// Pricing says what resources cost.
+// Pricing returns the price of resources.
 type Pricing interface {
-	// Price is that of an instance with these resources.
+	// Price is the price of an instance with these resources.
 	Price(r cluster.Resources) Price
 }
 
@@ -21,7 +21,7 @@ type Lambda struct {
 	PerGBSecond, PerCall float64
 }
 
-// DefaultLambda has the prices of BATCH §II-B, which AWS asked in 2019.
+// DefaultLambda returns the prices of BATCH §II-B, those of AWS in 2019.
 func DefaultLambda() Lambda { return Lambda{PerGBSecond: 1.66667e-5, PerCall: 2e-7} }
 
 // Price implements [Pricing]: 3008 MB cost 3008/1024·K1 = 4.896e-5 $ a second.
@@ -38,9 +38,9 @@ func (c Cluster) Price(r cluster.Resources) Price {
 	return Price{PerSecond: c.Beta*float64(r.CPU)/1000 + float64(r.GPU)}
 }
 
-// cost is what a request costs on average: Σ_k π_k·(S_k·PerSecond + PerCall) / Σ_k k·π_k,
-// which is Eq. 1 divided by the requests. With batches of 1 and 2 equally often that
-// take 1 and 1.5 s at 2 a second and 1 a call it is (½·3 + ½·4)/1.5 = 2.33.
+// cost is the mean cost of a request: Σ_k π_k·(S_k·PerSecond + PerCall) / Σ_k k·π_k, which is
+// Eq. 1 divided by the requests. For example batches of 1 and 2 are equally frequent and take
+// 1 and 1.5 s, at 2 a second and 1 a call: (½·3 + ½·4)/1.5 = 2.33.
 func cost(at Share, exec, sizes []float64, mean float64) float64 {
 	sum := 0.0
 	for k, p := range sizes {

@@ -10,21 +10,20 @@ import (
 )
 
 const (
-	// fewestRecorded is how many gaps tell whether a process fits: of fewer, the
-	// percentile of what they meet is chance.
-	fewestRecorded = 500
-	// misfit is by which part what recorded requests meet may differ from what the
-	// process fitted to them says.
+	// minRecorded is the number of gaps needed to check whether a process fits. With
+	// fewer, the percentile of their latencies is chance.
+	minRecorded = 500
+	// misfit is the relative difference between recorded requests and the fitted process
+	// up to which they agree.
 	misfit = 0.05
-	// composed is how many phases a process has that is tried where two do not do, and
-	// coarser how many steps of timeouts, because each takes longer.
-	composed, coarser = 4, 16
+	// composedPhases is the number of phases of the process that is tried if two do not
+	// fit. coarserSteps is its number of timeouts, because each takes longer.
+	composedPhases, coarserSteps = 4, 16
 )
 
-// reconsider checks a plan against the recorded requests themselves. Where its choice
-// would meet something else with them than was predicted, the process that was
-// fitted has not got what they have, and the plan is made anew: with four phases if
-// these have, else from the recorded requests alone.
+// reconsider checks a plan against the recorded requests. If they meet other latencies with
+// its choice than predicted, the fitted process does not fit them. reconsider then makes the
+// plan anew: with four phases if those fit, otherwise from the recorded requests alone.
 func (o Objective) reconsider(plan Plan, shares []Share, runners int) (Plan, error) {
 	gaps := o.gaps()
 	record, err := latency.NewTrace(gaps)
@@ -40,10 +39,10 @@ func (o Objective) reconsider(plan Plan, shares []Share, runners int) (Plan, err
 	return solve(o, shares, runners)
 }
 
-// suffices reports whether the recorded requests, too, meet the objective with the number
-// of instances that a plan says, and do not with all that there is room for if it says
-// that these are not enough. A process of two phases that has the gaps' moments may have
-// bursts that never came, of a hundred requests at once.
+// suffices reports whether the recorded requests confirm a plan's number of instances. They
+// must meet the objective with it. If the plan says that even all instances with room are not
+// enough, they must miss it with all of them. A process of two phases with the gaps' moments
+// may have bursts of a hundred requests at once that never came.
 func (o Objective) suffices(record *latency.Trace, plan Plan, shares []Share) bool {
 	c := plan.Best
 	at := shares[c.Share]
@@ -63,9 +62,9 @@ func (o Objective) reached(record *latency.Trace, c Choice, exec []float64) bool
 	return record.Within(c.Batch, c.Timeout.Seconds(), exec, r, o.SLO.Seconds()) >= o.Quantile
 }
 
-// guess is the least number of instances with which the recorded requests meet the
-// objective, of those from a number on that there is room for; 0 if nothing is known. It
-// takes a small part of the time that computing the same takes for any process.
+// guess returns the least number of instances, at least from, with which the recorded requests
+// meet the objective. It returns 0 if that is not known or has no room. It takes a small part
+// of the time that the same takes for a process.
 func (s *search) guess(c Choice, from int) int {
 	if s.SLO <= 0 || s.replayed != nil {
 		return 0
@@ -87,26 +86,27 @@ func (s *search) guess(c Choice, from int) int {
 	return n
 }
 
-// composed is the plan for a process of four phases, if that agrees with what was
-// recorded.
+// composed returns the plan for a process of four phases. ok is false if that does not agree
+// with the record.
 func (o Objective) composed(gaps []float64, record *latency.Trace, plan Plan, shares []Share, runners int) (Plan, bool) {
-	four, _, err := arrival.FitKPC(gaps, composed)
+	four, _, err := arrival.FitKPC(gaps, composedPhases)
 	if err != nil || four.Order() <= o.Arrivals.Order() || !o.agrees(four, record, plan.Best, shares) {
 		return plan, false
 	}
 	other := o
-	other.Arrivals, other.Steps = &four, min(coarser, o.steps())
+	other.Arrivals, other.Steps = &four, min(coarserSteps, o.steps())
 	again, err := solve(other, shares, runners)
 	return again, err == nil && o.agrees(four, record, again.Best, shares)
 }
 
-// gaps are the recorded ones at the rate of the arrivals; none if there are too few.
+// gaps returns the recorded gaps, scaled to the rate of the arrivals, or nil if there are too
+// few.
 func (o Objective) gaps() []float64 {
 	sum := 0.0
 	for _, g := range o.Recorded {
 		sum += g
 	}
-	if len(o.Recorded) < fewestRecorded || !(sum > 0) || o.load() == 0 {
+	if len(o.Recorded) < minRecorded || !(sum > 0) || o.load() == 0 {
 		return nil
 	}
 	factor := float64(len(o.Recorded)) / sum / o.load()
@@ -117,8 +117,9 @@ func (o Objective) gaps() []float64 {
 	return scaled
 }
 
-// agrees reports whether a choice has nearly the same percentile, and batches, which its
-// cost hangs on, by a process as with what was recorded. Parts that cannot be told apart agree.
+// agrees reports whether a choice has nearly the same percentile and mean batch by a process
+// as with the record; its cost depends on the batches. If either cannot be calculated, they
+// agree.
 func (o Objective) agrees(m arrival.MAP, record *latency.Trace, c Choice, shares []Share) bool {
 	exec := seconds(shares[c.Share].Exec)
 	percentile := func(w *latency.Waits) float64 {

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching/latency"
 )
 
-// waits is an analysis of arrivals, or what was recorded of them.
+// waits is an analysis of a process, or a record of arrivals.
 type waits interface {
 	Waits(batch int, timeout float64) (*latency.Waits, error)
 }
@@ -25,11 +25,11 @@ type search struct {
 	arrivals arrival.MAP
 	analysis waits
 	batches  []int
-	// record is of the recorded requests, once it was asked for.
+	// record has the recorded requests, once it is needed.
 	record *latency.Trace
 	// longest is the longest timeout that is tried.
 	longest time.Duration
-	// keep has all choices that meet the objective kept in met.
+	// keep keeps all choices that meet the objective in met.
 	keep bool
 	met  []Choice
 
@@ -50,7 +50,7 @@ func newSearch(o Objective, shares []Share) (*search, error) {
 	if s.longest = o.SLO; s.longest <= 0 {
 		s.longest = s.horizon()
 	}
-	if o.load()*s.longest.Seconds() < nobody {
+	if o.load()*s.longest.Seconds() < minRequests {
 		s.batches = s.batches[:1]
 	}
 	var err error
@@ -66,7 +66,7 @@ func newSearch(o Objective, shares []Share) (*search, error) {
 	return s, err
 }
 
-// steps is into how many parts the longest timeout is divided.
+// steps is the number of parts into which the search divides the longest timeout.
 func (o Objective) steps() int {
 	if o.Steps <= 0 {
 		return DefaultSteps
@@ -74,8 +74,8 @@ func (o Objective) steps() int {
 	return o.Steps
 }
 
-// horizon is the longest timeout where no SLO bounds it: in which the largest batch
-// fills twice over, but no longer than ten of the longest execution.
+// horizon is the longest timeout if no SLO bounds it: the time in which the largest batch
+// fills twice, but at most ten times the longest execution.
 func (s *search) horizon() time.Duration {
 	most := 0.0
 	for i, share := range s.shares {
@@ -89,7 +89,7 @@ func (s *search) horizon() time.Duration {
 	return time.Duration(min(max(fill, 1e-3), max(1e-3, 10*most)) * float64(time.Second))
 }
 
-// all goes through every choice.
+// all tries every choice.
 func (s *search) all() error {
 	timeouts := s.timeouts
 	for step := 0; s.timeouts == nil && step <= s.Steps; step++ {
@@ -101,7 +101,7 @@ func (s *search) all() error {
 	for _, timeout := range timeouts {
 		for _, b := range s.batches {
 			if b == 1 && timeout > 0 && s.timeouts == nil {
-				continue // There is nobody to wait for.
+				continue // A batch of one does not wait.
 			}
 			if err := s.with(b, timeout); err != nil {
 				return fmt.Errorf("batches of %d, a timeout of %v: %w", b, timeout, err)
@@ -114,7 +114,7 @@ func (s *search) all() error {
 	return nil
 }
 
-// with tries all shares with a batch size and a timeout.
+// with tries one batch size and timeout on all shares.
 func (s *search) with(b int, timeout time.Duration) error {
 	var w *latency.Waits
 	var batches []float64
@@ -143,7 +143,7 @@ func (s *search) with(b int, timeout time.Duration) error {
 	return nil
 }
 
-// sensible reports whether a choice is considered: see [Solve].
+// sensible reports whether the search considers a choice: see [Solve].
 func (s *search) sensible(share, b int, timeout time.Duration) bool {
 	at := s.shares[share]
 	if b > len(at.Exec) || !slices.Contains(at.Batches, b) {
@@ -152,10 +152,10 @@ func (s *search) sensible(share, b int, timeout time.Duration) bool {
 	return b == 1 || s.SLO <= 0 || at.Exec[b-1] <= s.SLO && timeout+at.Exec[0] <= s.SLO
 }
 
-// try looks at one choice.
+// try evaluates one choice.
 func (s *search) try(c Choice, w *latency.Waits) {
 	if s.Budget <= 0 && !s.keep && s.found && cheaper(c, s.best) > 0 {
-		return // It is dearer than what meets the SLO.
+		return // It costs more than a choice that meets the SLO.
 	}
 	meets := true
 	if s.SLO > 0 {
@@ -177,8 +177,8 @@ func (s *search) try(c Choice, w *latency.Waits) {
 	}
 }
 
-// quick deals with a choice of which the percentile has to be known, unless it is
-// longer than what was found already.
+// quick evaluates a choice whose percentile must be known. It skips the choice if the
+// percentile is longer than that of the best one so far.
 func (s *search) quick(c Choice, meets bool, w *latency.Waits) {
 	best, known := s.fastest, s.anyFastest
 	if meets {
@@ -197,12 +197,13 @@ func (s *search) quick(c Choice, meets bool, w *latency.Waits) {
 	}
 }
 
-// distribution is that of a choice's latencies where every batch finds an instance.
+// distribution returns the distribution of a choice's latencies if every batch finds an
+// instance.
 func (s *search) distribution(c Choice, w *latency.Waits) *latency.Distribution {
 	return w.Spread(s.exec[c.Share], latency.Reality{Spread: s.Spread})
 }
 
-// take notes a choice that meets the objective.
+// take records a choice that meets the objective.
 func (s *search) take(c Choice) {
 	if s.keep {
 		s.met = append(s.met, c)
@@ -212,7 +213,7 @@ func (s *search) take(c Choice) {
 	}
 }
 
-// better compares two choices; below 0, a is to be preferred.
+// better compares two choices; a negative result prefers a.
 func better(a, b Choice) int {
 	if d := cmp.Compare(a.Percentile, b.Percentile); d != 0 {
 		return d
@@ -220,12 +221,12 @@ func better(a, b Choice) int {
 	return cheaper(a, b)
 }
 
-// alike is the part by which costs differ at most that are taken for equal: for a
-// thousandth no request should wait for most of its objective.
+// alike is the relative difference up to which costs count as equal: to save a thousandth,
+// no request should wait for most of its objective.
 const alike = 1e-3
 
-// cheaper compares by cost alone, in steps of alike, and for the rest by what is
-// simpler.
+// cheaper compares two choices by cost, in steps of alike. Of equal costs, the simpler choice
+// is less.
 func cheaper(a, b Choice) int {
 	step := func(c Choice) float64 { return math.Round(math.Log(max(c.Cost, math.SmallestNonzeroFloat64)) / alike) }
 	return cmp.Or(cmp.Compare(step(a), step(b)), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Timeout, b.Timeout), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Share, b.Share))
@@ -233,11 +234,11 @@ func cheaper(a, b Choice) int {
 
 // percentile is P_i, rounded up to a microsecond.
 func percentile(d *latency.Distribution, quantile float64) time.Duration {
-	const rounding = 1e-7 // of a microsecond, so that 10 ms stay 10 ms
+	const rounding = 1e-7 // of a microsecond, so 10 ms stay 10 ms
 	return time.Duration(math.Ceil(d.Quantile(quantile)*1e6-rounding)) * time.Microsecond
 }
 
-// phases are the arrivals'; 0 of recorded ones.
+// phases is the number of the arrivals' phases; 0 for recorded ones.
 func (s *search) phases() int {
 	if s.replayed != nil {
 		return 0
@@ -245,7 +246,7 @@ func (s *search) phases() int {
 	return s.arrivals.Order()
 }
 
-// plan is what the search has found.
+// plan returns the result of the search.
 func (s *search) plan(runners int) (Plan, error) {
 	p := Plan{Best: s.best, Phases: s.phases(), search: s}
 	switch {
@@ -255,7 +256,7 @@ func (s *search) plan(runners int) (Plan, error) {
 		p.Short = fmt.Errorf("%w of %v for a request: the cheapest costs %v", ErrBudget, s.Budget, p.Best.Cost)
 	case s.anyFastest:
 		p.Best = s.fastest
-		p.Short = fmt.Errorf("%w of %v at the %v. percentile: the lowest that can be met is %v", ErrSLO, s.SLO, 100*s.Quantile, p.Best.Percentile)
+		p.Short = fmt.Errorf("%w of %v at percentile %v: the lowest that can be met is %v", ErrSLO, s.SLO, 100*s.Quantile, p.Best.Percentile)
 	default:
 		return Plan{}, errNothing
 	}

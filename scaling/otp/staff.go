@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// trials is how many numbers of instances are tried altogether, and patience how
-	// many choices of one share and batch size: others are more different.
-	trials, patience = 32, 3
-	// busiest is which part of the time instances may be busy: beyond, how long batches
-	// wait hangs on the least burst.
-	// and idle below which nobody waits for anybody.
-	busiest, idle = 0.95, 1e-4
-	// beyond is how many times the longest timeout, the SLO, waits are looked at.
+	// maxTrials bounds the numbers of instances that are tried altogether. maxFailed
+	// bounds the choices of one share and batch size that may fail: others differ more.
+	maxTrials, maxFailed = 32, 3
+	// maxBusy is the maximum part of the time that instances may be busy. Above it, the
+	// waits of batches depend on the smallest burst. idle is the mean number of busy
+	// instances below which no batch waits for another.
+	maxBusy, idle = 0.95, 1e-4
+	// beyond is the horizon of waits, in longest timeouts (SLOs).
 	beyond = 2
-	// asFast is how much longer than with an instance for each batch a percentile may
-	// be where only a budget says how fast is fast enough.
-	asFast = 1.05
+	// maxSlowdown is how many times the percentile with an instance for each batch the
+	// percentile may be, if there is a budget but no SLO.
+	maxSlowdown = 1.05
 )
 
-// bounded reports whether some share has only so many instances.
+// bounded reports whether some share has a bounded number of instances.
 func (s *search) bounded() bool {
 	return slices.ContainsFunc(s.shares, func(at Share) bool { return at.Instances > 0 })
 }
 
-// staffed is the plan where instances are bounded: of the choices that meet the
-// objective with an instance for every batch, the first in the order of preference that
-// do with no more than there are.
+// staffed returns the plan if instances are bounded. It takes the choices that meet the
+// objective with an instance for every batch. Of those, in the order of preference, it takes
+// the first ones that also meet it with the instances that have room.
 func (s *search) staffed(runners int) (Plan, error) {
 	if !s.found {
 		p, err := s.plan(0)
@@ -39,14 +39,14 @@ func (s *search) staffed(runners int) (Plan, error) {
 	}
 	slices.SortStableFunc(s.met, better)
 	var staffed []Choice
-	left, failed := trials, map[[2]int]int{}
+	left, failed := maxTrials, map[[2]int]int{}
 	for _, c := range s.met {
 		if left <= 0 || len(staffed) > runners {
 			break
 		}
 		of := [2]int{c.Share, c.Batch}
 		again := slices.ContainsFunc(staffed, func(o Choice) bool { return o.Share == c.Share && o.Batch == c.Batch })
-		if most := s.shares[c.Share].Instances; again || failed[of] >= patience || most > 0 && c.Busy > busiest*float64(most) {
+		if most := s.shares[c.Share].Instances; again || failed[of] >= maxFailed || most > 0 && c.Busy > maxBusy*float64(most) {
 			continue
 		}
 		found, ok, err := s.staff(c, &left)
@@ -70,15 +70,16 @@ func (s *search) staffed(runners int) (Plan, error) {
 	return p, err
 }
 
-// Ready is the most instances that are worth being held ready where so many are busy on
-// average: twice as many, and three. Where more would be needed, bursts last so long that
+// Ready is the maximum number of instances that are worth being held ready if busy of them are
+// busy on average: twice as many, plus three. If more would be needed, bursts last so long that
 // instances can be started for them.
 func Ready(busy float64) int { return 2*int(math.Ceil(busy)) + 3 }
 
-// crowded is the plan where nothing has enough instances: the first choice of which as
-// many can be had as are worth having, or else that has the most to spare.
+// crowded returns the plan if no choice has enough instances. It takes the first choice that
+// has room for as many as are worth being held ready. Otherwise it takes the one whose
+// instances are least busy.
 func (s *search) crowded() (Plan, error) {
-	spare := func(c Choice) float64 {
+	busy := func(c Choice) float64 {
 		if most := s.shares[c.Share].Instances; most > 0 {
 			return c.Busy / float64(most)
 		}
@@ -90,32 +91,29 @@ func (s *search) crowded() (Plan, error) {
 			best = c
 			break
 		}
-		if spare(c) < spare(best) {
+		if busy(c) < busy(best) {
 			best = c
 		}
 	}
 	best.Instances = s.least(best)
 	p := Plan{Best: best, Phases: s.phases(), search: s}
-	p.Short = fmt.Errorf("%w: %s instances are busy of %d that there is room for", ErrRoom, short(best.Busy), s.shares[best.Share].Instances)
+	p.Short = fmt.Errorf("%w: %.3g of the %d instances with room would be busy on average", ErrRoom, best.Busy, s.shares[best.Share].Instances)
 	err := s.complete(&p)
 	return p, err
 }
 
-// short is a number with three digits.
-func short(x float64) string { return fmt.Sprintf("%.3g", x) }
-
-// least is how many instances a choice takes that was not looked at more closely.
+// least is the number of instances of a choice by its load alone.
 func (s *search) least(c Choice) int {
 	most := s.shares[c.Share].Instances
 	if most == 0 {
 		return 0
 	}
-	return min(most, int(c.Busy/busiest)+1)
+	return min(most, int(c.Busy/maxBusy)+1)
 }
 
-// staff finds the least number of instances with which a choice meets the objective:
-// first one more each time by twice as many, then between the last two. Each number
-// takes one of those left; ok is false where there are not enough instances, or tries.
+// staff finds the least number of instances with which a choice meets the objective. It
+// increases the number in steps that double, then searches between the last two. Each number
+// takes one of the trials left. ok is false if instances or trials are not enough.
 func (s *search) staff(c Choice, left *int) (found Choice, ok bool, err error) {
 	most := s.shares[c.Share].Instances
 	if most == 0 {
@@ -125,13 +123,14 @@ func (s *search) staff(c Choice, left *int) (found Choice, ok bool, err error) {
 	if err != nil {
 		return c, false, err
 	}
-	if c.Busy < idle || s.arrivals.Rate() < s.load()*(1-1e-9) { // Nobody meets anybody, or there are so many that chance is nothing.
+	// Either no batch meets another, or there are so many that chance averages out.
+	if c.Busy < idle || s.arrivals.Rate() < s.load()*(1-1e-9) {
 		c.Instances = s.least(c)
 		return c, true, nil
 	}
 	target := s.SLO.Seconds()
 	if s.SLO <= 0 {
-		target = asFast * s.distribution(c, w).Quantile(s.Quantile)
+		target = maxSlowdown * s.distribution(c, w).Quantile(s.Quantile)
 	}
 	meets := func(n int) (bool, error) {
 		*left--
@@ -150,7 +149,7 @@ func (s *search) staff(c Choice, left *int) (found Choice, ok bool, err error) {
 	return s.search(most, left, meets, &c)
 }
 
-// among is the distribution of a choice's latencies with its number of instances.
+// among returns the distribution of a choice's latencies with its number of instances.
 func (s *search) among(c Choice, w *latency.Waits) (*latency.Distribution, error) {
 	if c.Instances == 0 {
 		return s.distribution(c, w), nil
@@ -159,12 +158,12 @@ func (s *search) among(c Choice, w *latency.Waits) (*latency.Distribution, error
 	return w.Among(s.arrivals, s.exec[c.Share], r)
 }
 
-// search finds the least number from what is busy on, up to most, that meets. Where there
-// are recorded requests, it is no less than these take; and where even as many as are
-// worth being held ready do not, by the arrivals' process, nothing is looked for, as the
-// process has not got what was recorded.
+// search finds the least number up to most that meets, from the number that the load alone
+// needs. With recorded requests, it begins at the number that these need. If then even as many
+// as are worth being held ready do not meet, by the arrivals' process, the search ends: the
+// process does not fit the record.
 func (s *search) search(most int, left *int, meets func(int) (bool, error), c *Choice) (Choice, bool, error) {
-	below, step := int(math.Floor(c.Busy/busiest)), 1
+	below, step := int(math.Floor(c.Busy/maxBusy)), 1
 	guess := s.guess(*c, below+1)
 	if guess > 0 {
 		below, most = guess-1, min(most, max(guess, Ready(c.Busy)))
@@ -187,7 +186,7 @@ func (s *search) search(most int, left *int, meets func(int) (bool, error), c *C
 	}
 }
 
-// between finds the least number that meets, up to one that does.
+// between finds the least number that meets, above below and up to above, which meets.
 func (s *search) between(below, above int, left *int, meets func(int) (bool, error), c *Choice) (Choice, bool, error) {
 	for above-below > 1 && *left > 0 {
 		middle := (below + above) / 2

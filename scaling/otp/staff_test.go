@@ -19,8 +19,8 @@ func boundedTo(n int) []Share {
 	return shares
 }
 
-// With a bounded number of instances the choice meets the objective when it is played
-// through the queue of so many, and not with one less.
+// With a bounded number of instances, the choice meets the objective when it is played
+// through the queue of that many, and misses it with one less.
 func TestStaffedChoiceMeets(t *testing.T) {
 	m := arrival.MMPP2(20, 200, 1, 2)
 	for _, o := range []Objective{
@@ -59,8 +59,8 @@ func TestStaffedChoiceMeets(t *testing.T) {
 	}
 }
 
-// A share for which there is no room is passed over; where none has enough, that is told
-// with the choice that has the most to spare.
+// Shares without room are passed over. If none has enough, the plan says so, with the
+// choice whose instances are least busy.
 func TestStaffedWithinRoom(t *testing.T) {
 	o := Objective{Rate: 200, SLO: 200 * ms, Quantile: 0.95, Steps: 12}
 	free, err := Solve(o, boundedTo(100), 0)
@@ -80,8 +80,8 @@ func TestStaffedWithinRoom(t *testing.T) {
 	}
 }
 
-// A budget with bounded instances buys what it does with a platform of as many as there
-// are batches, nearly.
+// With bounded instances a budget buys nearly the same as with an instance for every
+// batch.
 func TestStaffedBudget(t *testing.T) {
 	o := Objective{Rate: 100, Quantile: 0.95, Budget: 0.035, Steps: 12}
 	free, err := Solve(o, two(), 0)
@@ -89,13 +89,13 @@ func TestStaffedBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Solve(o, boundedTo(50), 0)
-	if err != nil || got.Short != nil || got.Best.Instances < 1 || got.Best.Cost > o.Budget || got.Best.Percentile.Seconds() > asFast*free.Best.Percentile.Seconds()+1e-6 {
+	if err != nil || got.Short != nil || got.Best.Instances < 1 || got.Best.Cost > o.Budget || got.Best.Percentile.Seconds() > maxSlowdown*free.Best.Percentile.Seconds()+1e-6 {
 		t.Errorf("%+v, %v, %v; without bounds %+v", got.Best, got.Short, err, free.Best)
 	}
 }
 
-// Where one pause of 200 s among gaps of a tenth of a second has the moments of a burst,
-// the choice is made for the recorded requests, and they meet the objective.
+// One pause of 200 s among gaps of a tenth of a second has the moments of a burst. The
+// choice is made for the recorded requests, and they meet the objective.
 func TestRecordedPause(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	gaps := make([]float64, 4000)
@@ -129,7 +129,7 @@ func TestRecordedPause(t *testing.T) {
 	}
 }
 
-// Gaps that two phases describe are left to these.
+// If two phases fit the gaps, the plan uses them.
 func TestRecordedThatFits(t *testing.T) {
 	m := arrival.MMPP2(20, 200, 1, 2)
 	s, gaps := m.Sampler(rand.New(rand.NewPCG(5, 6))), make([]float64, 20_000)
@@ -146,7 +146,7 @@ func TestRecordedThatFits(t *testing.T) {
 	}
 }
 
-// Spread makes the percentile longer, as much as the exact model with spread has it.
+// Spread makes the percentile longer, as in the exact model with spread.
 func TestSpreadCounts(t *testing.T) {
 	o := Objective{Rate: 50, SLO: 100 * ms, Quantile: 0.99, Steps: 12, Spread: 0.3}
 	plan, err := Solve(o, two(), 0)
@@ -163,8 +163,8 @@ func TestSpreadCounts(t *testing.T) {
 	}
 }
 
-// staffing is an objective and as many configs as a machine with 16 cores has, on a
-// machine with room for some.
+// staffing returns an objective and the configs of a machine with 16 cores, with room
+// for some instances.
 func staffing() (Objective, []Share) {
 	var shares []Share
 	for _, cores := range []float64{0.25, 0.5, 1, 2, 4, 8, 16} {
@@ -193,8 +193,8 @@ func BenchmarkStaffed(b *testing.B) {
 	}
 }
 
-// A process of two phases with the gaps' moments that has bursts of a hundred requests at
-// once, which never came, is not what instances are counted for: those who really came are.
+// A process of two phases with the gaps' moments has bursts of a hundred requests at
+// once that never came. The number of instances is for the recorded requests.
 func TestBurstsThatNeverCame(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	var gaps []float64

@@ -2,15 +2,14 @@ package packing
 
 import "math"
 
-// Bound returns an upper bound of the θ for which θ·Demands can be served: no
-// way to schedule can serve a larger part, or multiple, of all demands at once,
-// whatever it does. It is 0 where a demand has no item that fits a node, and
-// infinite where there is no demand. Costs do not count. An error names the
-// number that cannot be.
+// Bound returns an upper bound of the θ for which θ·Demands can be served: no schedule can serve a
+// larger part, or multiple, of all demands at once. It is 0 if a demand has no item that fits a
+// node, and infinite if there is no demand. Costs do not count. An error names the number that is
+// not valid.
 //
-// It holds by duality, however exact the program was solved: for prices π ≥ 0
-// with Σ π·demand = 1, θ = Σ π·θ·demand is no more than what all nodes' best
-// patterns are worth at these prices.
+// The bound holds by duality, however exactly the program was solved: for prices π ≥ 0 with
+// Σ π·demand = 1, θ = Σ π·θ·demand is at most the value of all nodes' best patterns at these
+// prices.
 func Bound(p Problem) (float64, error) {
 	if err := p.check(); err != nil {
 		return 0, err
@@ -25,8 +24,8 @@ func Bound(p Problem) (float64, error) {
 		free.Classes = append(free.Classes, c)
 	}
 	theta := math.Inf(1)
-	// The program says what part of the demands can be served; they are raised
-	// until that is less than all.
+	// The program finds which part of the demands can be served. They are raised until that
+	// is less than all.
 	for scale := 1.0; ; scale *= 8 {
 		again := free
 		again.Demands = make([]float64, len(free.Demands))
@@ -50,8 +49,7 @@ func Bound(p Problem) (float64, error) {
 	}
 }
 
-// ceiling is θ's bound from the current prices, relative to the program's
-// demands.
+// ceiling is θ's bound from the current prices, relative to the program's demands.
 func (g *program) ceiling() float64 {
 	sum, worth := 0.0, 0.0
 	for i := range g.demands {

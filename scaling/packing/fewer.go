@@ -3,15 +3,14 @@ package packing
 import "slices"
 
 const (
-	// fewNodes is how many nodes a solution may have for one less to be looked for,
-	// fewerTries how many times that is done: where nodes are many, one of them is
-	// little.
+	// fewNodes is the largest number of nodes from which fewer tries to save one: among
+	// many nodes, one is little. fewerTries bounds the number of tries.
 	fewNodes, fewerTries = 32, 3
 )
 
-// fewer looks for a solution with one node less, and one less again, as far as the
-// program does not rule it out: what is left of nodes when one after the other has
-// been filled is a node in sum, sooner or later. Nodes that are dearest go first.
+// fewer looks for a solution with one node less, and then one less again, while the program does
+// not rule it out. When nodes are filled one after the other, their rests may sum to a whole node.
+// fewer removes the most expensive nodes first.
 func fewer(p Problem, s Solution) Solution {
 	for range fewerTries {
 		nodes, cost, dearest, used := 0, 0.0, -1, make([]int, len(p.Classes))
@@ -48,12 +47,12 @@ func fewer(p Problem, s Solution) Solution {
 	return s
 }
 
-// nodesAreDear reports whether a class' nodes cost more than what is put on them.
+// nodesAreDear reports whether a node of a class costs more than any item.
 func (p *Problem) nodesAreDear(class int) bool {
 	return !slices.ContainsFunc(p.Items, func(it Item) bool { return it.Cost >= p.Classes[class].Cost })
 }
 
-// expense is what one node that is filled so costs, with what is on it.
+// expense is the cost of one such node, with its instances.
 func (p *Problem) expense(f Filled) float64 {
 	cost := p.Classes[f.Class].Cost
 	for _, u := range f.Uses {

@@ -11,30 +11,29 @@ func amounts(r cluster.Resources) vector {
 	return vector{int64(r.CPU), int64(r.GPU), r.Memory, r.GPUMemory}
 }
 
-// grid measures resources in whole steps, so that what fits into a node is a
-// knapsack in whole numbers. A dimension in which nothing can run short before
-// CPU or GPU do has no steps.
+// grid measures resources in whole steps, so filling a node is an integer knapsack. A dimension
+// that cannot run short before CPU or GPU has no steps.
 type grid struct {
 	step   vector
 	size   [dimensions]int
 	stride [dimensions]int
-	// loose makes needs smaller or nodes larger where steps are not exact, so
-	// that everything that fits in truth fits on the grid. Otherwise it is the
-	// other way round.
+	// loose: if steps are not exact, needs become smaller or nodes larger, so everything
+	// that really fits also fits on the grid. Otherwise the opposite holds: everything
+	// that fits on the grid really fits.
 	loose bool
-	// extra is how many steps of CPU and GPU a node is larger for that.
+	// extra is the number of steps of CPU and GPU by which a loose grid enlarges a node.
 	extra [dimensions]int64
 }
 
-// cells bounds the knapsack's table: of a plan, which must be quick, and of a
+// These bound the cells of the knapsack's table: for a plan, which must be quick, and for a
 // bound, which must be exact.
 const (
 	cellsOfPlan  = 1 << 13
 	cellsOfBound = 1 << 18
 )
 
-// newGrid is the coarsest grid on which the items are exact, or a coarser one
-// if that has too many cells.
+// newGrid returns the coarsest grid on which the items are exact, or a coarser one if that has
+// too many cells.
 func newGrid(items []Item, classes []Class, loose bool) *grid {
 	g := &grid{loose: loose}
 	var largest vector
@@ -56,8 +55,7 @@ func newGrid(items []Item, classes []Class, loose bool) *grid {
 	if loose {
 		limit = cellsOfBound
 	}
-	// Amounts in bytes have few common divisors: they are made coarse
-	// first.
+	// Amounts in bytes have few common divisors, so their steps are made coarse first.
 	for d := 2; d < dimensions; d++ {
 		if g.step[d] > 0 {
 			g.step[d] = max(g.step[d], ceilDiv(largest[d], 64))
@@ -83,8 +81,7 @@ func newGrid(items []Item, classes []Class, loose bool) *grid {
 	return g
 }
 
-// measure sets sizes and strides for nodes up to largest and returns the number
-// of cells.
+// measure sets sizes and strides for nodes up to largest. It returns the number of cells.
 func (g *grid) measure(largest vector) int {
 	cells := 1
 	for d := range dimensions {
@@ -97,7 +94,7 @@ func (g *grid) measure(largest vector) int {
 	return cells
 }
 
-// room is how many steps an amount of dimension d of a node has.
+// room is the number of steps in a node's amount of dimension d.
 func (g *grid) room(d int, amount int64) int64 {
 	if amount <= 0 {
 		return 0
@@ -108,7 +105,7 @@ func (g *grid) room(d int, amount int64) int64 {
 	return amount/g.step[d] + g.extra[d]
 }
 
-// need is how many steps an item takes.
+// need is the number of steps of dimension d that an item takes.
 func (g *grid) need(d int, amount int64) int64 {
 	if g.step[d] == 0 {
 		return 0
@@ -130,9 +127,9 @@ func (g *grid) cell(free cluster.Resources) int {
 	return cell
 }
 
-// bindingMemory tells which memories can run short: those of which the items
-// that need the most of it, for each unit of CPU or GPU, need more than some
-// node has when CPU or GPU are used up.
+// bindingMemory returns which memories can run short. To find out, it fills a node's CPU and GPU
+// with the items that need most memory per unit. A memory is binding if they need more than some
+// node has.
 func bindingMemory(items []Item, classes []Class) [dimensions]bool {
 	var most, mostGPU [dimensions]float64 // per unit of CPU; per unit of GPU of items without CPU
 	for _, it := range items {
@@ -157,7 +154,7 @@ func bindingMemory(items []Item, classes []Class) [dimensions]bool {
 	return binding
 }
 
-// maxItems is more than any node holds.
+// maxItems is an upper bound for the number of items on a node.
 func maxItems(items []Item, classes []Class) int64 {
 	least := int64(1 << 40)
 	for _, it := range items {

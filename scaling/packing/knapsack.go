@@ -6,20 +6,18 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// shape is a need that some items have in common; of those only the one with the
-// highest value matters.
+// shape is a need that some items have in common. Only the one with the highest value matters.
 type shape struct {
 	need  [dimensions]int
-	off   int
+	off   int // the need's distance in cells
 	items []int
-	value float64
-	item  int
+	value float64 // the highest value of the items
+	item  int     // the item with that value, or -1
 }
 
-// knapsack finds the most valuable pattern for every amount of room at once:
-// best[cell] is what the best multiset of items that fits into cell is worth,
-// pick[cell] the shape of one of its items, or -1. Items may be taken any number
-// of times.
+// knapsack finds the most valuable pattern for every amount of room at once. best[cell] is the
+// value of the best multiset of items that fits into cell. pick[cell] is the shape of one of its
+// items, or -1. Items may be taken any number of times.
 type knapsack struct {
 	grid   *grid
 	shapes []shape
@@ -59,13 +57,13 @@ func newKnapsack(items []Item, classes []Class, loose bool) *knapsack {
 	return k
 }
 
-// twin is a knapsack of the same items for other worths.
+// twin returns a knapsack of the same items for other values.
 func (k *knapsack) twin() *knapsack {
 	return &knapsack{k.grid, slices.Clone(k.shapes), make([]float64, len(k.best)), make([]int32, len(k.pick))}
 }
 
-// fill computes the table for what each item is worth. Items that are worth
-// nothing are not taken.
+// fill calculates the table for the items' values. It does not take items without a positive
+// value.
 func (k *knapsack) fill(worth []float64) {
 	for s := range k.shapes {
 		sh := &k.shapes[s]
@@ -87,8 +85,8 @@ func (k *knapsack) fill(worth []float64) {
 	}
 }
 
-// take lets the table use one shape, any number of times: a cell's predecessor
-// has been brought up to date before it.
+// take lets the table use one shape any number of times: it updates a cell's predecessor before
+// the cell.
 func (k *knapsack) take(s int) {
 	sh, size, stride := &k.shapes[s], k.grid.size, k.grid.stride
 	for d3 := sh.need[3]; d3 < size[3]; d3++ {
@@ -107,7 +105,7 @@ func (k *knapsack) take(s int) {
 	}
 }
 
-// value is what the best pattern for a room is worth.
+// value is the value of the best pattern for a room.
 func (k *knapsack) value(free cluster.Resources) float64 { return k.best[k.grid.cell(free)] }
 
 // pattern lists the items of the best pattern for a room, by item.

@@ -1,11 +1,11 @@
-// Package packing fills nodes with instances of many functions at once. A
-// pattern is what one node holds; how many nodes get which pattern is a linear
-// program whose columns are made as they are needed (column generation, as for
-// cutting stock: Gilmore and Gomory, 1961) and whose solution is then rounded.
+// Package packing fills nodes with instances of many functions at once. A pattern is the content
+// of one node. A linear program decides how many nodes get which pattern. Its columns are
+// generated as needed (column generation, as for cutting stock: Gilmore and Gomory, 1961), and its
+// solution is then rounded.
 //
-// The package knows numbers only: demands, items that serve them, nodes with
-// room. The caller decides what may be an item: which objectives are met, how fast a batch
-// is.
+// The package handles numbers only: demands, items that serve them, nodes with room. The caller
+// decides what may be an item: which objectives are met, how fast a batch is. Begin with [Problem]
+// and [Solve].
 package packing
 
 import (
@@ -18,34 +18,34 @@ import (
 
 // Item is one way to serve demands: an instance of a config.
 type Item struct {
-	// Demands are the indices of the demands that it serves: most often one. Its rate
-	// counts for each of them. For example an accurate variant of a model serves two
-	// demands, that of all requests and that of those which ask for accuracy; a lesser
-	// variant serves the first alone.
+	// Demands has the indices of the demands that it serves, mostly one. Its rate counts
+	// for each of them. For example an accurate variant of a model serves two demands: all
+	// requests, and those that ask for accuracy. A less accurate variant serves only the
+	// first.
 	Demands []int
 	// Rate is how many requests per second it serves.
 	Rate float64
-	// Need is what it takes of a node. CPU or GPU must be above 0.
+	// Need is what it takes from a node. CPU or GPU must be above 0.
 	Need cluster.Resources
-	// Cost is what it costs on top of its node.
+	// Cost is its cost on top of its node's.
 	Cost float64
 }
 
-// Class is a number of nodes that have the same room.
+// Class is a number of nodes with the same room.
 type Class struct {
-	// Free is what each of them has to give.
+	// Free is the room of each node.
 	Free cluster.Resources
-	// Count is how many there are.
+	// Count is the number of nodes.
 	Count int
-	// Cost is what one of them costs if it is used at all (Eq. 2 of INFless:
-	// βC + G, what stays empty included); 0 for nodes that are used anyway.
+	// Cost is the cost of using one node at all (Eq. 2 of INFless: βC + G, including what
+	// stays empty). It is 0 for nodes that are in use anyway.
 	Cost float64
-	// Barred tells, by demand, which must not be served by these nodes; nil if
-	// all may. An item for several demands must be allowed by all of them.
+	// Barred says, by demand, whether these nodes must not serve it; nil if all may. An
+	// item for several demands must be allowed by all of them.
 	Barred []bool
 }
 
-// Problem is what is to be packed.
+// Problem is a set of demands to pack into nodes.
 type Problem struct {
 	// Demands are in requests per second, one per function.
 	Demands []float64
@@ -56,34 +56,31 @@ type Problem struct {
 // Use is a number of instances of an item.
 type Use struct{ Item, Count int }
 
-// Filled is a number of nodes of a class that hold the same.
+// Filled is a number of nodes of a class with the same pattern.
 type Filled struct {
 	Class, Count int
 	// Uses are by item.
 	Uses []Use
 }
 
-// Solution is what [Solve] found.
+// Solution is the result of [Solve].
 type Solution struct {
-	// Filled are the nodes that are used.
+	// Filled has the nodes that are used.
 	Filled []Filled
-	// Served is, per demand, what the instances serve; it is at least the
-	// demand unless there is no room.
+	// Served is, per demand, the rate that the instances serve. It is at least the demand
+	// unless there is no room.
 	Served []float64
-	// Prices say, per demand, what one more request per second costs in the
-	// linear program; where there is no room for all, they are relative to
-	// each other only.
+	// Prices is, per demand, the cost of one more request per second in the linear
+	// program. If there is no room for all, only the ratios of prices have a meaning.
 	Prices []float64
-	// Values say, per class, what the best pattern would be worth at these
-	// prices.
+	// Values is, per class, the value of the best pattern at these prices.
 	Values []float64
-	// Theta is the part of all demands that the linear program serves, 1 where
-	// there is room, and Cost what it costs there. Both are what an ideal
-	// packing of cut instances would reach.
+	// Theta is the part of all demands that the linear program serves, 1 if there is room.
+	// Cost is its cost. An ideal packing of divisible instances would reach both.
 	Theta, Cost float64
 }
 
-// repeated reports whether a number is in a list twice.
+// repeated reports whether a list has a number twice.
 func repeated(all []int) bool {
 	for i, k := range all {
 		if slices.Contains(all[:i], k) {
@@ -93,7 +90,7 @@ func repeated(all []int) bool {
 	return false
 }
 
-// check names the first number that cannot be.
+// check returns an error that names the first number that is not valid.
 func (p *Problem) check() error {
 	for k, d := range p.Demands {
 		if !(d >= 0) || math.IsInf(d, 1) {
@@ -104,27 +101,27 @@ func (p *Problem) check() error {
 		n := it.Need
 		switch {
 		case len(it.Demands) == 0:
-			return fmt.Errorf("item %d is for no demand", i)
+			return fmt.Errorf("item %d serves no demand: give at least one", i)
 		case slices.ContainsFunc(it.Demands, func(k int) bool { return k < 0 || k >= len(p.Demands) }):
-			return fmt.Errorf("item %d is for the demands %d of %d", i, it.Demands, len(p.Demands))
+			return fmt.Errorf("item %d serves the demands %d: there are %d, from 0 on", i, it.Demands, len(p.Demands))
 		case repeated(it.Demands):
-			return fmt.Errorf("item %d is for one of the demands %d twice", i, it.Demands)
+			return fmt.Errorf("item %d serves one of the demands %d twice: give each once", i, it.Demands)
 		case !(it.Rate > 0) || math.IsInf(it.Rate, 1):
 			return fmt.Errorf("item %d serves %v requests per second: it must be more than 0", i, it.Rate)
 		case n.CPU < 0 || n.GPU < 0 || n.Memory < 0 || n.GPUMemory < 0:
-			return fmt.Errorf("item %d needs less than nothing: %+v", i, n)
+			return fmt.Errorf("item %d has a negative need: %+v", i, n)
 		case n.CPU == 0 && n.GPU == 0:
-			return fmt.Errorf("item %d needs neither CPU nor GPU", i)
+			return fmt.Errorf("item %d needs neither CPU nor GPU: give one of them", i)
 		case !(it.Cost >= 0) || math.IsInf(it.Cost, 1):
-			return fmt.Errorf("item %d costs %v", i, it.Cost)
+			return fmt.Errorf("item %d costs %v: give a finite cost, 0 or more", i, it.Cost)
 		}
 	}
 	for j, c := range p.Classes {
 		if c.Count < 0 || !(c.Cost >= 0) || math.IsInf(c.Cost, 1) {
-			return fmt.Errorf("class %d: %d nodes at a cost of %v", j, c.Count, c.Cost)
+			return fmt.Errorf("class %d has %d nodes at a cost of %v: give 0 or more of both", j, c.Count, c.Cost)
 		}
 		if c.Barred != nil && len(c.Barred) != len(p.Demands) {
-			return fmt.Errorf("class %d tells of %d demands which it bars: there are %d", j, len(c.Barred), len(p.Demands))
+			return fmt.Errorf("class %d has %d entries in Barred: give one for each of the %d demands", j, len(c.Barred), len(p.Demands))
 		}
 	}
 	return nil

@@ -47,8 +47,8 @@ func nodes(s Solution) int {
 	return n
 }
 
-// random is a small problem, with memory that may run short, nodes that are used
-// already, and demands that nothing serves.
+// random returns a small problem, with memory that may run short, nodes that are in
+// use, and demands that no item serves.
 func random(r *rand.Rand) Problem {
 	var p Problem
 	for range 1 + r.IntN(4) {
@@ -69,7 +69,7 @@ func random(r *rand.Rand) Problem {
 	return p
 }
 
-// share has some items serve one more demand.
+// share lets some items serve one more demand.
 func (p Problem) share(r *rand.Rand) {
 	for i := range p.Items {
 		if k := r.IntN(len(p.Demands)); r.IntN(2) > 0 && k != p.Items[i].Demands[0] {
@@ -78,7 +78,7 @@ func (p Problem) share(r *rand.Rand) {
 	}
 }
 
-// bar has some classes bar some demands.
+// bar lets some classes bar some demands.
 func (p Problem) bar(r *rand.Rand) {
 	for j := range p.Classes {
 		if p.Classes[j].Barred = make([]bool, len(p.Demands)); r.IntN(3) > 0 {
@@ -89,8 +89,8 @@ func (p Problem) bar(r *rand.Rand) {
 	}
 }
 
-// verify fails if a solution fills a node with more than it has or what it bars, uses more nodes
-// than there are, or serves something else than it says.
+// verify fails if a solution over-fills a node or puts a barred item on it, uses more
+// nodes than there are, or serves something other than Served.
 func (p Problem) verify(t *testing.T, s Solution) (cost float64) {
 	t.Helper()
 	left := map[int]int{}
@@ -124,7 +124,7 @@ func (p Problem) verify(t *testing.T, s Solution) (cost float64) {
 	return cost
 }
 
-// part is the part of all demands that is served, of the one that gets least.
+// part is the smallest served part of all demands.
 func (p Problem) part(s Solution) float64 {
 	least := math.Inf(1)
 	for k, d := range p.Demands {
@@ -135,9 +135,9 @@ func (p Problem) part(s Solution) float64 {
 	return least
 }
 
-// No node is ever over-full, the same problem has the same solution, what is
-// served is no more than the bound, and where there is room for all, all of it
-// is, at no less than the program's cost.
+// No node is ever over-full, and the same problem has the same solution. The served
+// part is within the bound. If there is room, everything is served, at no less than
+// the program's cost.
 func FuzzSolve(f *testing.F) {
 	for seed := range uint64(64) {
 		f.Add(seed)
@@ -174,8 +174,8 @@ func FuzzSolve(f *testing.F) {
 	})
 }
 
-// most is the largest part of all demands that whole instances on one node could
-// serve, by trying everything.
+// most is the largest part of all demands that whole instances on one node can serve,
+// by trying everything.
 func most(p Problem, free cluster.Resources, from int, served []float64) float64 {
 	best := p.part(Solution{Served: served})
 	for i := from; i < len(p.Items); i++ {
@@ -188,8 +188,8 @@ func most(p Problem, free cluster.Resources, from int, served []float64) float64
 	return best
 }
 
-// On one node, the bound is no less than the best of all packings, and what is
-// found is not far from that.
+// On one node, the bound is at least the best of all packings, and the solution is
+// close to that.
 func TestOneNode(t *testing.T) {
 	missed, n := 0.0, 0.0
 	for seed := range uint64(300) {
@@ -215,9 +215,9 @@ func TestOneNode(t *testing.T) {
 	}
 }
 
-// 100 requests/s, of which 30 ask for an accuracy that only the larger variant has: both
-// variants carry all of them, the larger the 30. It costs three times as much as the
-// smaller, which answers the rest.
+// Of 100 requests/s, 30 ask for an accuracy that only the larger variant has. Both
+// variants carry all of them, and the larger one the 30. It costs three times as much
+// as the smaller one, which answers the rest.
 func TestNestedDemands(t *testing.T) {
 	p := Problem{
 		Demands: []float64{100, 30},
@@ -248,19 +248,19 @@ func TestNonsense(t *testing.T) {
 		Classes: []Class{{Free: cluster.Resources{CPU: 1}, Count: 1}},
 	}
 	for want, change := range map[string]func(p *Problem){
-		"demand 0 is NaN":                    func(p *Problem) { p.Demands = []float64{math.NaN()} },
-		"demand 0 is -1":                     func(p *Problem) { p.Demands = []float64{-1} },
-		"item 0 is for the demands [3] of 1": func(p *Problem) { p.Items = []Item{{Demands: []int{3}}} },
-		"item 0 is for no demand":            func(p *Problem) { p.Items = []Item{{}} },
-		"one of the demands [0 0] twice":     func(p *Problem) { p.Items = []Item{{Demands: []int{0, 0}}} },
-		"item 0 serves 0 requests":           func(p *Problem) { p.Items = []Item{{Demands: []int{0}}} },
-		"item 0 needs neither CPU nor GPU":   func(p *Problem) { p.Items = []Item{{Demands: []int{0}, Rate: 1}} },
-		"item 0 needs less than nothing":     func(p *Problem) { p.Items = []Item{{Demands: []int{0}, Rate: 1, Need: cluster.Resources{CPU: -1}}} },
+		"demand 0 is NaN":                  func(p *Problem) { p.Demands = []float64{math.NaN()} },
+		"demand 0 is -1":                   func(p *Problem) { p.Demands = []float64{-1} },
+		"item 0 serves the demands [3]":    func(p *Problem) { p.Items = []Item{{Demands: []int{3}}} },
+		"item 0 serves no demand":          func(p *Problem) { p.Items = []Item{{}} },
+		"one of the demands [0 0] twice":   func(p *Problem) { p.Items = []Item{{Demands: []int{0, 0}}} },
+		"item 0 serves 0 requests":         func(p *Problem) { p.Items = []Item{{Demands: []int{0}}} },
+		"item 0 needs neither CPU nor GPU": func(p *Problem) { p.Items = []Item{{Demands: []int{0}, Rate: 1}} },
+		"item 0 has a negative need":       func(p *Problem) { p.Items = []Item{{Demands: []int{0}, Rate: 1, Need: cluster.Resources{CPU: -1}}} },
 		"item 0 costs +Inf": func(p *Problem) {
 			p.Items = []Item{{Demands: []int{0}, Rate: 1, Need: cluster.Resources{CPU: 1}, Cost: math.Inf(1)}}
 		},
-		"class 0: -1 nodes":                 func(p *Problem) { p.Classes = []Class{{Count: -1}} },
-		"class 0: 1 nodes at a cost of NaN": func(p *Problem) { p.Classes = []Class{{Count: 1, Cost: math.NaN()}} },
+		"class 0 has -1 nodes":                 func(p *Problem) { p.Classes = []Class{{Count: -1}} },
+		"class 0 has 1 nodes at a cost of NaN": func(p *Problem) { p.Classes = []Class{{Count: 1, Cost: math.NaN()}} },
 	} {
 		p := good
 		change(&p)
@@ -276,8 +276,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// A demand that nothing on the nodes serves makes the bound 0 and does not keep
-// the others from being served.
+// A demand that no item on the nodes serves makes the bound 0. The others are still
+// served.
 func TestHopelessDemand(t *testing.T) {
 	p := Problem{
 		Demands: []float64{10, 10, 0},
@@ -299,8 +299,8 @@ func TestHopelessDemand(t *testing.T) {
 	}
 }
 
-// What one demand cannot have does not keep others from more: the second needs a
-// GPU, of which there is little, the first only CPU.
+// A demand that cannot have more does not limit others: the second needs a GPU, of
+// which there is little, the first only CPU.
 func TestMaxMin(t *testing.T) {
 	p := Problem{
 		Demands: []float64{80, 100},
@@ -319,8 +319,8 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
-// Where only an item finds room that is far dearer than another, it is taken: most of
-// what the cores cannot take goes to the one GPU.
+// If only a much more expensive item has room, it is taken: most of the load beyond
+// the cores goes to the one GPU.
 func TestDearItemsServeWhatNothingElseCan(t *testing.T) {
 	for _, dear := range []float64{1, 8, 30, 300, 30000} {
 		p := Problem{
@@ -338,7 +338,7 @@ func TestDearItemsServeWhatNothingElseCan(t *testing.T) {
 	}
 }
 
-// What items cost hardly changes how much can be served.
+// The cost of items hardly changes how much can be served.
 func TestWhatIsServedDoesNotDependOnCosts(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// worthwhile is the part of what is missing that must be served if it is dearer: less
-// may be what generate left over (gap).
-const worthwhile = 0.01
+// minServedGain is the part of the missing load that a higher price must serve. Less may be a
+// rest that generate left (see gap).
+const minServedGain = 0.01
 
-// raise makes what is missing dearer if more is served then, and leaves all as it is
-// if nothing is. A missing request costs a multiple of the cheapest items' cost (see
-// dear); where only dearer ones find room, as on the last node with a GPU, that is too
-// little. It is for problems in which the items are what costs: a node's own cost is
-// the same whatever is on it.
+// raise raises the cost of missing load if that serves more, and otherwise changes nothing. A
+// missing request costs a multiple of the cheapest items' cost (see dear). That is too little if
+// only more expensive items find room, as on the last node with a GPU. raise applies to problems
+// in which the items make the cost: a node's own cost is the same whatever is on it.
 func (g *program) raise() {
 	lacks := g.lacking()
 	if lacks < 1e-7 || slices.ContainsFunc(g.classes, g.nodesAreDear) {
@@ -32,13 +31,13 @@ func (g *program) raise() {
 	}
 	g.price()
 	g.generate()
-	if g.lacking() > (1-worthwhile)*lacks {
+	if g.lacking() > (1-minServedGain)*lacks {
 		g.master, g.missing = before, missing
 	}
 }
 
-// dearest is what it costs to serve all demands with the dearest item of each that has
-// room somewhere.
+// dearest is the cost of serving each demand with its most expensive item that has room
+// somewhere.
 func (g *program) dearest() float64 {
 	most := make([]float64, len(g.demands))
 	for n := range g.Items {
@@ -62,7 +61,7 @@ func (g *program) dearest() float64 {
 	return sum
 }
 
-// lacking is the part of all demands that is not served.
+// lacking is the part of all demands that is unserved.
 func (g *program) lacking() float64 {
 	if at := g.where[g.everywhere()]; at >= 0 {
 		return g.x[at]
@@ -70,7 +69,7 @@ func (g *program) lacking() float64 {
 	return 0
 }
 
-// clone is a copy that goes its own way; columns' entries do not change.
+// clone returns an independent copy. It shares the columns' entries, which do not change.
 func (m *master) clone() *master {
 	c := *m
 	c.columns, c.basis, c.where = slices.Clone(m.columns), slices.Clone(m.basis), slices.Clone(m.where)

@@ -7,9 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// balance exchanges instances in the nodes that were filled by themselves as long
-// as the demand of which the smallest part is served gains by it and no other one
-// falls below that: one instance, or, where that does not help, all of a node.
+// balance exchanges instances in the open nodes as long as the demand with the smallest served part
+// gains and no other one falls below that. It exchanges one instance, or, if that does not help,
+// all of a node.
 func (r *rounding) balance() {
 	for range balances {
 		poorest, least := r.poorest()
@@ -19,10 +19,10 @@ func (r *rounding) balance() {
 	}
 }
 
-// balances bounds the work.
+// balances bounds the number of exchanges.
 const balances = 100
 
-// poorest is the demand of which the smallest part is served.
+// poorest returns the demand with the smallest served part.
 func (r *rounding) poorest() (demand int, part float64) {
 	part = 1
 	for _, k := range r.demands {
@@ -33,12 +33,13 @@ func (r *rounding) poorest() (demand int, part float64) {
 	return demand, part
 }
 
-// part is what part of a demand is served, with so much more.
+// part is the served part of a demand, with more requests per second on top.
 func (r *rounding) part(k int, more float64) float64 {
 	return (r.solution.Served[k] + more) / r.Demands[k]
 }
 
-// favour makes the exchange of one instance by which demand k gains most.
+// favour makes the exchange of one instance by which demand k gains most. It reports whether there
+// is one.
 func (r *rounding) favour(k int, least float64) bool {
 	node, old, item, count := -1, 0, 0, 0
 	best := least * (1 + 1e-6)
@@ -69,8 +70,8 @@ func (r *rounding) favour(k int, least float64) bool {
 	return true
 }
 
-// after is the smallest part that is served of demand k, and of what an instance serves
-// that is given for n of it.
+// after is the smallest served part, of demand k and the demands of given, if n instances of it
+// replace one of given.
 func (r *rounding) after(k int, it *Item, n int, given *Item) float64 {
 	more := func(k int) (rate float64) {
 		if slices.Contains(it.Demands, k) {
@@ -90,12 +91,12 @@ func (r *rounding) after(k int, it *Item, n int, given *Item) float64 {
 	return least
 }
 
-// refills bounds for how many nodes, and looks how often for each, refill looks.
+// refills bounds the nodes that refill tries, and looks the patterns for each.
 const refills, looks = 8, 32
 
-// refill packs one node anew, so that the demand of which the smallest part is
-// served gets more. Demands are worth more the less of them is served, and after
-// each pattern that is found again so (multiplicative weights).
+// refill packs one node anew if the demand with the smallest served part gets more by that. A
+// demand's value is higher the less of it is served, and it is adjusted after each pattern
+// (multiplicative weights). It reports whether it did.
 func (r *rounding) refill(least float64) bool {
 	node := -1
 	var best []Use
@@ -118,8 +119,8 @@ func (r *rounding) refill(least float64) bool {
 	return r.place(node, best)
 }
 
-// repack looks for the pattern with which the smallest part of all demands that
-// is served is largest, if served is without it.
+// repack looks for the pattern that maximises the smallest served part of all demands. served is
+// the rate without it.
 func (r *rounding) repack(class int, served []float64, most float64) (best []Use, part float64) {
 	weights, each := make([]float64, len(served)), make([]float64, len(served))
 	for range looks {
@@ -152,8 +153,8 @@ func (r *rounding) repack(class int, served []float64, most float64) (best []Use
 	return best, part
 }
 
-// shrink takes away instances that are not needed, and exchanges others for ones
-// that need less of something, and no more of anything, and serve enough.
+// shrink removes instances that are not needed. It exchanges others for cheaper ones that serve
+// enough and need no more of any resource.
 func (r *rounding) shrink() {
 	for o := range r.opens {
 		for r.drop(&r.opens[o]) {
@@ -163,9 +164,8 @@ func (r *rounding) shrink() {
 	}
 }
 
-// grow gives what nothing that is asked for could use to the instances that are
-// there, where it makes them faster and nodes are what is dear. Instances that are
-// not needed then go.
+// grow gives room that no demanded item could use to the present instances, if that makes them
+// faster and using the node has a cost. Then it removes instances that are no longer needed.
 func (r *rounding) grow() {
 	for o := range r.opens {
 		node := &r.opens[o]
@@ -178,7 +178,7 @@ func (r *rounding) grow() {
 	}
 }
 
-// raise exchanges the instance that gains most by it for a faster one.
+// raise exchanges the instance that gains most for a faster one. It reports whether there is one.
 func (r *rounding) raise(o *open) bool {
 	old, item, most := 0, -1, 0.0
 	for _, u := range o.uses {
@@ -199,10 +199,10 @@ func (r *rounding) raise(o *open) bool {
 	return true
 }
 
-// slack is what is served of a demand beyond what is asked for.
+// slack is the served rate of a demand beyond the demand.
 func (r *rounding) slack(k int) float64 { return max(0, r.solution.Served[k]-r.Demands[k]) }
 
-// spare is what is served beyond what is asked for of every demand of an item.
+// spare is the least slack of an item's demands.
 func (r *rounding) spare(it *Item) float64 {
 	least := math.Inf(1)
 	for _, k := range it.Demands {
@@ -216,7 +216,7 @@ func (it *Item) replaces(other *Item) bool {
 	return !slices.ContainsFunc(other.Demands, func(k int) bool { return !slices.Contains(it.Demands, k) })
 }
 
-// drop takes an instance away that is not needed.
+// drop removes an instance that is not needed. It reports whether there is one.
 func (r *rounding) drop(o *open) bool {
 	for _, u := range o.uses {
 		if it := &r.Items[u.Item]; it.Rate <= r.spare(it) {
@@ -227,8 +227,7 @@ func (r *rounding) drop(o *open) bool {
 	return false
 }
 
-// fitsAny reports whether some item that is asked for fits into a room on a node of
-// a class.
+// fitsAny reports whether some demanded item fits into a room on a node of a class.
 func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
 	c := &r.Classes[class]
 	return slices.ContainsFunc(r.Items, func(it Item) bool {
@@ -236,8 +235,8 @@ func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
 	})
 }
 
-// reduce exchanges one instance for one that costs less, if what becomes free is
-// of use: something still fits, or nodes are not what is dear.
+// reduce exchanges one instance for one that costs less, if the free room is useful: another item
+// fits into it, or the node costs no more than the instance. It reports whether it did.
 func (r *rounding) reduce(o *open) bool {
 	for _, u := range o.uses {
 		old, best := &r.Items[u.Item], -1
@@ -261,8 +260,7 @@ func (r *rounding) reduce(o *open) bool {
 	return false
 }
 
-// suffices reports whether an instance in the place of another leaves all demands served
-// that were.
+// suffices reports whether all demands of old stay served if it replaces old.
 func (r *rounding) suffices(it, old *Item) bool {
 	for _, k := range old.Demands {
 		rate := 0.0

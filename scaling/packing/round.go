@@ -8,11 +8,10 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Solve packs instances for the demands into the nodes: first so that as much as
-// can be of all demands is served (to the same part of each; more of those that
-// can have more), then at the least cost. No node is ever over-full. Equal
-// problems have equal solutions; the orders of demands, items and classes decide
-// where nothing else does. An error names the number that cannot be.
+// Solve packs instances for the demands into the nodes. It first serves as much as possible of all
+// demands: the same part of each, and more of those that can have more. Then it minimises the cost.
+// No node is ever over-full. Equal problems have equal solutions; the orders of demands, items and
+// classes break ties. An error names the number that is not valid.
 func Solve(p Problem) (Solution, error) {
 	s, err := pack(p, false)
 	if err != nil {
@@ -21,8 +20,7 @@ func Solve(p Problem) (Solution, error) {
 	return fewer(p, s), nil
 }
 
-// pack is Solve without a second look at the nodes. tight: there are no more nodes
-// than are hoped to do.
+// pack is Solve without the attempt to save nodes. tight: the nodes are hardly enough.
 func pack(p Problem, tight bool) (Solution, error) {
 	s, g, err := relax(&p)
 	if err != nil || g == nil {
@@ -41,8 +39,8 @@ func pack(p Problem, tight bool) (Solution, error) {
 	return s, nil
 }
 
-// Relax is Solve for instances that may be cut: it says what things are worth and
-// what an ideal packing would cost, and fills no nodes.
+// Relax is Solve for divisible instances. It returns prices, values and the cost of an ideal
+// packing, and fills no nodes.
 func Relax(p Problem) (Solution, error) {
 	s, _, err := relax(&p)
 	return s, err
@@ -79,7 +77,7 @@ func relax(p *Problem) (Solution, *program, error) {
 	return s, g, nil
 }
 
-// open is a node that is being filled by itself.
+// open is a single node that is being filled.
 type open struct {
 	class int
 	room  cluster.Resources
@@ -91,12 +89,12 @@ type rounding struct {
 	*program
 	solution *Solution
 	opens    []open
-	// goal is what is to be served of each demand, price what a request per
-	// second of it is worth.
+	// goal is the rate to serve of each demand, and price the value of one request per
+	// second of it.
 	goal, price []float64
-	// premium is what prices are multiplied by for now.
+	// premium is the present factor of prices.
 	premium float64
-	// items are each demand's.
+	// items has the items of each demand.
 	items [][]int
 }
 
@@ -108,7 +106,7 @@ func newRounding(g *program, s *Solution) *rounding {
 			r.items[k] = append(r.items[k], i)
 		}
 	}
-	// A demand without a price is worth little, but not nothing.
+	// A demand without a price gets a small one.
 	least := g.missing / 10 / float64(len(g.demands))
 	for _, k := range g.demands {
 		r.price[k] = max(s.Prices[k], 1e-6*least/g.Demands[k])
@@ -116,9 +114,9 @@ func newRounding(g *program, s *Solution) *rounding {
 	return r
 }
 
-// whole uses every pattern on as many nodes as the program does, rounded down.
-// It returns how many nodes the program uses beyond that, and which pattern of
-// them most, or -1.
+// whole uses every pattern on as many nodes as the program does, rounded down. rest is the number
+// of nodes that the program uses beyond that. largest is the pattern with the largest such part,
+// or -1.
 func (r *rounding) whole() (rest float64, largest int) {
 	largest = -1
 	most := 0.0
@@ -144,10 +142,9 @@ func (r *rounding) whole() (rest float64, largest int) {
 	return rest, largest
 }
 
-// dive is for problems without room for all, or hardly so, where every node will be filled. It
-// solves the program again and again for what is not served yet, each time with
-// one more pattern used for good, as long as more than one node is left over:
-// where nodes are few, what is rounded counts.
+// dive is for problems without enough room, or hardly enough, in which every node will be filled.
+// It repeatedly fixes one more pattern on a node and solves the program for what is not served yet,
+// as long as more than one node is left over. With few nodes, rounding matters.
 func (r *rounding) dive(tight bool) {
 	rest, largest := r.whole()
 	for range dives {
@@ -166,10 +163,10 @@ func (r *rounding) dive(tight bool) {
 	}
 }
 
-// dives bounds the work.
+// dives bounds the number of steps of dive.
 const dives = 64
 
-// begun begins a node of the n-th class.
+// begun opens a node of the n-th class and returns its index in opens.
 func (r *rounding) begun(n int) int {
 	r.left[n]--
 	r.opens = append(r.opens, open{class: r.classes[n], room: r.Classes[r.classes[n]].Free})
@@ -185,7 +182,7 @@ func (r *rounding) target(theta []float64) {
 	}
 }
 
-// lacks is what a demand still needs.
+// lacks is the rate that a demand still needs for its goal.
 func (r *rounding) lacks(k int) float64 {
 	lack := r.goal[k] - r.solution.Served[k]
 	if lack <= 1e-9*r.Demands[k] {
@@ -194,10 +191,10 @@ func (r *rounding) lacks(k int) float64 {
 	return lack
 }
 
-// fill serves what is lacking, node by node: the one is next on which a pattern
-// is worth most for what it costs, where nothing is worth more than is lacking
-// of it. Nodes that were begun come first. What no instance pays for at the
-// program's prices, since most of it would be spare, is served at higher ones.
+// fill serves what is lacking, node by node. The next node is the one on which a pattern has the
+// most value for its cost; rate beyond what is lacking has no value. Open nodes come first. If no
+// instance pays at the program's prices, because most of its rate would be spare, fill raises the
+// prices.
 func (r *rounding) fill() {
 	const premium, dearest = 1.25, 1e9
 	for r.premium = premium; r.premium < dearest; {
@@ -217,8 +214,7 @@ func (r *rounding) fill() {
 	}
 }
 
-// appraise sets what each item is worth now. It reports whether anything is
-// lacking.
+// appraise sets the present value of each item. It reports whether any demand lacks something.
 func (r *rounding) appraise() (lacking bool) {
 	for i, it := range r.Items {
 		r.worth[i] = 0
@@ -240,8 +236,8 @@ func (r *rounding) appraise() (lacking bool) {
 	return lacking
 }
 
-// next finds the open node, or else the class, and the pattern that are best
-// filled next.
+// next returns the open node to fill next and its pattern. If no open node pays, it opens one of
+// the best class.
 func (r *rounding) next() (int, []Use) {
 	at, most := -1, 0.0
 	var best []Use
@@ -271,8 +267,8 @@ func (r *rounding) next() (int, []Use) {
 	return r.begun(at), best
 }
 
-// trim leaves out the instances of a pattern that nothing is lacking for, and
-// says what the others are worth.
+// trim drops the instances of a pattern whose demands lack nothing. It returns the others and their
+// value.
 func (r *rounding) trim(uses []Use) ([]Use, float64) {
 	lack := map[int]float64{}
 	benefit := 0.0
@@ -303,15 +299,15 @@ func (r *rounding) trim(uses []Use) ([]Use, float64) {
 	return kept, benefit
 }
 
-// serve adds what n instances serve.
+// serve adds the rate of n instances to served.
 func (it *Item) serve(served []float64, n int) {
 	for _, k := range it.Demands {
 		served[k] += float64(n) * it.Rate
 	}
 }
 
-// place puts instances on an open node. It reports false if one does not fit,
-// which no pattern allows.
+// place puts instances on an open node. It returns false if one does not fit; no pattern causes
+// that.
 func (r *rounding) place(at int, uses []Use) bool {
 	o := &r.opens[at]
 	for _, u := range uses {
@@ -326,7 +322,7 @@ func (r *rounding) place(at int, uses []Use) bool {
 	return true
 }
 
-// put adds n instances of an item to an open node, or takes them away.
+// put adds n instances of an item to an open node, or removes -n if n is negative.
 func (r *rounding) put(o *open, item, n int) {
 	it := &r.Items[item]
 	for range max(n, -n) {

@@ -10,37 +10,35 @@ type column struct {
 	cost float64
 	rows []int
 	in   []float64
-	// class and uses are the pattern's that it stands for; class is -1 for
-	// slack.
+	// class and uses are those of its pattern; class is -1 for slack.
 	class int
 	uses  []Use
 }
 
-// master is a linear program in equations: the least Σ cost·x with Σ column·x =
-// right, x ≥ 0. It is solved by the revised simplex method with an explicit
-// inverse of the basis, which suits few rows (functions and classes of nodes) and
-// columns that come one by one.
+// master is a linear program in equations: minimise Σ cost·x with Σ column·x = right, x ≥ 0. The
+// revised simplex method with an explicit inverse of the basis solves it. That suits few rows
+// (functions and classes of nodes) and columns that come one by one.
 type master struct {
 	rows    int
 	right   []float64
 	columns []column
-	// basis has the column of each row, x its value and where the row of each
-	// column, or -1.
+	// basis has the column of each row, and x its value. where has the row of each column,
+	// or -1.
 	basis []int
 	x     []float64
 	where []int
-	// inverse is the basis' inverse, row by row; prices are the rows' duals.
+	// inverse is the basis' inverse, row by row. prices has the rows' duals.
 	inverse []float64
 	prices  []float64
-	known   map[string]bool
-	// turns counts pivots since the inverse was computed anew, still those
-	// that changed nothing.
+	known   map[string]bool // the patterns that are columns already
+	// turns counts the pivots since the inverse was last calculated anew. still counts the
+	// latest pivots that changed nothing.
 	turns, still int
 	step         []float64
 }
 
-// newMaster begins with one column per row, with an entry of 1 there, in the
-// basis.
+// newMaster returns a program with one column per row in the basis, each with an entry of 1 in its
+// row.
 func newMaster(right []float64, first []column) *master {
 	m := &master{
 		rows: len(right), right: right, known: map[string]bool{},
@@ -55,7 +53,7 @@ func newMaster(right []float64, first []column) *master {
 	return m
 }
 
-// add adds a column outside of the basis. It reports whether it is new.
+// add adds a column outside the basis. It reports whether the column is new.
 func (m *master) add(c column) bool {
 	if c.class >= 0 {
 		key := binary.AppendVarint(nil, int64(c.class))
@@ -80,8 +78,7 @@ func (m *master) reduced(c *column) float64 {
 	return r
 }
 
-// tolerance is how far below 0 a reduced cost must be to count, of a column
-// that costs cost.
+// tolerance is how far below 0 the reduced cost of a column with that cost must be to count.
 func (m *master) tolerance(cost float64) float64 {
 	largest := cost
 	for _, p := range m.prices {
@@ -90,8 +87,7 @@ func (m *master) tolerance(cost float64) float64 {
 	return 1e-9 * largest
 }
 
-// solve pivots until no column that there is can improve the solution, or most
-// pivots are done.
+// solve pivots until no column can improve the solution, or at most most times.
 func (m *master) solve(most int) {
 	for range most {
 		enter, least := -1, 0.0
@@ -114,8 +110,8 @@ func (m *master) solve(most int) {
 	}
 }
 
-// pivot brings a column into the basis. It reports false if the column is not
-// bounded, which no problem of ours allows but rounding might.
+// pivot brings a column into the basis. It returns false if the column is unbounded. The problems
+// of this package do not allow that, but rounding might.
 func (m *master) pivot(enter int) bool {
 	c := &m.columns[enter]
 	leave, ratio := -1, math.Inf(1)
@@ -150,9 +146,8 @@ func (m *master) pivot(enter int) bool {
 	return true
 }
 
-// prefer decides which of two rows that allow the same step leaves: by Bland's
-// rule where nothing has moved for long, else the larger pivot, which rounds
-// less.
+// prefer decides which of two rows that allow the same step leaves. If nothing has moved for long,
+// it uses Bland's rule. Otherwise it takes the larger pivot, which rounds less.
 func (m *master) prefer(i, than int) bool {
 	if m.still > m.rows {
 		return m.basis[i] < m.basis[than]
@@ -160,7 +155,7 @@ func (m *master) prefer(i, than int) bool {
 	return m.step[i] > m.step[than]
 }
 
-// update is the pivot on the inverse and the values.
+// update applies a pivot to the inverse and the values.
 func (m *master) update(leave int, ratio float64) {
 	n := m.rows
 	row := m.inverse[leave*n : leave*n+n]
@@ -195,9 +190,9 @@ func (m *master) price() {
 	}
 }
 
-// invert computes the inverse anew from the basis' columns, by Gauss and Jordan,
-// so that rounding errors do not add up. It reports false, and leaves all as it
-// is, if that fails.
+// invert calculates the inverse anew from the basis' columns by Gauss-Jordan elimination, so
+// rounding errors do not add up. If that fails, it returns false and changes neither inverse nor
+// values.
 func (m *master) invert() bool {
 	n := m.rows
 	m.turns = 0
@@ -262,7 +257,7 @@ func eliminate(work, inverse []float64, n, c int) {
 	}
 }
 
-// total is the objective.
+// total is the value of the objective.
 func (m *master) total() float64 {
 	sum := 0.0
 	for i, j := range m.basis {

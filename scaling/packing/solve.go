@@ -2,39 +2,38 @@ package packing
 
 import "slices"
 
-// program is the master program of a problem: a row for every demand that can be
-// served, in units of that demand, and one for every class of nodes. Demands that
-// cannot all be served are served to the same part θ; those that could have more
-// without harm to the others then get it (max-min).
+// program is the master program of a problem. It has a row for every demand that can be served, in
+// units of that demand, and one for every class of nodes. If not all demands can be served, all are
+// served to the same part θ. Those that can have more without harm to the others then get it
+// (max-min).
 type program struct {
 	*Problem
 	*master
 	sacks *zones
-	// demands and classes are what the rows stand for, row the row of each
+	// demands and classes have the demand or class of each row. row has the row of each
 	// demand, or -1.
 	demands, classes []int
 	row              []int
-	// theta is, by row, the part that a demand gets; fixed tells of which that
-	// is settled. done is the part that is served already, and left how many
-	// nodes of each class are not used yet.
+	// theta is, by row, the part that a demand gets, and fixed whether that is final. done
+	// is the part that is already served. left is the number of unused nodes of each class.
 	theta, done []float64
 	fixed       []bool
 	left        []int
-	// missing is what it costs if all demands are missing, worth what each
-	// item is worth now.
+	// missing is the cost if all demands are missing. worth is the present value of each
+	// item.
 	missing float64
 	worth   []float64
 }
 
-// pivots and rounds bound the work; they are far above what is needed.
+// pivots and rounds bound the work; they are far above the usual numbers.
 const (
 	pivots = 20000
 	rounds = 2000
-	// gap is how far from the optimum the program may stop, as a part of it.
+	// gap is the relative distance from the optimum at which the program may stop.
 	gap = 1e-3
 )
 
-// newProgram returns nil if nothing can be served at all.
+// newProgram returns the program of a problem, or nil if nothing can be served at all.
 func newProgram(p *Problem, loose bool) *program {
 	g := &program{Problem: p, row: make([]int, len(p.Demands)), worth: make([]float64, len(p.Items))}
 	served := make([]bool, len(p.Demands))
@@ -79,8 +78,8 @@ func newProgram(p *Problem, loose bool) *program {
 	return g
 }
 
-// dear is more than serving more of all demands can cost: ten times what it
-// costs with one item on each node.
+// dear is an upper bound for the cost of serving all demands: ten times the cost with one item on
+// each node, the cheapest for each demand.
 func (g *program) dear() float64 {
 	least := make([]float64, len(g.demands))
 	dearest := 1.0
@@ -105,7 +104,7 @@ func (g *program) dear() float64 {
 	return 10 * sum
 }
 
-// begin sets the master program up with these patterns.
+// begin builds the master program with these patterns.
 func (g *program) begin(patterns []column) {
 	var right []float64
 	var first []column
@@ -133,10 +132,10 @@ func (g *program) begin(patterns []column) {
 	}
 }
 
-// everywhere is the index of the column that stands for what all demands lack.
+// everywhere is the index of the column of the part that all demands lack.
 func (g *program) everywhere() int { return g.rows }
 
-// run solves the program and settles what each demand gets.
+// run solves the program and fixes the part that each demand gets.
 func (g *program) run() {
 	g.generate()
 	g.raise()
@@ -159,13 +158,13 @@ func (g *program) run() {
 	}
 }
 
-// again sets the program up anew, with the patterns that it knows.
+// again builds the program anew, with its present patterns.
 func (g *program) again() {
 	g.begin(slices.DeleteFunc(g.columns, func(c column) bool { return c.class < 0 }))
 }
 
-// generate solves the program with all patterns that there could be: as long as
-// some class has a pattern that is worth more than it costs, it is added.
+// generate solves the program over all possible patterns: it adds a pattern of a class as long as
+// one has more value than cost.
 func (g *program) generate() {
 	for range rounds {
 		g.solve(pivots)
@@ -184,7 +183,7 @@ func (g *program) generate() {
 	}
 }
 
-// evaluate fills the knapsacks with what items are worth at the current prices.
+// evaluate fills the knapsacks with the items' values at the current prices.
 func (g *program) evaluate() {
 	for i, it := range g.Items {
 		g.worth[i] = 0
@@ -201,12 +200,12 @@ func (g *program) evaluate() {
 	g.sacks.fill(g.worth)
 }
 
-// asked reports whether an item serves something that has a row.
+// asked reports whether an item serves a demand that has a row.
 func (g *program) asked(it *Item) bool {
 	return slices.ContainsFunc(it.Demands, func(k int) bool { return g.row[k] >= 0 })
 }
 
-// pattern is the column of a pattern on the n-th class.
+// pattern returns the column of a pattern on the n-th class.
 func (g *program) pattern(n int, uses []Use) column {
 	j := g.classes[n]
 	c := column{cost: g.Classes[j].Cost, class: j, uses: uses}
@@ -232,8 +231,8 @@ func (g *program) pattern(n int, uses []Use) column {
 	return c
 }
 
-// least is a lower bound of the objective from the current prices: Lagrange's,
-// or Farley's, in which the prices are lowered until no pattern pays.
+// least is a lower bound of the objective from the current prices: Lagrange's, or Farley's, which
+// lowers the prices until no pattern pays.
 func (g *program) least() float64 {
 	pays := 1.0
 	for _, j := range g.classes {

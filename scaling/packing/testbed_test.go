@@ -9,14 +9,14 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/packing"
 )
 
-// half is a socket with its GPU of INFless' machines (Table 2).
+// half is one socket and its GPU of INFless' machines (Table 2).
 var half = cluster.Resources{CPU: 16000, GPU: 100, Memory: 64 << 30, GPUMemory: 11 << 30}
 
 // weight is βc + g.
 func weight(r cluster.Resources) float64 { return 0.6*float64(r.CPU)/1000 + float64(r.GPU) }
 
-// items are a model's measured configs of which a batch takes no longer than
-// limit ms, if times were longer by factor.
+// items returns a model's measured configs whose batch takes at most limit ms, with
+// times longer by factor.
 func items(demand int, model string, limit, factor float64) []packing.Item {
 	var all []packing.Item
 	for _, c := range testbed.INFlessTestbed().Configs(model) {
@@ -31,8 +31,8 @@ func items(demand int, model string, limit, factor float64) []packing.Item {
 	return all
 }
 
-// On INFless' testbed, whole instances on whole nodes serve nearly what the bound
-// allows, of both applications (§5.1) and whatever margin times have.
+// On INFless' testbed, whole instances on whole nodes serve nearly the bound, for both
+// applications (§5.1) and any margin of times.
 func TestTestbedIsNearTheBound(t *testing.T) {
 	for _, app := range []struct {
 		slo    float64
@@ -66,7 +66,7 @@ func TestTestbedIsNearTheBound(t *testing.T) {
 	}
 }
 
-// fleet is 40 functions on 2,000 machines, as many as to use so many halves.
+// fleet is 40 functions on 2,000 machines, with a load that fills that many halves.
 func fleet(nodes float64) packing.Problem {
 	p := packing.Problem{Classes: []packing.Class{{Free: half, Count: 4000, Cost: weight(half)}}}
 	models := testbed.INFlessTestbed().Models()
@@ -87,7 +87,7 @@ func fleet(nodes float64) packing.Problem {
 	return p
 }
 
-// counts are the nodes and instances of a solution, and the part of the nodes that
+// counts returns the nodes and instances of a solution, and the part of the nodes that
 // no instance has, in %.
 func counts(p packing.Problem, s packing.Solution) (nodes, instances int, fragments float64) {
 	used := 0.0
@@ -101,8 +101,9 @@ func counts(p packing.Problem, s packing.Solution) (nodes, instances int, fragme
 	return nodes, instances, 100 - 100*used/(float64(nodes)*weight(half))
 }
 
-// Where there is room for all, it takes hardly more nodes than cut instances
-// would, and little of these is left over (INFless Fig. 17(b): 15 to 19 %).
+// If there is room for all, the solution takes hardly more nodes than divisible
+// instances would, and little of the nodes stays unused (INFless Fig. 17(b): 15 to 19
+// %).
 func TestFleetLeavesFewFragments(t *testing.T) {
 	for _, c := range []struct {
 		nodes           float64

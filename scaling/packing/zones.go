@@ -6,23 +6,23 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// bars reports whether a demand must not be served by nodes of the class.
+// bars reports whether nodes of the class must not serve some demand of the item.
 func (c *Class) bars(it *Item) bool {
 	return c.Barred != nil && slices.ContainsFunc(it.Demands, func(k int) bool { return c.Barred[k] })
 }
 
-// zones are a problem's knapsacks: one for all classes that bar the same demands,
-// since there the same is worth most.
+// zones has a problem's knapsacks: one for all classes that bar the same demands, because these
+// have the same best patterns.
 type zones struct {
 	items []Item
-	// of is each class' zone, barred what each zone bars.
+	// of has each class' zone, and barred the demands that each zone bars.
 	of     []int
 	barred [][]bool
 	sacks  []*knapsack
 	worth  []float64
 }
 
-// newZones makes them for the usable classes of a problem.
+// newZones returns the zones of a problem. usable has the classes that some item fits.
 func newZones(p *Problem, usable []Class, loose bool) *zones {
 	z := &zones{items: p.Items, of: make([]int, len(p.Classes))}
 	for j := range p.Classes {
@@ -45,7 +45,7 @@ func newZones(p *Problem, usable []Class, loose bool) *zones {
 	return z
 }
 
-// fill computes the tables for what each item is worth.
+// fill calculates the tables for the items' values.
 func (z *zones) fill(worth []float64) {
 	for n := range z.barred {
 		z.fillZone(n, worth)
@@ -70,7 +70,7 @@ func (z *zones) fillZone(n int, worth []float64) {
 	z.sacks[n].fill(z.worth)
 }
 
-// value is what the best pattern for a room on a node of a class is worth.
+// value is the value of the best pattern for a room on a node of a class.
 func (z *zones) value(class int, free cluster.Resources) float64 {
 	return z.sacks[z.of[class]].value(free)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// What each of two demands has to itself is as if it were a problem of its own;
-// what neither may have is not used, and a demand that may go nowhere gets nothing.
+// Two demands without common nodes are solved as two problems. Nodes that neither may
+// use stay empty, and a demand without nodes gets nothing.
 func TestBarred(t *testing.T) {
 	core := cluster.Resources{CPU: 1000}
 	node := cluster.Resources{CPU: 4000}
@@ -40,8 +40,8 @@ func TestBarred(t *testing.T) {
 	}
 }
 
-// What is scarce goes to who can have nothing else: the first demand may use both
-// nodes, the second one only one of them.
+// Scarce nodes go to the demand that has no other: the first demand may use both
+// nodes, the second only one of them.
 func TestBarredFromTheFreeOne(t *testing.T) {
 	core := cluster.Resources{CPU: 1000}
 	p := Problem{

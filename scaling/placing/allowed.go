@@ -2,11 +2,11 @@ package placing
 
 import "slices"
 
-// Allowed tells, by place of a room, where a function's instances may start; nil
-// allows all places. It holds for all clones of the room.
+// Allowed says, by place of a room, whether a function's instances may start there; nil allows
+// all places. It is valid for all clones of the room.
 type Allowed []bool
 
-// Allowed is what a function's nodes are in this room.
+// Allowed returns the places of the named nodes in this room.
 func (r *Room) Allowed(nodes []string) Allowed {
 	if nodes == nil {
 		return nil
@@ -23,5 +23,5 @@ func (r *Room) Allowed(nodes []string) Allowed {
 // Has reports whether instances may start on place i.
 func (a Allowed) Has(i int) bool { return a == nil || a[i] }
 
-// Any reports whether there is a place at all.
+// Any reports whether instances may start on any place.
 func (a Allowed) Any() bool { return a == nil || slices.Contains(a, true) }

@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Algorithm 1 places on the nodes that are named, wherever it would place else.
+// Algorithm 1 places only on the named nodes.
 func TestScheduleOnNodes(t *testing.T) {
 	nodes := []cluster.Node{node("a", 1000, 0, 8<<30), node("b", 8000, 0, 8<<30), node("c", 8000, 0, 8<<30)}
 	for _, placing := range []capacity.Placing{capacity.BestFit, capacity.Spread, capacity.FirstFit} {

@@ -1,5 +1,6 @@
-// Package placing finds the nodes on which instances have room: Algorithm 1 of INFless
-// with Eq. 10 ([Schedule]), on what the nodes have free while a plan is made ([Room]).
+// Package placing decides on which nodes instances go: Algorithm 1 of INFless with Eq. 10
+// ([Schedule]), on the nodes' free resources while a plan is made ([Room]). It starts nothing
+// and does not decide how much load to place. Begin with [Room.Schedule].
 package placing
 
 import (
@@ -13,32 +14,30 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Room is what the nodes have free while a plan is made. For one config,
-// Eq. 10 is highest on the node with the least free βC + G that has room in
-// every dimension; the nodes are kept in that order, so that the best node is
-// found by a search instead of a pass over all of them.
+// Room has the nodes' free resources while a plan is made. For one config, Eq. 10 is highest on
+// the node with the least free βC + G that has room in every dimension. Room keeps the nodes in
+// that order and finds the best one by a search.
 type Room struct {
 	Options capacity.Options
-	// Places are the nodes by name.
+	// Places has the nodes by name.
 	Places []Place
-	// order holds every place by (weight, index).
+	// order has every place by (weight, index).
 	order []weighed
 }
 
 // Place is one node.
 type Place struct {
 	Name string
-	// Total is what instances may have of the node, whether they have it or
-	// not.
+	// Free is free for instances. Total is what instances may have of the node in all.
 	Free, Total cluster.Resources
-	// Used: it holds something.
+	// Used: the node holds something.
 	Used bool
-	// Leaving are the instances whose room is counted as free already. Who
-	// takes room here waits for them.
+	// Leaving has the instances whose room already counts as free. An instance that takes
+	// room here must wait for them.
 	Leaving []cluster.InstanceID
 }
 
-// weighed is a place's βC + G.
+// weighed is a place's index and its free βC + G.
 type weighed struct {
 	weight float64
 	index  int
@@ -48,7 +47,7 @@ func compareWeighed(a, b weighed) int {
 	return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.index, b.index))
 }
 
-// New is the room on these nodes. Options without a β get the default.
+// New returns the room on these nodes. Options without a β get the default.
 func New(nodes []cluster.Node, o capacity.Options) *Room {
 	if !(o.Beta > 0) {
 		o.Beta = capacity.DefaultBeta
@@ -66,7 +65,7 @@ func New(nodes []cluster.Node, o capacity.Options) *Room {
 	return r
 }
 
-// Clone is a copy to try things on.
+// Clone returns an independent copy, for trials.
 func (r *Room) Clone() *Room {
 	return &Room{Options: r.Options, Places: slices.Clone(r.Places), order: slices.Clone(r.order)}
 }
@@ -82,15 +81,15 @@ func (r *Room) Take(i int, res cluster.Resources) {
 	r.Set(i, r.Places[i].Free.Sub(res))
 }
 
-// Give returns to place i what an instance that is about to stop holds.
+// Give returns to place i the resources of an instance that is about to stop.
 func (r *Room) Give(i int, res cluster.Resources, id cluster.InstanceID) {
 	r.Set(i, r.Places[i].Free.Add(res))
 	p := &r.Places[i]
-	// Clip: a clone shares the list, and must not see what is added here.
+	// A clone shares the list; Clip hides the addition from it.
 	p.Leaving = append(slices.Clip(p.Leaving), id)
 }
 
-// Set changes what place i has free and moves it to where it belongs in order.
+// Set changes the free resources of place i and moves it in order.
 func (r *Room) Set(i int, free cluster.Resources) {
 	was := weighed{r.Options.Weigh(r.Places[i].Free), i}
 	is := weighed{r.Options.Weigh(free), i}
@@ -106,8 +105,8 @@ func (r *Room) Set(i int, free cluster.Resources) {
 	r.order[to] = is
 }
 
-// fit finds the node for c among those that are allowed: with BestFit the one with the
-// least βC + G that has room for it.
+// fit finds the node for c among the allowed ones: with BestFit the one with the least free
+// βC + G that has room for it.
 func (r *Room) fit(c *capacity.Choice, on Allowed) (weighed, bool) {
 	if r.Options.Placement != capacity.BestFit {
 		return r.elsewhere(c, on)
@@ -143,8 +142,8 @@ func (r *Room) elsewhere(c *capacity.Choice, on Allowed) (weighed, bool) {
 	return weighed{r.Options.Weigh(r.Places[best].Free), best}, true
 }
 
-// unallocated is the part that is free, the mean of CPU, memory and GPU as far as
-// the node has them.
+// unallocated is the free part of the node: the mean over CPU, memory and GPU, as far as the
+// node has them.
 func (p *Place) unallocated() float64 {
 	sum, n := 0.0, 0.0
 	for _, x := range [][2]float64{
@@ -157,9 +156,9 @@ func (p *Place) unallocated() float64 {
 	return sum / max(n, 1)
 }
 
-// pick is one round of lines 3–15: the config and the node for the next
-// instance. Of a limited number of instances, each should take share requests
-// per second; if none can, the one that takes the most is best.
+// pick is one round of lines 3–15: it returns the config and the node for the next instance. If
+// the number of instances is limited, each should take share requests per second. If no config
+// can, pick takes the one with the highest rate.
 func (r *Room) pick(choices []capacity.Choice, on Allowed, residual, share float64, q capacity.Queue) (scored, bool) {
 	if q == capacity.LateBound {
 		if best, ok := r.best(choices, on, residual, share, true); ok || share == 0 {
@@ -179,8 +178,8 @@ func (r *Room) pick(choices []capacity.Choice, on Allowed, residual, share float
 			return best, true
 		}
 	}
-	// The load fills no batch for which there is room. The smallest one that
-	// fits leaves unfilled when it times out, still within the SLO.
+	// The load fills no batch for which there is room. The smallest batch that fits leaves
+	// unfilled when it times out, still within the SLO.
 	for rest := choices; len(rest) > 0; {
 		n := len(rest) - sameBatchFromEnd(rest)
 		if best, ok := r.best(rest[n:], on, residual, 0, false); ok {
@@ -221,7 +220,7 @@ type scored struct {
 	efficiency float64
 }
 
-// best is the choice with the highest Eq. 10 (lines 8–11):
+// best returns the choice with the highest Eq. 10 (lines 8–11):
 //
 //	e_ij = (RPS/(βc+g), normalised) / (1 − (βc+g)/(βC_j+G_j))
 func (r *Room) best(choices []capacity.Choice, on Allowed, residual, share float64, fill bool) (scored, bool) {
@@ -270,9 +269,8 @@ func (r *Room) scale(choices []capacity.Choice, residual float64) (top, least fl
 	return top, residual / efficient
 }
 
-// better orders choices: by Eq. 10; then what costs less, takes more, needs
-// less memory. Choices that are the same in all of that come in the order of
-// Options.choices, so the first stays.
+// better compares choices by Eq. 10, then lower cost, higher rate, less memory. Choices that are
+// equal in all of that come in the order of Options.Choices, and the first stays.
 func (s *scored) better(than *scored) bool {
 	return cmp.Or(
 		cmp.Compare(s.efficiency, than.efficiency),
@@ -282,7 +280,7 @@ func (s *scored) better(than *scored) bool {
 	) > 0
 }
 
-// strongest is the choice that takes the most requests per second.
+// strongest returns the choice with the highest rate.
 func (r *Room) strongest(choices []capacity.Choice, on Allowed, residual float64) (scored, bool) {
 	var best scored
 	found := false

@@ -18,16 +18,16 @@ type Placed struct {
 	Efficiency float64
 }
 
-// Reason says why load was left unplaced.
+// Reason is the reason for unplaced load.
 type Reason int
 
 // The reasons.
 const (
-	// None: all was placed.
+	// None: all load was placed.
 	None Reason = iota
 	// NoConfig: no config meets the SLO.
 	NoConfig
-	// NoRoom: no node has room for any config that does.
+	// NoRoom: no node has room for any config that meets the SLO.
 	NoRoom
 	// AtLimit: no more instances are allowed.
 	AtLimit
@@ -35,19 +35,19 @@ const (
 	NoNode
 )
 
-// Placement is what Algorithm 1 found.
+// Placement is the result of Algorithm 1.
 type Placement struct {
 	Placed []Placed
-	// Residual is the load in requests per second that was left over, 0 if
-	// none was; Reason says why.
+	// Residual is the unplaced load in requests per second, 0 if there is none. Reason says
+	// why.
 	Residual float64
 	Reason   Reason
-	// Fastest is the config with the shortest time, where Reason is NoConfig
-	// and there are configs at all.
+	// Fastest is the config with the shortest time, if Reason is NoConfig and there are
+	// configs.
 	Fastest capacity.Candidate
 }
 
-// Explain says in a sentence why load was left over.
+// Explain returns a sentence that says why load is unplaced.
 func (p Placement) Explain(slo time.Duration) string {
 	switch {
 	case p.Reason == NoConfig && p.Fastest.Exec > 0:
@@ -59,27 +59,26 @@ func (p Placement) Explain(slo time.Duration) string {
 	case p.Reason == NoRoom:
 		return fmt.Sprintf("no node has room for %.3g requests/s more", p.Residual)
 	case p.Reason == AtLimit:
-		return fmt.Sprintf("%.3g requests/s are more than the allowed instances can take", p.Residual)
+		return fmt.Sprintf("the maximum number of instances cannot take %.3g more requests/s", p.Residual)
 	}
 	return "everything is placed"
 }
 
-// Schedule is Algorithm 1: it places instances for d's load on the nodes, one
-// by one, each with the config and on the node of the highest Eq. 10, until
-// the load is placed or nothing more fits. The nodes are left as they are.
-// Equal efficiencies are decided by the config and the node's name, never by
-// the order of the arguments.
+// Schedule is Algorithm 1. It places instances for d's load on the nodes, one by one, each with
+// the config and on the node of the highest Eq. 10, until the load is placed or nothing more
+// fits. It does not change nodes. The config and the node's name decide between equal
+// efficiencies, never the order of the arguments.
 func Schedule(d capacity.Demand, nodes []cluster.Node, o capacity.Options) Placement {
 	return New(nodes, o).Schedule(d, 0)
 }
 
-// Schedule is Algorithm 1 on what room there is, which it takes. It stops
-// after most instances, if most is not 0.
+// Schedule is Algorithm 1 on the room, which it takes. It stops after most instances if most is
+// not 0.
 func (r *Room) Schedule(d capacity.Demand, most int) Placement {
 	if !(d.RPS > 0) {
 		return Placement{}
 	}
-	d.RPS = min(d.RPS, math.MaxFloat32) // infinity less an instance is infinity
+	d.RPS = min(d.RPS, math.MaxFloat32) // Infinity minus an instance's rate would stay infinity.
 	p := Placement{Residual: d.RPS}
 	choices := r.Options.Choices(d)
 	if len(choices) == 0 {

@@ -37,7 +37,7 @@ func show(p Placement) string {
 	return strings.TrimSpace(b.String())
 }
 
-// DSSM of the project's measurements on one thread, and a quarter of one.
+// dssm has the project's measurements of DSSM on one thread, and on a quarter of one.
 var dssm = []capacity.Candidate{
 	config(1, 1000, 0, 820*time.Microsecond), config(8, 1000, 0, 1080*time.Microsecond), config(32, 1000, 0, 2320*time.Microsecond),
 	config(1, 250, 0, 8500*time.Microsecond), config(8, 250, 0, 9*ms), config(32, 250, 0, 10*ms),
@@ -128,9 +128,9 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Eq. 10 with β = 1: node of 4 cores, ⟨b=4, c=1, g=0⟩ at 80 requests/s and
-// ⟨b=4, c=2⟩ at 120. Numerators 80 and 60, normalised 1 and 0.75; fragments
-// 3/4 and 1/2; e = 1.33 and 1.5.
+// Eq. 10 with β = 1: a node has 4 cores, and the configs are ⟨b=4, c=1, g=0⟩ at 80
+// requests/s and ⟨b=4, c=2⟩ at 120. Numerators are 80 and 60, normalised 1 and 0.75;
+// fragments 3/4 and 1/2; e = 1.33 and 1.5.
 func TestEquation10(t *testing.T) {
 	d := capacity.Demand{RPS: 120, SLO: time.Second, Configs: []capacity.Candidate{config(4, 1000, 0, 50*ms), config(4, 2000, 0, 33333334)}}
 	o := capacity.Faithful()
@@ -141,8 +141,8 @@ func TestEquation10(t *testing.T) {
 	}
 }
 
-// Three instances of one core, on nodes of which one is begun: the tightest first,
-// the first by name, or the emptiest, in turn.
+// Three instances of one core go on nodes of which one is partly used: to the
+// tightest, to the first by name, or to the emptiest in turn.
 func TestPlacing(t *testing.T) {
 	nodes := []cluster.Node{node("a", 4000, 0, 8<<30), node("b", 4000, 0, 8<<30), node("c", 4000, 0, 8<<30)}
 	nodes[1].Free.CPU = 1000
@@ -183,7 +183,7 @@ func TestBeta(t *testing.T) {
 	}
 }
 
-// scenario is a random demand and random nodes.
+// scenario has a random demand and random nodes.
 func scenario(r *rand.Rand) (capacity.Demand, []cluster.Node, capacity.Options) {
 	o := capacity.Greedy()
 	if r.IntN(2) == 0 {
@@ -206,8 +206,8 @@ func scenario(r *rand.Rand) (capacity.Demand, []cluster.Node, capacity.Options) 
 	return d, nodes, o
 }
 
-// A placement is never above a node's capacity in any dimension, ends, keeps
-// to its limit and to the SLO, and does not depend on the arguments' order.
+// A placement never exceeds a node's capacity in any dimension. It ends, keeps to its
+// limit and to the SLO, and does not depend on the order of the arguments.
 func FuzzSchedule(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -244,7 +244,7 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// fleet is what the design aims at: 10,000 instances on 2,000 servers.
+// fleet is the size for which the design is made: 10,000 instances on 2,000 servers.
 func fleet() (capacity.Demand, []cluster.Node) {
 	var nodes []cluster.Node
 	for i := range 2000 {

@@ -1,6 +1,6 @@
-// Package replica decides how many replicas an ordinary function has: one that has
-// no objective, runs any program and is called one to one. [Scaler] is told the load
-// and the time and answers with a number.
+// Package replica decides how many replicas an ordinary function has: one without an objective,
+// which runs any program and does not batch. [Scaler] takes the load and the time and returns a
+// number. It is pure, and starts and stops nothing. Begin with [Scaler.Next].
 package replica
 
 import (
@@ -8,46 +8,44 @@ import (
 	"time"
 )
 
-// Type is what tells how many replicas an ordinary function needs.
+// Type is the measure of load by which a function scales.
 type Type int
 
 // The types.
 const (
 	// ByRate counts requests per second.
 	ByRate Type = iota
-	// ByCapacity counts requests in flight, those that wait included.
+	// ByCapacity counts requests in flight, waiting ones included.
 	ByCapacity
 )
 
-// Settings are what an ordinary function asks for.
+// Settings are the scaling settings of an ordinary function.
 type Settings struct {
-	// Min and Max bound the number of replicas; Max 0 is no bound. Where they
-	// are equal, load changes nothing.
+	// Min and Max bound the number of replicas; a Max of 0 means no bound. If they are
+	// equal, load changes nothing.
 	Min, Max int
 	Type     Type
-	// Target is how much one replica is to take: requests/s, or requests in
-	// flight. 0 switches scaling by load off.
+	// Target is the load of one replica: requests/s, or requests in flight. 0 switches
+	// scaling by load off.
 	Target float64
-	// Zero: after ZeroAfter without a request there is no replica. A Min of 0
-	// means that too.
+	// Zero: after ZeroAfter without a request there is no replica. A Min of 0 means the
+	// same.
 	Zero      bool
 	ZeroAfter time.Duration
 }
 
-// Load is what was asked of a function.
+// Load is the load of a function.
 type Load struct {
 	// Arrivals counts all requests since the beginning.
 	Arrivals uint64
-	// InFlight and Waiting are the requests on replicas and those that have
-	// none yet.
+	// InFlight counts the requests on replicas, and Waiting those that have none yet.
 	InFlight, Waiting int
 }
 
 const (
-	// loadWindow is the time over which load is averaged, as in the alert
-	// of OpenFaaS' own autoscaler, and settleWindow how long a lower load must
-	// last before replicas go. After the last request, surplus replicas thus
-	// stay for the sum of both, 40 s.
+	// loadWindow is the time over which load is averaged, as in the alert of OpenFaaS' own
+	// autoscaler. settleWindow is how long a lower load must last before replicas stop.
+	// After the last request, surplus replicas thus stay for the sum of both, 40 s.
 	loadWindow   = 10 * time.Second
 	settleWindow = 30 * time.Second
 	// loadGrain and peakGrain are the steps in which the windows move.
@@ -57,11 +55,10 @@ const (
 
 // Scaler decides how many replicas one ordinary function has.
 //
-// Requests come at random, so a count of N in one window says no more than that
-// about N ± √N are to be expected in the next. The number goes up only to what
-// N − √N needs, at once, and down only to what N + 2√N needs, where N is the
-// highest count of the last settleWindow. For example, with a target of 5/s a
-// replica takes 50 requests in the window of 10 s:
+// Requests come at random, so after a count of N in one window, about N ± √N come in the next.
+// The number rises at once, but only to what N − √N needs. It falls only to what N + 2√N
+// needs, where N is the highest count of the last settleWindow. For example, with a target of
+// 5/s a replica takes 50 requests in the window of 10 s:
 //
 //	 4.0/s: N = 40    up to ⌈33.7/50⌉ = 1     down to ⌈52.6/50⌉ = 2
 //	 5.5/s: N = 55    up to ⌈47.6/50⌉ = 1     down to ⌈69.8/50⌉ = 2
@@ -72,36 +69,36 @@ const (
 // (35 + 11.8 = 46.8) two become one. Two clients that send 5/s each get a
 // second replica after 5.8 s, when 58 requests have come (58 − 7.6 > 50).
 //
-// By capacity, N is the mean of the requests in flight, and N − 5 % and N + 10 %
-// take the place of the roots: there are many looks at it in one window.
+// By capacity, N is the mean number of requests in flight, with N − 5 % and N + 10 % instead of
+// the roots: one window has many samples of it.
 type Scaler struct {
 	settings Settings
 	wanted   int
-	// floor is what the scale route has set, until load moves the number.
+	// floor is the number that the scale route set, until load moves the number.
 	floor int
-	// arrivals is the counter, seen the time of the last look; active is when
-	// there was last something to do.
+	// arrivals is the counter at the last look, and seen its time. active is when the
+	// function last had a request.
 	arrivals     uint64
 	seen, active time.Time
 	load         slidingMean
 	peak         slidingMax
 }
 
-// New begins with n replicas, or as near to it as the bounds allow; 0
-// holds until a request comes.
+// New returns a Scaler that begins with n replicas, limited to the bounds. 0 lasts until a
+// request comes.
 func New(now time.Time, s Settings, n int) *Scaler {
 	r := &Scaler{settings: s}
 	r.Set(now, n, Load{})
 	return r
 }
 
-// Wanted is the number of replicas that there are to be.
+// Wanted is the number of replicas that the function should have.
 func (r *Scaler) Wanted() int { return r.wanted }
 
-// least is the number below which only 0 is.
+// least is the least number other than 0.
 func (r *Scaler) least() int { return max(1, r.settings.Min) }
 
-// bound brings a number other than 0 into the bounds.
+// bound limits a number other than 0 to the bounds.
 func (r *Scaler) bound(n int) int {
 	if r.settings.Max > 0 {
 		n = min(n, r.settings.Max)
@@ -109,9 +106,8 @@ func (r *Scaler) bound(n int) int {
 	return max(n, r.least())
 }
 
-// Set is the scale route's wish at a given load: n replicas now, and no fewer
-// until load has moved the number; what came before says nothing any more. 0
-// holds until the next request.
+// Set sets the number for the scale route: n replicas now, and no fewer until load moves the
+// number. It forgets earlier load. 0 lasts until the next request.
 func (r *Scaler) Set(now time.Time, n int, load Load) {
 	r.load, r.peak = slidingMean{}, slidingMax{}
 	r.arrivals, r.seen, r.active = load.Arrivals, now, now
@@ -123,8 +119,8 @@ func (r *Scaler) Set(now time.Time, n int, load Load) {
 	r.floor = r.wanted
 }
 
-// Resume begins with n replicas that run already. No fewer are wanted before
-// the load has been watched for a while.
+// Resume begins with n replicas that already run. The number does not fall before the load has
+// been observed for settleWindow.
 func (r *Scaler) Resume(now time.Time, n int) {
 	if n > r.wanted {
 		r.wanted, r.seen, r.active = r.bound(n), now, now
@@ -141,7 +137,7 @@ func (r *Scaler) Configure(s Settings) {
 	}
 }
 
-// Next returns the number of replicas that there are to be at now.
+// Next returns the number of replicas that the function should have at now.
 func (r *Scaler) Next(now time.Time, load Load) int {
 	came := load.Arrivals != r.arrivals
 	if came || load.InFlight > 0 || load.Waiting > 0 {
@@ -161,8 +157,7 @@ func (r *Scaler) Next(now time.Time, load Load) int {
 	return r.wanted
 }
 
-// idle reports whether there has been no request for so long that no replica is
-// wanted.
+// idle reports whether the function scales to zero and has had no request for ZeroAfter.
 func (r *Scaler) idle(now time.Time) bool {
 	zero := r.settings.Zero || r.settings.Min <= 0
 	return zero && now.Sub(r.active) >= r.settings.ZeroAfter
@@ -181,12 +176,12 @@ func (r *Scaler) follow(now time.Time, mean, spread float64) {
 	}
 }
 
-// measure takes a look at the load. It returns the mean of the window and by how
-// much it may be off.
+// measure updates the window with the load. It returns the window's mean and its standard
+// error.
 func (r *Scaler) measure(now time.Time, load Load) (mean, spread float64) {
 	var amount float64
 	if r.settings.Type == ByCapacity {
-		// The requests in flight have been so since the last look.
+		// The number in flight counts for the time since the last look.
 		passed := min(max(now.Sub(r.seen), 0), loadWindow)
 		amount = float64(load.InFlight+load.Waiting) * passed.Seconds()
 	} else if load.Arrivals > r.arrivals {
@@ -201,10 +196,10 @@ func (r *Scaler) measure(now time.Time, load Load) (mean, spread float64) {
 	return mean, min(math.Sqrt(n)/loadWindow.Seconds(), mean)
 }
 
-// slidingMean sums up what was added within the last loadWindow.
+// slidingMean sums the amounts of the last loadWindow.
 type slidingMean struct{ slots []slot }
 
-// slot is what was seen within one step of a window.
+// slot has the amount or value of one step of a window.
 type slot struct {
 	at    int64
 	value float64
@@ -221,7 +216,7 @@ func (m *slidingMean) add(now time.Time, amount float64) float64 {
 	} else if amount > 0 {
 		m.slots = append(m.slots, slot{at, amount})
 	}
-	// Summed anew, so that no rounding is left when all are gone.
+	// A new sum leaves no rounding error when all slots are gone.
 	sum := 0.0
 	for _, s := range m.slots {
 		sum += s.value
@@ -236,8 +231,8 @@ type slidingMax struct {
 	slots []slot
 }
 
-// observe adds a value and returns the highest of the window, and whether the
-// window has been watched for its whole length.
+// observe adds a value. It returns the highest value of the window, and whether the window has
+// been observed for its whole length.
 func (m *slidingMax) observe(now time.Time, value float64) (highest float64, settled bool) {
 	at := now.UnixNano() / int64(peakGrain)
 	if m.began == 0 {

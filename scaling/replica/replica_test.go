@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// caller makes load for one function and prints how the number of replicas
-// changes.
+// caller makes load for one function and prints changes of the number of replicas.
 type caller struct {
 	replicas *Scaler
 	settings Settings
@@ -139,8 +138,7 @@ func (c *caller) run(what string, n float64, d time.Duration) string {
 	return cmp.Or(out.String(), "no change\n")
 }
 
-// TestScenarios runs testdata/*.txt, which are written like the
-// engine's scenarios.
+// TestScenarios runs testdata/*.txt, in the form of the engine's scenarios.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -176,7 +174,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// The table in the documentation of Scaler.
+// The test has the table of Scaler's documentation.
 func TestForARate(t *testing.T) {
 	for _, c := range []struct {
 		rate     float64
@@ -198,7 +196,7 @@ func TestForARate(t *testing.T) {
 	}
 }
 
-// Whatever happens, the number is within the bounds, or 0 where that is allowed.
+// Whatever happens, the number is within the bounds, or 0 if that is allowed.
 func FuzzAreBounded(f *testing.F) {
 	f.Add([]byte{0, 10, 200, 3, 255, 0, 17, 90, 4}, uint8(1), uint8(3), false)
 	f.Add([]byte{1, 1, 1, 250, 250, 250, 250}, uint8(0), uint8(0), true)
@@ -271,8 +269,8 @@ func FuzzAreMonotone(f *testing.F) {
 	})
 }
 
-// Under a constant load whose count in a window varies by no more than its root,
-// the number settles: it never goes both up and down.
+// Under a constant load whose count in a window varies by at most its root, the number
+// settles: it never goes both up and down.
 func FuzzDoNotFlap(f *testing.F) {
 	f.Add(uint16(100), []byte{0, 255, 3, 77, 128}, uint8(5))
 	f.Add(uint16(52), []byte{128, 0, 255}, uint8(1))

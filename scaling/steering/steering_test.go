@@ -12,8 +12,8 @@ var epoch = time.Unix(1_000_000, 0).UTC()
 
 const look = 100 * time.Millisecond
 
-// plant is a function whose instances do less than was predicted. Capacity is planned in
-// units of 250m, comes after a delay and goes a minute after it was needed last.
+// plant is a function whose instances serve less than predicted. Capacity comes in
+// units of 250m after a delay and goes a minute after it was last needed.
 type plant struct {
 	// predicted is what a unit serves by the prediction, in requests/s; it really serves
 	// that over wrong.
@@ -40,7 +40,7 @@ func newPlant(predicted, wrong float64, room int, delay time.Duration) *plant {
 	return &plant{predicted: predicted, wrong: wrong, room: room, delay: delay, now: epoch, seen: Seen{Percentile: 99}}
 }
 
-// step is one look at a load; it returns which part of the requests was in time.
+// step is one look at a load; it returns the part of the requests that was in time.
 func (p *plant) step(rate float64) float64 {
 	p.now = p.now.Add(look)
 	for len(p.coming) > 0 && !p.now.Before(p.coming[0]) {
@@ -87,7 +87,7 @@ func (p *plant) plan(rate float64) {
 	p.units = min(p.units, max(highest-len(p.coming), 0))
 }
 
-// run offers a load for so long; it returns the part in time of each second.
+// run offers a load for a time; it returns the part in time of each second.
 func (p *plant) run(d time.Duration, rate func(at time.Duration) float64) (seconds []float64) {
 	good, all := 0.0, 0.0
 	for at := time.Duration(0); at < d; at += look {
@@ -119,8 +119,9 @@ func TestChanceIsNoTrouble(t *testing.T) {
 	}
 }
 
-// The issue that this package came with: 400/s, of which 180/s are in time, as reading the
-// bodies was not in the prediction. 400/180 = 2.2 is more than one increase may be.
+// This is the issue that led to this package: 180/s of 400/s are in time, because the
+// prediction did not include reading the bodies. 400/180 = 2.2 is more than one
+// increase may be.
 func TestALevelGrowsByWhatIsMissing(t *testing.T) {
 	var l Loop
 	seen := Seen{Percentile: 99, Capacity: 250}
@@ -150,7 +151,7 @@ func TestALevelGrowsByWhatIsMissing(t *testing.T) {
 	offer(0, 0, 0, 2.05/1.5)
 }
 
-// Where there is no room, a higher level would only be in others' way later.
+// If there is no room, a higher level would only hinder others later.
 func TestNoLevelWithoutRoom(t *testing.T) {
 	p := newPlant(100, 4, 2, look)
 	p.run(30*time.Second, steady(400))
@@ -160,7 +161,7 @@ func TestNoLevelWithoutRoom(t *testing.T) {
 }
 
 // Within 2 s of the first requests that miss the objective there is capacity for all,
-// whatever the prediction was, and it goes again when it is not needed.
+// whatever the prediction. It goes again when it is not needed.
 func TestCapacityFollowsWithinTwoSeconds(t *testing.T) {
 	for _, wrong := range []float64{0.3, 0.5, 0.8, 1, 1.3, 2, 3, 5, 8} {
 		p := newPlant(100, wrong, 1000, look)
@@ -181,8 +182,9 @@ func TestCapacityFollowsWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// Loads that jump, climb, saw and tremble, over predictions that are wrong by 0.3 to 8
-// times: the level stays within its bounds, most seconds are in time, and it does not flap.
+// Loads jump, climb, saw and tremble, and predictions are wrong by a factor of 0.3 to
+// 8. The level stays within its bounds, most seconds are in time, and it does not
+// flap.
 func FuzzStability(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)

@@ -7,17 +7,18 @@ import (
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// Activity is what is remembered of one function's requests between two looks at
-// it: how many came, how often, and when the last was there. It turns counters
-// into the rate and the cold-start decision that the engine is told.
+// Activity remembers one function's requests between two looks: their number, their rate,
+// and the time of the last one. It turns counters into the rate and the cold-start
+// decision for the engine.
 type Activity struct {
 	meter    rateMeter
 	arrivals uint64
 	last     time.Time
-	// arrived: the latest look has seen new requests; learned: and told the
-	// policy of an idle time.
+	// arrived: the latest look saw new requests. learned: it also reported an idle time
+	// to the policy.
 	arrived, learned bool
-	// windows are those of policy since last; they hold until the next request.
+	// windows are those of policy for an idle time that began at last. They hold until
+	// the next request.
 	windows coldstart.Windows
 	policy  coldstart.Policy
 }
@@ -27,12 +28,12 @@ type rateMeter interface {
 	Read(now time.Time, total uint64) float64
 }
 
-// NewActivity remembers nothing; a function counts as active at now. It follows
-// the load as production does.
+// NewActivity returns an Activity without requests; the function counts as active at now.
+// It measures the load as production does.
 func NewActivity(now time.Time) *Activity { return &Activity{last: now, meter: &scaling.Meter{}} }
 
-// Activity is NewActivity for the system: one that looks at the load once in a
-// period is told of what came in the last one.
+// Activity is NewActivity for the system. If the system looks at the load once in a
+// period, the rate is that of the last period.
 func (s System) Activity(now time.Time) *Activity {
 	if s.period > 0 {
 		return &Activity{last: now, meter: &monitor{period: s.period}}
@@ -40,7 +41,7 @@ func (s System) Activity(now time.Time) *Activity {
 	return NewActivity(now)
 }
 
-// monitor counts what comes in a period.
+// monitor counts the requests of each period.
 type monitor struct {
 	period time.Duration
 	total  uint64
@@ -60,12 +61,11 @@ func (m *monitor) Read(now time.Time, total uint64) float64 {
 	return m.rate
 }
 
-// Look takes in the function's state at now: how many requests have arrived
-// since it exists, and whether one waits or is executed (busy). It returns the
-// load in requests per second and what the cold-start policy, of a type that can
-// be compared, decides about the function if it is idle: while it is not, there is
-// nothing to decide. tick is the time between two looks: an idle time of no more
-// than two of them is none.
+// Look updates the activity with the function's state at now: the number of requests
+// since the function began, and whether one waits or executes (busy). It returns the load
+// in requests per second, and the cold-start policy's decision if the function is idle;
+// otherwise the decision is zero. The policy must have a comparable type. tick is the time
+// between two looks: idle times of up to two ticks do not count.
 func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, cold coldstart.Policy, tick time.Duration) (rate float64, d coldstart.Decision) {
 	rate = a.meter.Read(now, arrivals)
 	a.arrived, a.learned = arrivals != a.arrivals, false
@@ -86,14 +86,14 @@ func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, 
 	return rate, coldstart.Decide(a.last, now, a.windows)
 }
 
-// Arrived reports whether the latest look has seen new requests.
+// Arrived reports whether the latest look saw new requests.
 func (a *Activity) Arrived() bool { return a.arrived }
 
-// Learned reports whether the latest look has told the policy of an idle time.
+// Learned reports whether the latest look reported an idle time to the policy.
 func (a *Activity) Learned() bool { return a.learned }
 
 // Last is when the function was last seen with a request.
 func (a *Activity) Last() time.Time { return a.last }
 
-// Skip has the next look count requests from arrivals on.
+// Skip makes the next look count only requests after arrivals.
 func (a *Activity) Skip(arrivals uint64) { a.arrivals = arrivals }

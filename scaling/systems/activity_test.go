@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 )
 
-// recorder is a cold-start policy that notes what it is asked.
+// recorder is a cold-start policy that records its calls.
 type recorder struct {
 	coldstart.Policy
 	observed []time.Duration
@@ -68,8 +68,7 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// A system that looks at its load once in a second is told of what came in the last
-// one.
+// A system that looks at its load once in a second gets the rate of the last second.
 func TestActivityOfASystemWithAPeriod(t *testing.T) {
 	s, err := ByName(INFless)
 	if err != nil {

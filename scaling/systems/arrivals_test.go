@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// arrive tells a tuner of n requests of a process, from a time on.
+// arrive reports n requests of a process to a tuner, from a time on.
 func arrive(u *Tuner, m arrival.MAP, n int, from time.Time) time.Time {
 	s := m.Sampler(rand.New(rand.NewPCG(1, 2)))
 	for range n {
@@ -20,8 +20,8 @@ func arrive(u *Tuner, m arrival.MAP, n int, from time.Time) time.Time {
 	return from
 }
 
-// BATCH §III-A: what the buffer is set to follows how bursty the arrivals are, not
-// their rate alone.
+// BATCH §III-A: the buffer's settings follow the burstiness of the arrivals, not only
+// their rate.
 func TestTunerFollowsBursts(t *testing.T) {
 	u := system(t, Batch).Tuner(Function{SLO: 100 * ms, Percentile: 95}, model)
 	now := time.Unix(1000, 0)
@@ -49,7 +49,7 @@ func TestTunerFollowsBursts(t *testing.T) {
 	}
 }
 
-// Too few requests to tell a shape from are Poisson's, and all at once, too.
+// Too few requests for a shape count as Poisson; so do requests that come all at once.
 func TestTunerWithoutAShape(t *testing.T) {
 	u := system(t, Batch).Tuner(Function{SLO: 100 * ms}, model)
 	at := time.Unix(1000, 0)
@@ -83,7 +83,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// With a budget the batch policy buys the lowest latency, without one the lowest cost.
+// With a budget the batch policy minimises latency, without one the cost.
 func TestBudget(t *testing.T) {
 	cheap := system(t, Batch).Candidates(Function{SLO: 200 * ms, Percentile: 95}, 100, model)
 	fast := system(t, Batch).Candidates(Function{SLO: 200 * ms, Percentile: 95, Budget: 10}, 100, model)

@@ -9,12 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// plain is what OpenFaaS+ gives each instance (INFless §5.1).
+// plain is the share that OpenFaaS+ gives each instance (INFless §5.1).
 var plain = cluster.Resources{CPU: 2000, GPU: 10}
 
-// one considers the plain share alone, or that which is nearest to it, and one
-// request at a time. OpenFaaS knows of no objective, so it starts its instances
-// also where these take longer than that.
+// one considers only the plain share, or the nearest one to it, and one request at a time.
+// OpenFaaS has no objectives, so it starts instances even if they take longer.
 func one(s System, f Function, rate float64, t Times) []capacity.Candidate {
 	all := single(s, f, rate, t)
 	if len(all) == 0 {
@@ -30,13 +29,13 @@ func one(s System, f Function, rate float64, t Times) []capacity.Candidate {
 	return []capacity.Candidate{tolerated(nearest, f.SLO)}
 }
 
-// own is what a cluster's resources cost, βc + g.
+// own is the price of a cluster's resources, βc + g.
 var own = otp.Cluster{Beta: capacity.DefaultBeta}
 
 func abs(x int) int { return max(x, -x) }
 
-// uniform considers the one config, with its batch size and timeout, that BATCH's
-// optimiser finds for the arrivals.
+// uniform considers only the config, with batch size and timeout, that BATCH's optimiser
+// finds for the arrivals.
 func uniform(s System, f Function, rate float64, t Times) []capacity.Candidate {
 	x := s.optimise(f, seen{rate: rate}, t)
 	x.Run()

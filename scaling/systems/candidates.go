@@ -18,21 +18,21 @@ type Function struct {
 	Name string
 	// SLO is t_slo; 0 means none.
 	SLO time.Duration
-	// Percentile is how many % of the requests are to be answered within the
-	// SLO; 0 means [DefaultPercentile].
+	// Percentile is the part in % of the requests that must be answered within the SLO;
+	// 0 means [DefaultPercentile].
 	Percentile float64
-	// MaxBatch bounds every batch; 0 is no bound.
+	// MaxBatch bounds every batch; 0 means no bound.
 	MaxBatch int
-	// Budget is the most that a request may cost on average, 0 is no bound; Price
-	// what resources cost, nil is βc + g. Only [Batch] knows of budgets.
+	// Budget is the maximum mean cost of a request; 0 means no bound. Price is the price
+	// of resources; nil means βc + g. Only [Batch] supports budgets.
 	Budget float64
 	Price  otp.Pricing
-	// Arrivals is the process that was fitted to the function's requests; nil is
-	// Poisson. Only [Batch] reads it, and its [Tuner] sets it.
+	// Arrivals is the process fitted to the function's requests; nil means Poisson. Only
+	// [Batch] reads it, and its [Tuner] sets it.
 	Arrivals *arrival.MAP
 }
 
-// price says what resources cost.
+// price returns the function's pricing of resources.
 func (f Function) price() otp.Pricing {
 	if f.Price == nil {
 		return own
@@ -43,7 +43,8 @@ func (f Function) price() otp.Pricing {
 // DefaultPercentile is the percentile of functions that name none.
 const DefaultPercentile = 99
 
-// quantile is the percentile as a part of one, within what a spread can say.
+// quantile is the percentile as a part of one, limited to the range in which a spread is
+// meaningful.
 func (f Function) quantile() float64 {
 	p := f.Percentile
 	if !(p > 0) {
@@ -54,24 +55,23 @@ func (f Function) quantile() float64 {
 
 // Times are a model's execution times.
 type Times interface {
-	// Configs lists the configs that an instance can have, each with the
-	// largest batch of which there is a time.
+	// Configs lists the configs that an instance can have, each with the largest batch
+	// for which there is a time.
 	Configs() []cluster.Config
-	// Exec is the mean time of a batch of b on the resources of c; false
-	// where nothing is known of it.
+	// Exec is the mean time of a batch of b on the resources of c. ok is false if there
+	// is none.
 	Exec(c cluster.Config, b int) (mean time.Duration, ok bool)
 	// Spread is σ of the logarithm of a time around its mean.
 	Spread() float64
 }
 
-// Candidates lists the configs that the system considers for a function whose
-// load is rate requests per second, with the times that it predicts, given the
-// mean ones, and the timeouts that it sets. The list is the same for the same
-// arguments. A driver that asks again and again as the load changes keeps a
-// [Tuner].
+// Candidates lists the configs that the system considers for a function whose load is rate
+// requests per second. Each has the times that the system predicts from the mean ones t,
+// and the timeout that it sets. Equal arguments give equal lists. A driver that calls it
+// repeatedly as the load changes should use a [Tuner].
 //
-// Where by its predictions nothing can meet the objective, requests are not refused
-// for that: the config whose single requests are fastest is left, as if it met it.
+// If no config meets the objective by these predictions, requests are not refused. The
+// config with the fastest single requests is the only one then, as if it met the objective.
 func (s System) Candidates(f Function, rate float64, t Times) []capacity.Candidate {
 	all := s.choose(s, f, rate, t)
 	meets := func(c capacity.Candidate) bool { return f.SLO <= 0 || c.Exec <= f.SLO }
@@ -83,7 +83,7 @@ func (s System) Candidates(f Function, rate float64, t Times) []capacity.Candida
 	}), f.SLO)}
 }
 
-// tolerated is a candidate that is used even if it cannot meet the objective.
+// tolerated returns the candidate as if it met the objective, for use even if it does not.
 func tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
 	if slo > 0 {
 		c.Exec = min(c.Exec, slo)
@@ -91,11 +91,10 @@ func tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
 	return c
 }
 
-// Table lists the times that the system predicts of batches of 1, 2, … c.Batch on
-// c: what [batching.Instance.Exec] is to be. It never decreases, and takes the
-// next larger batch's time where there is none. Where not even one request is
-// predicted to be in time, one that has waited for no more than half the objective
-// is still worth a try.
+// Table lists the times that the system predicts for batches of 1, 2, … c.Batch on c, as
+// [batching.Instance.Exec] needs them. The times never decrease. A missing time is that of
+// the next larger batch. If not even one request is predicted to be in time, the table
+// gives it half of the objective, so a request that has waited less is still tried.
 func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
 	return s.table(f, c, t, s.factor(f, t))
 }
@@ -119,7 +118,7 @@ func (s System) table(f Function, c cluster.Config, t Times, factor float64) []t
 	return table
 }
 
-// factor is what the system multiplies mean times by.
+// factor is the factor by which the system multiplies mean times.
 func (s System) factor(f Function, t Times) float64 {
 	if s.margin != nil {
 		return *s.margin
@@ -127,17 +126,16 @@ func (s System) factor(f Function, t Times) float64 {
 	return Tail(f.quantile(), t.Spread())
 }
 
-// Tail is how much longer than their mean so much of all executions take at
-// most, 0.99 for the 99th percentile, if the logarithm of a time has a standard
-// deviation of σ = spread: exp(z·σ), and never less than 1. At σ = 0.1 it is
-// exp(2.326·0.1) = 1.26.
+// Tail is the ratio of a quantile of execution times to their mean, 0.99 for the 99th
+// percentile, if the logarithm of a time has a standard deviation of σ = spread. It is
+// exp(z·σ), and at least 1. At σ = 0.1 it is exp(2.326·0.1) = 1.26.
 func Tail(quantile, spread float64) float64 {
 	z := math.Sqrt2 * math.Erfinv(2*quantile-1)
 	return max(1, math.Exp(z*max(0, spread)))
 }
 
-// mean is the time that says how much an instance carries. A system with a margin
-// counts with it there, too.
+// mean is the time from which an instance's capacity follows. A system with a margin
+// multiplies it by the margin, too.
 func (s System) mean(t time.Duration) time.Duration {
 	if s.margin != nil {
 		return scale(t, *s.margin)
@@ -149,11 +147,11 @@ func scale(t time.Duration, factor float64) time.Duration {
 	return time.Duration(math.Ceil(float64(t) * factor))
 }
 
-// chooser lists what a system considers.
+// chooser lists the candidates that a system considers.
 type chooser func(s System, f Function, rate float64, t Times) []capacity.Candidate
 
-// predicted lists every config with the system's times, as far as MaxBatch
-// allows: the powers of two up to the largest batch, and that itself (§3.3).
+// predicted lists every config with the system's times, within MaxBatch: the powers of two
+// up to the largest batch, and that batch itself (§3.3).
 func (s System) predicted(f Function, t Times) []capacity.Candidate {
 	factor := s.factor(f, t)
 	var all []capacity.Candidate
@@ -168,13 +166,13 @@ func (s System) predicted(f Function, t Times) []capacity.Candidate {
 	return all
 }
 
-// every considers all.
+// every considers all configs.
 func every(s System, f Function, _ float64, t Times) []capacity.Candidate { return s.predicted(f, t) }
 
-// fitting considers those of which a batch can fill for as long as one is executed
-// (Eq. 4) and still be answered in time: without what an answer takes to come back,
-// a batch at half the objective would leave before it is full, and the instance
-// carry less than its r_up.
+// fitting considers the configs whose batch can fill for as long as one executes (Eq. 4)
+// and still be answered in time. It reserves the answer's way back. Otherwise a batch at
+// half the objective would leave before it is full, and the instance would carry less than
+// its r_up.
 func fitting(s System, f Function, _ float64, t Times) []capacity.Candidate {
 	left := f.SLO - batching.Travel(f.SLO)
 	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool {
@@ -187,9 +185,8 @@ func single(s System, f Function, _ float64, t Times) []capacity.Candidate {
 	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool { return c.Config.Batch != 1 })
 }
 
-// strongest considers of each batch size only the config with the highest
-// throughput, whatever it costs and whether it fits what is free (RS of INFless
-// §5.2).
+// strongest considers only the config with the highest throughput of each batch size,
+// whatever it costs and whether or not it fits the free resources (RS of INFless §5.2).
 func strongest(s System, f Function, rate float64, t Times) []capacity.Candidate {
 	all := fitting(s, f, rate, t)
 	slices.SortFunc(all, func(a, b capacity.Candidate) int {

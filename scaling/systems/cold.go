@@ -2,9 +2,8 @@ package systems
 
 import "github.com/faas-infer/faas-infer/coldstart"
 
-// WithCold is the system with another cold-start policy, by its name in package
-// coldstart, and otherwise the same: to compare cold-start policies alone. An
-// error lists the known ones.
+// WithCold returns the system with another cold-start policy, by its name in package
+// coldstart. Use it to compare cold-start policies alone. An error lists the known ones.
 func (s System) WithCold(name string) (System, error) {
 	if _, err := coldstart.New(name, coldstart.Options{}); err != nil {
 		return System{}, err

@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/coldstart"
 )
 
-// Only the cold-start policy is another.
+// Only the cold-start policy differs.
 func TestWithCold(t *testing.T) {
 	base, err := ByName(Default)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// What costs half must do so for a minute, what costs two thirds for longer; what costs
-// nothing for as long as an exchange and the one back take.
+// A choice at half the cost pays after a minute, one at two thirds after longer. One
+// without cost pays after an exchange and the one back.
 func TestRepays(t *testing.T) {
 	for r, want := range map[float64]time.Duration{2: time.Minute, 1.5: 100 * time.Second, 1: 100 * time.Second, 3: 40 * time.Second, math.Inf(1): 20 * time.Second} {
-		if got := repays(r).Round(ms); got != want {
+		if got := payback(r).Round(ms); got != want {
 			t.Errorf("%v times as dear: %v, want %v", r, got, want)
 		}
 	}
 }
 
-// lopsided is a model of which GPUs are worth their price for many requests alone: a
+// lopsided is a model for which GPUs are worth their price only with many requests: a
 // batch takes little longer than one request there.
 type lopsided struct{}
 
@@ -45,7 +45,7 @@ func (lopsided) Exec(c cluster.Config, b int) (time.Duration, bool) {
 
 func (lopsided) Spread() float64 { return 0 }
 
-// ample is room for what nobody needs more of.
+// ample is more room than any choice needs.
 func ample(r cluster.Resources) int {
 	if r.GPU > 0 {
 		return 20
@@ -53,8 +53,8 @@ func ample(r cluster.Resources) int {
 	return 64
 }
 
-// course asks a tuner each second, of loads that last for a time each, and counts how
-// often all instances are exchanged after the first choice, and how often it searched.
+// course calls a tuner each second with loads that last for a time each. It counts the
+// exchanges of all instances after the first choice, and the searches.
 func course(t *testing.T, room Room, loads func(second int) float64, seconds int) (last cluster.Config, exchanged, searched int) {
 	t.Helper()
 	u := system(t, Batch).Tuner(Function{SLO: 200 * ms, Percentile: 99}, lopsided{})
@@ -85,8 +85,8 @@ func forLoad(t *testing.T, rate float64) capacity.Candidate {
 	return list[0]
 }
 
-// Bursts that come and go have nothing exchanged, though another config is the cheapest
-// in between; a load that stays has, once, for what a new function would be given.
+// Bursts that come and go cause no exchange, though another config is the cheapest in
+// between. A load that stays causes one, to the choice that a new function would get.
 func TestExchangesPay(t *testing.T) {
 	low, high := 3.0, 900.0
 	small, large := forLoad(t, low), forLoad(t, high)
@@ -116,7 +116,8 @@ func TestExchangesPay(t *testing.T) {
 	}
 }
 
-// What could not bear the load of the last minutes is not taken for being cheaper now.
+// A choice that could not carry the load of the last minutes is not taken for being
+// cheaper now.
 func TestTheLastPeakCounts(t *testing.T) {
 	few := func(r cluster.Resources) int {
 		if r.GPU > 0 {
@@ -135,8 +136,8 @@ func TestTheLastPeakCounts(t *testing.T) {
 	}
 }
 
-// Whatever the load does, no two exchanges are nearer than the pause, and few follow each
-// other that nothing forced: no load is such that they are made to and fro.
+// Whatever the load does, no two exchanges are closer than the pause, and few follow
+// each other without need: no load causes exchanges to and fro.
 func FuzzNoFlapping(f *testing.F) {
 	f.Add(uint64(1), uint64(2), uint8(20))
 	f.Add(uint64(3), uint64(9), uint8(61))
@@ -157,7 +158,7 @@ func FuzzNoFlapping(f *testing.F) {
 	})
 }
 
-// A load that is remembered costs no search; it is forgotten when the requests come in
+// A remembered load costs no search. The tuner forgets it when the requests come in
 // another way, or after some minutes.
 func TestConfirmedLoads(t *testing.T) {
 	u := system(t, Batch).Tuner(Function{SLO: 200 * ms, Percentile: 99}, lopsided{})
@@ -185,13 +186,14 @@ func TestConfirmedLoads(t *testing.T) {
 	if at = u.arrivals.last; !look(600) {
 		t.Error("other arrivals are not looked at")
 	}
-	at = at.Add(trusted)
+	at = at.Add(peakMemory)
 	if !look(400) {
 		t.Error("remembered for ever")
 	}
 }
 
-// Where nothing meets the objective, instances are not exchanged for what is hardly nearer.
+// If nothing meets the objective, instances are not exchanged for a choice that is
+// hardly nearer.
 func TestShortIsKept(t *testing.T) {
 	scarce := func(r cluster.Resources) int { return 1 + r.CPU/2000 }
 	up := func(second int) float64 { return 5000 + 4000*math.Sin(float64(second)/20) }
@@ -200,8 +202,8 @@ func TestShortIsKept(t *testing.T) {
 	}
 }
 
-// A load that fades away is none at last: nothing is searched for, no instance is to be
-// held, and none exchanged.
+// A load that fades away ends as none: nothing is searched for, and no instance is
+// held ready or exchanged.
 func TestFadedLoad(t *testing.T) {
 	u := system(t, Batch).Tuner(Function{SLO: 200 * ms, Percentile: 99}, lopsided{})
 	u.Within(ample)

@@ -9,47 +9,48 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// seen is what BATCH's optimiser is told of a function's requests and of the machines.
+// seen is the input of BATCH's optimiser about a function's requests and the machines.
 type seen struct {
-	// rate is the load in requests per second, recorded are the gaps that the
-	// function's Arrivals were fitted to; room is nil where every batch has an instance.
+	// rate is the load in requests per second. recorded has the gaps to which the
+	// function's Arrivals were fitted. room is nil if every batch has an instance.
 	rate     float64
 	recorded []float64
 	room     Room
-	// present is what the function's instances have, timeout what goes with it.
+	// present is the config of the function's instances, and timeout its timeout.
 	present cluster.Config
 	timeout time.Duration
-	// peak is the highest load of late, with the arrivals at that.
+	// peak is the recent peak load, with the arrivals at that load.
 	peak otp.Objective
 }
 
-// Search is a search for what a system considers for a function: [Search.Run] takes its
-// time, and nothing that it looks at changes meanwhile.
+// Search is a search for the candidates of a function. [Search.Run] may take long; nothing
+// that it reads changes meanwhile.
 type Search struct {
 	slo       time.Duration
 	objective otp.Objective
 	shares    []otp.Share
 	configs   []cluster.Config
-	// promised are [System.Table]'s times by share.
+	// promised has [System.Table]'s times by share.
 	promised [][]time.Duration
 	seen
-	// none is what there is no room for.
+	// none has the resources for which there is no room.
 	none []cluster.Resources
-	// now is when it began. Something else than instances have has cost less since then;
-	// at due it has for long enough. Neither is set if nothing has.
+	// now is when the search began. Another choice has been cheaper since since, and will
+	// have been for long enough at due. Both are zero if no other choice is.
 	now, since, due time.Time
-	// list is what was found, instances and phases what [Tuner] says of it; fit is for how
-	// many there is room, short says that it does not meet the objective.
+	// list is the result. instances and phases are its values for [Tuner]. fit is the
+	// number of instances for which there is room. short says that the result misses the
+	// objective.
 	list                   []capacity.Candidate
 	instances, fit, phases int
 	short                  bool
 }
 
 // optimise prepares the search for the config, batch size and timeout of all instances
-// (BATCH §III-C): the cheapest, or with a budget the fastest, with the times' spread, and
-// with the least number of instances before which batches wait short enough. The
-// optimiser is told of what is left of the objective once an answer has its way back.
-// Where no choice meets the objective, it is the one that comes nearest.
+// (BATCH §III-C). It searches for the cheapest choice, or with a budget the fastest, with
+// the times' spread. It also searches for the least number of instances with which batches
+// wait short enough. The optimiser gets the objective less the answer's way back. If no
+// choice meets the objective, the result is the nearest one.
 func (s System) optimise(f Function, o seen, t Times) *Search {
 	var all []cluster.Config
 	for _, c := range s.predicted(f, t) {
@@ -57,7 +58,7 @@ func (s System) optimise(f Function, o seen, t Times) *Search {
 	}
 	factor := s.factor(f, t)
 	if t.Spread() > 0 {
-		factor = 1 // A margin is for the unknown, and this is known.
+		factor = 1 // A margin stands for an unknown spread; this one is known.
 	}
 	x := &Search{slo: f.SLO, seen: o, objective: otp.Objective{
 		Arrivals: f.Arrivals, Rate: o.rate, Recorded: o.recorded,
@@ -74,7 +75,8 @@ func (s System) optimise(f Function, o seen, t Times) *Search {
 	return x
 }
 
-// Run searches. No more instances are held ready than are worth it ([otp.Ready]).
+// Run searches. It limits the number of instances to those worth being held ready
+// ([otp.Ready]).
 func (x *Search) Run() {
 	if x.list != nil {
 		return

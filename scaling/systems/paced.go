@@ -8,18 +8,18 @@ import (
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// paced is an engine that looks at the load once in a period, as a monitor that
-// counts requests does, and in between only where a request waits for a function
-// without any instance. It does not see other waiting requests.
+// paced is an engine that looks at the load once in a period, as a monitor that counts
+// requests does. In between it plans only if a request waits for a function without any
+// instance. It does not see other waiting requests.
 type paced struct {
 	Scaler
 	period time.Duration
 	next   time.Time
-	// seen are the functions as the engine sees them.
+	// seen has the functions as the engine sees them.
 	seen []scaling.Function
 }
 
-// Scale plans nothing until the period is over.
+// Scale plans when the period is over, or when a request waits for a first instance.
 func (p *paced) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
 	if now.Before(p.next) && !slices.ContainsFunc(functions, waitsForFirst) {
 		return scaling.Plan{}

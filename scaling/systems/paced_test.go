@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// asked is an engine that notes what it is asked.
+// asked is an engine that records its calls.
 type asked struct{ functions [][]scaling.Function }
 
 func (a *asked) Scale(_ time.Time, functions []scaling.Function, _ []cluster.Node) scaling.Plan {

@@ -1,12 +1,12 @@
-// Package systems holds the systems that can be compared, each under its name: the
-// baselines of INFless §5.1, INFless itself with its ablations (§5.2), and ours.
-// A [System] says how a function's instances are configured ([System.Candidates]),
-// how many there are and where ([System.Scaler]), how requests reach them
-// ([System.Batching], [System.Queue]) and how long idle ones stay
-// ([System.Cold]). The provider and the simulator take all of it from here, so
-// what is simulated is what runs.
+// Package systems defines the systems that can be compared, each under its name: the
+// baselines of INFless §5.1, INFless itself with its ablations (§5.2), and faas-infer. A
+// [System] decides how a function's instances are configured ([System.Candidates]), how
+// many there are and where ([System.Scaler]), how requests reach them ([System.Batching],
+// [System.Queue]) and how long idle ones stay ([System.Cold]). The provider and the
+// simulator both use it, so the simulator runs what production runs.
 //
-// The package is pure: it holds no clock, no goroutine and no socket.
+// The package is pure: it has no clock, goroutine or socket, and carries out no plan
+// itself. Begin with [ByName] and systems.go.
 package systems
 
 import (
@@ -25,19 +25,19 @@ import (
 // System is one system to serve functions with. Its zero value serves nothing;
 // see [ByName].
 type System struct {
-	// Name is what flags and figures call it, Says what it is, in a line.
+	// Name is the name in flags and figures. Says describes the system in a line.
 	Name, Says string
 
 	settings scaling.Settings
-	// scaler makes its scheduler; nil is our engine.
+	// scaler makes the system's scheduler; nil means the engine of package scaling.
 	scaler func(scaling.Settings) Scaler
 	cold   string
-	// period is how often the system looks at its load; 0 is whenever it is asked.
+	// period is how often the system looks at its load; 0 means at every call.
 	period   time.Duration
 	batching string
 	queue    capacity.Queue
-	// margin is what a predicted time is multiplied by; nil where the system
-	// takes the objective's percentile of the time instead.
+	// margin is the factor for predicted times. If it is nil, the system takes the
+	// objective's percentile of the time instead.
 	margin *float64
 	choose chooser
 }
@@ -45,7 +45,7 @@ type System struct {
 // Default is the name of the system that production runs.
 const Default = FaaSInfer
 
-// Names lists the systems, ours last.
+// Names lists the systems' names, faas-infer last.
 func Names() []string {
 	names := make([]string, 0, len(systems))
 	for _, s := range systems {
@@ -63,13 +63,13 @@ func ByName(name string) (System, error) {
 	return systems[i], nil
 }
 
-// Scaler decides what is started and stopped; see [scaling.Engine.Scale].
+// Scaler decides which instances start and stop; see [scaling.Engine.Scale].
 type Scaler interface {
 	// Scale plans for all functions at once; times never go back.
 	Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan
 }
 
-// Scaler returns the system's auto-scaling engine, with nothing remembered yet.
+// Scaler returns a new auto-scaling engine of the system.
 func (s System) Scaler() Scaler {
 	made := s.scaler
 	if made == nil {
@@ -81,19 +81,19 @@ func (s System) Scaler() Scaler {
 	return made(s.settings)
 }
 
-// Settings are the engine's.
+// Settings returns the engine's settings.
 func (s System) Settings() scaling.Settings { return s.settings }
 
-// Cold returns the system's cold-start policy, with nothing learned yet.
+// Cold returns a new cold-start policy of the system.
 func (s System) Cold() coldstart.Policy {
 	p, err := coldstart.New(s.cold, coldstart.Options{KeepAlive: baselineKeepAlive})
 	if err != nil {
-		panic(err) // The names are this package's, and a test makes them all.
+		panic(err) // The names are constants of this package, and a test makes them all.
 	}
 	return p
 }
 
-// Batching returns the system's way to batch one function's requests.
+// Batching returns a new batching policy of the system, for one function.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {
 	return batching.New(s.batching, o)
 }

@@ -14,9 +14,9 @@ import (
 
 const ms = time.Millisecond
 
-// shares is a model that needs work ms of one core for a request, a fifth less for
-// each further one of a batch; 10 % of a GPU are worth four cores, and nothing runs
-// on more than eight.
+// shares is a model that needs work ms of one core for a request, and a fifth less for
+// each further one of a batch. 10 % of a GPU are worth four cores, and an instance
+// uses at most eight.
 type shares struct {
 	work, sigma float64
 	batches     []int
@@ -148,8 +148,8 @@ func TestSection52Ablations(t *testing.T) {
 	}
 }
 
-// INFless §3.4, Eq. 4, with what an answer takes to come back: under 200 ms, of
-// which 5 are for that, a batch may take 97.5.
+// INFless §3.4, Eq. 4, less an answer's way back: of 200 ms, 5 are for that, so a
+// batch may take 97.5.
 func TestSection34BatchesFillInTime(t *testing.T) {
 	f := Function{SLO: 200 * ms}
 	for _, c := range system(t, INFless).Candidates(f, 10, model) {
@@ -166,8 +166,8 @@ func TestSection34BatchesFillInTime(t *testing.T) {
 	}
 }
 
-// The tail: z(0.99) = 2.326, so exp(0.2326) = 1.262 at σ = 0.1; never below the
-// mean.
+// The tail: z(0.99) = 2.326, so it is exp(0.2326) = 1.262 at σ = 0.1, and never below
+// 1.
 func TestTail(t *testing.T) {
 	for _, c := range []struct{ quantile, sigma, want float64 }{
 		{0.99, 0.1, 1.2619}, {0.95, 0.1, 1.1788}, {0.5, 0.1, 1}, {0.99, 0, 1}, {0.3, 1, 1}, {0.99, -1, 1},
@@ -182,7 +182,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// What is planned with is what instances are told.
+// Plans and instances use the same times.
 func TestTablesAreWhatCandidatesSay(t *testing.T) {
 	f := Function{SLO: 500 * ms}
 	for _, name := range Names() {
@@ -199,7 +199,7 @@ func TestTablesAreWhatCandidatesSay(t *testing.T) {
 	}
 }
 
-// A function that no prediction says to be in time is served all the same.
+// A function that misses its objective by every prediction is served all the same.
 func TestWhereNothingMeetsTheObjective(t *testing.T) {
 	f := Function{SLO: 3 * ms} // 40/(8+8) = 2.5 ms is the fastest, 2.75 with 10 %.
 	for _, name := range Names() {
@@ -213,8 +213,8 @@ func TestWhereNothingMeetsTheObjective(t *testing.T) {
 	}
 }
 
-// Where some sizes have no time, or a shorter one than a smaller batch, the table
-// is as cautious as can be.
+// If some sizes have no time, or a shorter one than a smaller batch, the table takes
+// the longer time.
 func TestTableOfGaps(t *testing.T) {
 	gaps := gappy{1: 30 * ms, 2: 20 * ms, 4: 50 * ms}
 	want := []time.Duration{30 * ms, 30 * ms, 50 * ms, 50 * ms}
@@ -232,8 +232,8 @@ func (g gappy) Exec(_ cluster.Config, b int) (time.Duration, bool) {
 }
 func (g gappy) Spread() float64 { return 0 }
 
-// BATCH: one config for all, larger batches under more load, and the answer within
-// the objective.
+// BATCH: one config for all, larger batches under more load, and answers within the
+// objective.
 func TestUniform(t *testing.T) {
 	s, f := system(t, Batch), Function{SLO: 100 * ms, Percentile: 95}
 	last := 0

@@ -6,28 +6,29 @@ import (
 )
 
 const (
-	// trusted is how long a tuner remembers how high the load was: as long as an instance
-	// is kept that nobody needs.
-	trusted = baselineKeepAlive
-	// relied is how long it relies on what it has found: what moves slowly, each time by
-	// less than it looks at, is seen then.
-	relied = 30 * time.Minute
-	// alone is how many requests in the time of the objective are so few that hardly two
-	// meet in a batch: with fewer, all choices stay as they are.
-	alone = 0.05
+	// peakMemory is how long a tuner remembers the highest load: as long as an idle
+	// instance is kept.
+	peakMemory = baselineKeepAlive
+	// confirmedFor is how long a tuner relies on confirmed choices. It then notices slow
+	// changes, each of which was too small to notice.
+	confirmedFor = 30 * time.Minute
+	// minLoad is the number of requests in the time of the objective below which hardly
+	// two meet in a batch. Choices are the same for all loads below it.
+	minLoad = 0.05
 )
 
-// confirmed is for which loads the present choice was found to be the one to have, with
-// how many instances. While nothing but the load changes, it is not looked for again
-// when one of these comes back, or one between them: the higher the load, the fuller are
-// batches and the longer they wait for an instance, and the less does each request wait
-// for others and cost.
+// confirmed has the loads for which a search confirmed the present choice, with the number
+// of instances of each. While only the load changes, the tuner does not search again if one
+// of these loads comes back, or one between them. The higher the load, the fuller are
+// batches and the longer they wait for an instance; each request waits less for others and
+// costs less.
 type confirmed struct {
 	instances map[int]int
 	since     time.Time
 }
 
-// class is which of the loads that are alike one is: each is retune times the last.
+// class returns the number of a load's class. Loads of one class count as equal; each class
+// is retune times the one before.
 func class(rate float64) int {
 	return int(math.Round(math.Log(min(rate, math.MaxFloat32)) / math.Log(retune)))
 }
@@ -40,10 +41,10 @@ func (c *confirmed) add(now time.Time, rate float64, instances int) {
 	c.instances[class(rate)] = instances
 }
 
-// of is how many instances a load takes, or the next higher one; ok is false if it is not
-// known.
+// of returns the number of instances for a load, from its class or the next higher confirmed
+// one. ok is false if the load is not between confirmed ones.
 func (c *confirmed) of(now time.Time, rate float64) (instances int, ok bool) {
-	if now.Sub(c.since) > relied {
+	if now.Sub(c.since) > confirmedFor {
 		c.forget()
 	}
 	is, lower, next := class(rate), false, math.MaxInt
@@ -58,7 +59,8 @@ func (c *confirmed) of(now time.Time, rate float64) (instances int, ok bool) {
 
 func (c *confirmed) forget() { c.instances = nil }
 
-// peaks is the highest load of late: since a time, and in trusted before that.
+// peaks has the recent peak load: highest is the peak since since, and before the one in
+// peakMemory before that.
 type peaks struct {
 	highest, before float64
 	since           time.Time
@@ -66,12 +68,12 @@ type peaks struct {
 
 func (p *peaks) add(now time.Time, rate float64) {
 	switch age := now.Sub(p.since); {
-	case age > 2*trusted:
+	case age > 2*peakMemory:
 		p.highest, p.before, p.since = 0, 0, now
-	case age > trusted:
+	case age > peakMemory:
 		p.highest, p.before, p.since = 0, p.highest, now
 	}
 	p.highest = max(p.highest, rate)
 }
 
-func (p *peaks) most() float64 { return max(p.highest, p.before) }
+func (p *peaks) max() float64 { return max(p.highest, p.before) }

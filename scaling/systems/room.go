@@ -7,12 +7,12 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// Room is for how many instances with some resources there is room, those that the
-// function has now being replaced.
+// Room returns the number of instances with some resources for which there is room, if they
+// replace the function's present ones.
 type Room func(cluster.Resources) int
 
-// RoomOn is the room on nodes, on each of which the function's own instances hold what
-// held says. Neither is looked at before somebody asks.
+// RoomOn returns the room on nodes. held returns what the function's own instances hold on
+// each node; it is called only when the room is needed.
 func RoomOn(nodes []cluster.Node, held func() map[string]cluster.Resources) Room {
 	var free []cluster.Resources
 	return func(r cluster.Resources) int {
@@ -41,9 +41,9 @@ func fits(free, r cluster.Resources) int {
 	return int(most)
 }
 
-// bound has each share have as many instances as there is room for, and returns what
-// there is none for; that is not considered. Where there is room for none, somebody has to
-// make it, and how much that will be nobody knows.
+// bound limits each share's instances to the room for it, and drops the shares without room.
+// It returns the resources of those. If no share has room, bound limits none: others must
+// make room first, and how much is not known.
 func bound(shares []otp.Share, configs []cluster.Config, room Room) (none []cluster.Resources) {
 	if room == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Room is counted on each node by what is scarcest there, with what the function's own
-// instances hold.
+// The room on each node follows from its scarcest resource, with what the function's
+// own instances hold.
 func TestRoomOn(t *testing.T) {
 	nodes := []cluster.Node{
 		{Name: "a", Free: cluster.Resources{CPU: 3000, Memory: 10 << 30}},
@@ -34,8 +34,8 @@ func TestRoomOn(t *testing.T) {
 	}
 }
 
-// A config is chosen of which there is room for as many instances as it takes, and
-// another once there is more, or less; where there is no room at all, as if there were.
+// The tuner chooses a config with room for as many instances as it needs, and another
+// one when the room changes. If there is no room at all, it chooses as if there were.
 func TestTunerLooksAtRoom(t *testing.T) {
 	u := system(t, Batch).Tuner(Function{SLO: 100 * ms, Percentile: 95}, model)
 	free := 64_000
@@ -72,8 +72,8 @@ func TestTunerLooksAtRoom(t *testing.T) {
 	}
 }
 
-// A pause of 200 s among even gaps has the moments of a burst: the choice is made for
-// the requests that came, and these meet the objective.
+// A pause of 200 s among even gaps has the moments of a burst. The choice is made for
+// the recorded requests, and they meet the objective.
 func TestTunerAfterAPause(t *testing.T) {
 	model := model
 	model.sigma = 0
@@ -110,7 +110,8 @@ func TestTunerAfterAPause(t *testing.T) {
 	}
 }
 
-// A model that has become slower is chosen for anew, at the same load; not at once.
+// The tuner chooses anew for a model that has become slower, at the same load, but not
+// at once.
 func TestTunerFollowsTheModel(t *testing.T) {
 	times := &changing{shares: model}
 	times.sigma = 0
@@ -131,5 +132,5 @@ func TestTunerFollowsTheModel(t *testing.T) {
 	}
 }
 
-// changing are times that change.
+// changing has times that change.
 type changing struct{ shares }

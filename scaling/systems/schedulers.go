@@ -9,24 +9,24 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// scheduler is one way to choose instances' configs and places: what --scheduler names.
+// scheduler is one way to choose instances' configs and places, as --scheduler names it.
 type scheduler struct {
 	name, says string
-	// options are what it chooses by, and scaler makes it: our engine, or another.
+	// options returns the options by which it chooses. scaler makes its engine.
 	options func() capacity.Options
 	scaler  func(scaling.Settings) Scaler
 }
 
-// schedulers are all, that of [Default] first. A new one is a row here.
+// schedulers lists all schedulers, that of [Default] first. A new one is a row here.
 var schedulers = []scheduler{
 	{"joint", "for all functions at once", capacity.Production, engine},
 	{"greedy", "one instance after the other (INFless' Algorithm 1)", capacity.Greedy, engine},
 }
 
-// engine is INFless' auto-scaling engine, which plans by its options.
+// engine returns an engine of package scaling, which plans by its options.
 func engine(s scaling.Settings) Scaler { return scaling.New(s) }
 
-// Schedulers are the names of the schedulers, the default first.
+// Schedulers lists the names of the schedulers, the default first.
 func Schedulers() []string {
 	names := make([]string, 0, len(schedulers))
 	for _, s := range schedulers {
@@ -35,7 +35,7 @@ func Schedulers() []string {
 	return names
 }
 
-// AboutSchedulers says of each what it does, for a flag's help.
+// AboutSchedulers describes each scheduler, for a flag's help.
 func AboutSchedulers() string {
 	var parts []string
 	for _, s := range schedulers {
@@ -44,7 +44,7 @@ func AboutSchedulers() string {
 	return strings.Join(parts, ", or ")
 }
 
-// WithScheduler is the system with another scheduler.
+// WithScheduler returns the system with another scheduler. An error lists the known ones.
 func (s System) WithScheduler(name string) (System, error) {
 	i := slices.IndexFunc(schedulers, func(x scheduler) bool { return x.name == name })
 	if i < 0 {
@@ -54,7 +54,7 @@ func (s System) WithScheduler(name string) (System, error) {
 	return s, nil
 }
 
-// With is the system with its engine's settings changed.
+// With returns the system with its engine's settings changed.
 func (s System) With(change func(*scaling.Settings)) System {
 	change(&s.settings)
 	return s

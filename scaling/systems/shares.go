@@ -8,10 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// Shares groups configs by their resources, as BATCH's optimiser takes them: a share
-// has all batch sizes that its configs have, the times that table says of the config
-// with the largest, and the price of its resources. configs[i] is that config of
-// shares[i].
+// Shares groups configs by their resources, as BATCH's optimiser needs them. A share has all
+// batch sizes of its configs, table's times of the config with the largest one, and the price
+// of its resources. configs[i] is that config of shares[i].
 func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, price otp.Pricing) (shares []otp.Share, configs []cluster.Config) {
 	for _, c := range all {
 		i := slices.IndexFunc(configs, func(l cluster.Config) bool { return l.Resources == c.Resources })

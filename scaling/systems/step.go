@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// Pause is the least time between two looks at the load, however many requests ask
-	// for one.
+	// Pause is the least time between two looks at the load, however many requests cause
+	// one.
 	Pause = 5 * time.Millisecond
-	// idleTicks is how many ticks apart looks are while there is nothing to look at.
+	// idleTicks is the number of ticks between looks while no function has instances or
+	// waiting requests.
 	idleTicks = 10
-	// sameRate is the part of a rate by which it may be off before the batching policy
-	// is told.
+	// sameRate is the relative change of a rate below which the batching policy is not
+	// told.
 	sameRate = 0.01
 )
 
-// Driver does what is planned: the provider's controller, or the simulator.
+// Driver carries out a plan: the provider's controller, or the simulator.
 type Driver interface {
 	Stop(s scaling.Stop)
 	Resize(r scaling.Resize)
@@ -28,11 +29,11 @@ type Driver interface {
 	Start(s scaling.Start)
 }
 
-// CarryOut has the driver do what was planned for the functions, in the order that a plan
-// means: stops come first, as a start may need their room. It returns after how long to
-// look again: a tick, or ten where there is nothing to look at. busy is whether something
-// else than the functions has to be looked at soon. A nil driver leaves it all to somebody
-// else.
+// CarryOut lets the driver do what was planned for the functions, in a plan's order: stops
+// come first, because a start may need their room. It returns the time until the next look:
+// a tick, or ten if no function has instances or waiting requests. busy says that something
+// other than the functions needs a look soon. With a nil driver CarryOut does nothing and
+// returns ten ticks.
 func CarryOut(plan scaling.Plan, functions []scaling.Function, tick time.Duration, busy bool, do Driver) (next time.Duration) {
 	if do == nil {
 		return idleTicks * tick
@@ -62,8 +63,8 @@ func CarryOut(plan scaling.Plan, functions []scaling.Function, tick time.Duratio
 	return tick
 }
 
-// Deal divides a load among instances that serve such ranges (r_i, INFless §3.2), and
-// tells those whose part is another than they were told.
+// Deal divides a load among instances with these ranges (r_i, INFless §3.2). It calls tell for
+// each instance whose part differs from the last one it was told.
 func Deal(rate float64, ranges []capacity.Range, told func(i int) *float64, tell func(i int)) {
 	for i, part := range capacity.Rates(rate, ranges) {
 		if was := told(i); math.Abs(part-*was) > sameRate**was {

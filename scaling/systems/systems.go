@@ -24,14 +24,14 @@ const (
 // baselineKeepAlive is how long the baselines keep idle instances (INFless §5.1).
 const baselineKeepAlive = coldstart.DefaultKeepAlive
 
-// Where the paper says nothing, this is as in INFless' release: it counts requests by the
-// second, and stops instances that were not needed at three looks, 10 s apart.
+// The paper does not give these values. They are those of INFless' release: it counts requests
+// by the second, and stops instances that were not needed at three looks, 10 s apart.
 const (
 	inflessPeriod  = time.Second
 	inflessRelease = 30 * time.Second
 )
 
-// systems are all, in the order in which figures show them.
+// systems lists all systems in the order in which figures show them.
 var systems = []System{
 	{
 		Name: OpenFaaS, Says: "OpenFaaS with GPUs: 2 cores and 10 % of a GPU, one request at a time, kept alive for 300 s",
@@ -52,17 +52,17 @@ var systems = []System{
 	},
 }
 
-// infless is INFless and its ablations, which differ in what they choose from.
+// infless returns INFless or one of its ablations. They differ in margin and chooser.
 func infless(name, says string, margin float64, choose chooser) System {
 	s := scaling.DefaultSettings()
 	s.Options, s.Headroom, s.Stabilisation = capacity.Faithful(), 0, inflessRelease
 	return System{Name: name, Says: says, settings: s, period: inflessPeriod, cold: "lsth", batching: batching.InFlessName, queue: capacity.PerInstance, margin: times(margin), choose: choose}
 }
 
-// baseline is what OpenFaaS and BATCH scale with: as many instances as the load
-// needs, where Kubernetes' scheduler puts them by default, each kept for its own
-// keep-alive. That the places are Kubernetes' is what INFless' Fig. 17 says: BATCH
-// with INFless' placement has fewer fragments than without.
+// baseline returns the settings of OpenFaaS and BATCH: as many instances as the load needs,
+// where Kubernetes' scheduler puts them by default, each with its own keep-alive. INFless'
+// Fig. 17 shows that the places are Kubernetes': BATCH has fewer fragments with INFless'
+// placement.
 func baseline() scaling.Settings {
 	s := scaling.DefaultSettings()
 	s.Options, s.KeepAlive = capacity.Greedy(), baselineKeepAlive
@@ -70,7 +70,7 @@ func baseline() scaling.Settings {
 	return s
 }
 
-// ours plans for all functions at once.
+// ours returns faas-infer's settings: it plans for all functions at once.
 func ours() scaling.Settings {
 	s := scaling.DefaultSettings()
 	s.Options = schedulers[0].options()

@@ -11,12 +11,14 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// Tuner keeps what a system considers for one function while its load changes. It
-// chooses anew only where the load, or how bursty it is, or the room for instances, or
-// what these take has changed by a good deal, and not at once again: a load that moves
-// to and fro does not have instances exchanged, and asking costs nothing else. BATCH's
-// choice is looked at first then, and something else only looked for where it does not
-// do any more, or could cost a good deal less; loads for which it did are remembered.
+// Tuner keeps the candidates of one function while its load changes. It chooses anew only if
+// the load, its burstiness, the room for instances or their execution times changed clearly,
+// and not again for a pause. So a load that moves to and fro does not cause exchanges, and
+// most calls are cheap.
+//
+// For BATCH it checks the present choice first. It searches for another only if the present
+// one no longer meets the objective or could cost clearly less. It remembers the loads for
+// which the choice was confirmed.
 type Tuner struct {
 	system   System
 	function Function
@@ -27,9 +29,9 @@ type Tuner struct {
 	revision uint64
 	// arrivals is nil for a system that does not fit a process to them.
 	arrivals *arrivals
-	// room is nil where every batch has an instance; none lists what there was no room for
-	// when the choice was made, fit is how many of the choice there was, and instances how
-	// many it takes.
+	// room is nil if every batch has an instance. none, fit and instances are from the
+	// time of the choice: the resources without room, the number of instances of the
+	// choice for which there was room, and the number that it needs.
 	room      Room
 	none      []cluster.Resources
 	fit       int
@@ -37,13 +39,13 @@ type Tuner struct {
 	phases    int
 	// exec is the mean time of a full batch of the choice, when it was made.
 	exec time.Duration
-	// confirmed are loads that the choice is right for, peaks the highest of late, and
-	// busy is when there was one last. Something else has been cheaper since then, and is
-	// to be looked at again when due.
+	// confirmed has the loads for which the choice is right, peaks the recent peak load.
+	// busy is when there last was a load. Another choice has been cheaper since since, and
+	// must be looked at again at due.
 	confirmed        confirmed
 	peaks            peaks
 	busy, since, due time.Time
-	// looked is when more than the load was looked at.
+	// looked is when the tuner last looked at more than the load.
 	looked time.Time
 	// idle is whether there was no load at the last look.
 	idle bool
@@ -58,18 +60,18 @@ func (s System) Tuner(f Function, t Times) *Tuner {
 	return u
 }
 
-// Arrived tells of a request. Times must not go back.
+// Arrived records a request. Times must not go back.
 func (u *Tuner) Arrived(at time.Time) {
 	if u.arrivals != nil {
 		u.arrivals.add(at)
 	}
 }
 
-// Within tells, before [Tuner.Candidates], how many instances there is room for.
+// Within sets the room for instances. Call it before [Tuner.Candidates].
 func (u *Tuner) Within(room Room) { u.room = room }
 
-// Instances is the least number of instances with which the load that was chosen for
-// meets the objective; 0 where the system has no such number, or there is no load.
+// Instances is the least number of instances that meets the objective at the load of the
+// choice. It is 0 if the system has no such number or there is no load.
 func (u *Tuner) Instances() int {
 	if u.idle {
 		return 0
@@ -77,27 +79,27 @@ func (u *Tuner) Instances() int {
 	return u.instances
 }
 
-// Phases is how many the arrivals have that the choice was made for; 0 if they are the
-// requests themselves that came, where no process has what these have.
+// Phases is the number of phases of the arrivals for which the choice was made. It is 0 if
+// the choice was made for the recorded requests, because no process fits them.
 func (u *Tuner) Phases() int { return u.phases }
 
 const (
-	// retune is how many times as high, or as low, the load must have become.
+	// retune is the factor by which the load must rise or fall before a new choice.
 	retune = 1.25
-	// retunePause is the least time between two choices: what BATCH's optimiser
-	// needs at least (§VI-D).
+	// retunePause is the least time between two choices: the minimum that BATCH's
+	// optimiser needs (§VI-D).
 	retunePause = 10 * time.Second
 	// lookPause is the least time between two looks at more than the load.
 	lookPause = time.Second
-	// slower is by which part a full batch must take longer, or less long.
+	// slower is the relative change of a full batch's time that needs a new choice.
 	slower = 0.1
 )
 
-// Candidates is [System.Candidates] for the load at now. The slice is the tuner's
-// and must not be changed. revision is another one if other configs are considered
-// than before: a driver of a system whose instances are all alike gives it to the
-// function, so that instances of an earlier one are replaced. Where only BATCH's batch size
-// or timeout change, it stays, and instances are to be told of them ([Tuner.Choice]).
+// Candidates is [System.Candidates] for the load at now. The caller must not change the
+// slice. revision changes when the configs change. In a system whose instances are all
+// alike, a driver sets it as the function's revision, which replaces earlier instances. If
+// only BATCH's batch size or timeout changes, revision stays, and the driver must tell the
+// instances ([Tuner.Choice]).
 func (u *Tuner) Candidates(now time.Time, rate float64) (list []capacity.Candidate, revision uint64) {
 	if x := u.Begin(now, rate); x != nil {
 		x.Run()
@@ -106,13 +108,13 @@ func (u *Tuner) Candidates(now time.Time, rate float64) (list []capacity.Candida
 	return u.list, u.revision
 }
 
-// Begin is Candidates for those who cannot wait: where there is something to choose anew,
-// it returns the search, which is to be run, by whomever, and then given to [Tuner.Take];
-// nil otherwise. For BATCH, no load is no news: no instance is exchanged for nobody. What is
-// less than a request in the time that an instance is kept is none.
+// Begin is Candidates for callers that cannot wait. If a new choice is due, it returns the
+// search: run it on any goroutine, then pass it to [Tuner.Take]. Otherwise it returns nil.
+// For BATCH, no load causes no search. A load below one request in the keep-alive time counts
+// as none.
 func (u *Tuner) Begin(now time.Time, rate float64) *Search {
 	first := u.revision == 0
-	if u.arrivals != nil && !(rate >= 1/trusted.Seconds()) {
+	if u.arrivals != nil && !(rate >= 1/peakMemory.Seconds()) {
 		rate = 0
 	} else if u.arrivals != nil {
 		rate = max(rate, u.lowest())
@@ -120,7 +122,7 @@ func (u *Tuner) Begin(now time.Time, rate float64) *Search {
 	u.idle = rate == 0
 	if u.arrivals != nil && rate > 0 {
 		if now.Sub(u.busy) > baselineKeepAlive {
-			u.rate = 0 // There are no instances any more that could be kept.
+			u.rate = 0 // No instances are left that could be kept.
 		}
 		u.busy = now
 		u.peaks.add(now, rate)
@@ -135,15 +137,15 @@ func (u *Tuner) Begin(now time.Time, rate float64) *Search {
 	return u.search(before, rate)
 }
 
-// lowest is the load below which all are alike.
+// lowest is the load in requests per second below which all loads count as equal.
 func (u *Tuner) lowest() float64 {
 	if u.function.SLO <= 0 {
-		return alone
+		return minLoad
 	}
-	return alone / u.function.SLO.Seconds()
+	return minLoad / u.function.SLO.Seconds()
 }
 
-// Take takes in what a search has found.
+// Take makes the result of a search the tuner's choice.
 func (u *Tuner) Take(x *Search) (list []capacity.Candidate, revision uint64) {
 	alike := func(a, b capacity.Candidate) bool {
 		return a.Config == b.Config || u.arrivals != nil && a.Config.Resources == b.Config.Resources
@@ -162,9 +164,9 @@ func (u *Tuner) Take(x *Search) (list []capacity.Candidate, revision uint64) {
 	return u.list, u.revision
 }
 
-// changed reports whether the load, its shape or the room is another than when the
-// choice was made. Where it is a load for which the choice was confirmed, the tuner is
-// set to that, and there is nothing to choose.
+// changed reports whether the load, its shape, the room or the execution times changed since
+// the choice. If the choice is confirmed for the new load, changed sets the tuner to that load
+// and returns false.
 func (u *Tuner) changed(now time.Time, rate float64) bool {
 	moved := rate > u.rate*retune || rate*retune < u.rate
 	if u.arrivals == nil || !moved && now.Sub(u.looked) < lookPause {
@@ -189,13 +191,13 @@ func (u *Tuner) changed(now time.Time, rate float64) bool {
 	return false
 }
 
-// slower reports whether the choice's batches take another time than they did.
+// slower reports whether the time of the choice's batches changed, up or down.
 func (u *Tuner) slower() bool {
 	now := u.full()
 	return now > 0 && u.exec > 0 && math.Abs(float64(now)/float64(u.exec)-1) > slower
 }
 
-// full is the mean time of a full batch of the choice, 0 if nothing is known.
+// full is the mean time of a full batch of the choice, 0 if it is not known.
 func (u *Tuner) full() time.Duration {
 	if len(u.list) == 0 {
 		return 0
@@ -204,8 +206,8 @@ func (u *Tuner) full() time.Duration {
 	return exec
 }
 
-// crowded reports whether there is no room any more for the instances that were chosen,
-// or for none of some config before and now for some, which may be better.
+// crowded reports whether the chosen instances no longer have room, or whether a config that
+// had none before now has room and may be better.
 func (u *Tuner) crowded() bool {
 	if u.room == nil || len(u.list) == 0 {
 		return false
@@ -213,13 +215,13 @@ func (u *Tuner) crowded() bool {
 	return u.room(u.list[0].Config.Resources) < min(u.instances, u.fit) || slices.ContainsFunc(u.none, func(r cluster.Resources) bool { return u.room(r) > 0 })
 }
 
-// search is what the system would look for. What was chosen for a load is kept if it is
-// nearly as good.
+// search returns the system's search for a load. It passes the present choice, which is kept
+// if it is nearly as good.
 func (u *Tuner) search(before, rate float64) *Search {
 	if u.arrivals == nil {
 		return &Search{list: u.system.Candidates(u.function, rate, u.times)}
 	}
-	peak := max(rate, u.peaks.most())
+	peak := max(rate, u.peaks.max())
 	o := seen{rate: rate, room: u.room, peak: otp.Objective{Rate: peak, Arrivals: u.arrivals.fit(peak)}}
 	u.function.Arrivals = u.arrivals.fit(rate)
 	if u.function.Arrivals != nil {
@@ -236,8 +238,9 @@ func (u *Tuner) search(before, rate float64) *Search {
 	return x
 }
 
-// Choice is what all instances of the latest revision are to be set to, for BATCH's
-// buffer; ok is false for other systems, and before there is a choice.
+// Choice returns the config and timeout to which a driver must set all instances of the
+// latest revision, for BATCH's buffer. ok is false for other systems and before the first
+// choice.
 func (u *Tuner) Choice() (choice capacity.Candidate, ok bool) {
 	if u.arrivals == nil || len(u.list) == 0 {
 		return choice, false
@@ -245,8 +248,7 @@ func (u *Tuner) Choice() (choice capacity.Candidate, ok bool) {
 	return u.list[0], true
 }
 
-// Timeout is how long a batch's first request may wait on an instance with this
-// config.
+// Timeout is how long a batch's first request may wait on an instance with this config.
 func (u *Tuner) Timeout(config cluster.Config) time.Duration {
 	for _, c := range u.list {
 		if c.Config == config {
