@@ -8,15 +8,16 @@ import (
 	"github.com/faas-infer/faas-infer/model/shape"
 )
 
-// blockedDomain is that of operators on images in blocks of channels.
+// blockedDomain is the domain of operators on images in blocks of channels.
 const blockedDomain = "com.microsoft.nchwc"
 
 func isBlocked(node *onnxpb.NodeProto, kind string) bool {
 	return node.GetOpType() == kind && node.GetDomain() == blockedDomain
 }
 
-// blockedChannels reads off the weights of convolutions how many channels their
-// inputs have, padding included. No operator says how wide a block is.
+// blockedChannels takes the channels of each convolution's input, padding
+// included, from the convolution's weights. No operator gives the width of a
+// block.
 func blockedChannels(nodes []*onnxpb.NodeProto, weights map[string]*onnxpb.TensorProto) map[string]int64 {
 	var channels map[string]int64
 	for _, n := range nodes {
@@ -47,8 +48,8 @@ func groups(n *onnxpb.NodeProto) int64 {
 	return 1
 }
 
-// pad completes what a ReorderInput gives: as many channels as the convolution
-// behind it reads. Before any other operator nothing has been padded.
+// pad sets the channels of a ReorderInput's output to those that the convolution
+// after it reads. Before any other operator there is no padding.
 func (w *walk) pad(node *onnxpb.NodeProto, in shape.Value, outputs []shape.Value) {
 	if len(outputs) == 0 || len(outputs[0].Shape) != 4 || len(in.Shape) != 4 {
 		return

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// blocked is a piece of an optimised graph: 24 channels are put into blocks,
-// convolved, and taken out again.
+// blocked is a part of an optimised graph. It puts 24 channels into blocks, convolves
+// them and takes them out again.
 const blocked = `
 ir_version: 8
 opset_import { version: 17 }
@@ -22,8 +22,8 @@ graph {
   node { op_type: "ReorderOutput" domain: "com.microsoft.nchwc" input: "c" output: "y" attribute { name: "channels" i: 40 } }
 }`
 
-// How wide a block is follows from the weights: 24 channels are 32 in blocks of
-// 16, and 24 in blocks of 8.
+// The weights give the width of a block: 24 channels become 32 in blocks of 16, and 24
+// in blocks of 8.
 func TestGraphPadsBlocks(t *testing.T) {
 	for _, test := range []struct {
 		old, new string

@@ -10,51 +10,50 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// MaxBatch is the largest batch that a graph is made for.
+// MaxBatch is the largest batch size of a graph.
 const MaxBatch = 1 << 20
 
 // Value is one tensor in a graph. Its Name is unique.
 type Value struct {
 	Name string `json:"name"`
-	// Type is "" if it is not known or has no Open Inference name.
+	// Type is "" if it is unknown or has no Open Inference name.
 	Type tensor.Type `json:"datatype"`
-	// Shape is nil if not even its rank is known; a dimension that is not
-	// known is -1.
+	// Shape is nil if the rank is unknown. An unknown dimension is -1.
 	Shape []int64 `json:"shape"`
 	// Contents are the elements, row by row, of a small tensor of integers or
-	// booleans whose values could be followed, [shape.Unknown] for one that
-	// could not; nil for any other tensor. They must not be changed.
+	// booleans, as far as shape inference could follow them. An element that it
+	// could not follow is [shape.Unknown]. Contents is nil for any other tensor.
+	// It must not be changed.
 	Contents []int64 `json:"-"`
-	// Constant is the tensor as the file holds it, for an initialiser, the
-	// output of a Constant operator, or what only passes one on; nil for what is
-	// computed or sent. It must not be changed, and lacks its data if that is
-	// in another file.
+	// Constant is the tensor in the file if the value is an initialiser, the
+	// output of a Constant operator, or a copy of either. It is nil for a value
+	// that is computed or sent. It lacks its data if that is in another file. It
+	// must not be changed.
 	Constant *onnxpb.TensorProto `json:"-"`
 }
 
 // Operator is one node of a model at a batch size.
 type Operator struct {
 	Name string `json:"name"`
-	// Type is the ONNX operator, "Conv", with its domain before it where
-	// that is not the standard one: "com.microsoft.Gelu".
+	// Type is the ONNX operator, as "Conv". An operator of another domain has
+	// the domain before it, as "com.microsoft.Gelu".
 	Type    string  `json:"type"`
 	Inputs  []Value `json:"inputs"`
 	Outputs []Value `json:"outputs"`
 	// FLOPs counts a multiply-add once, as INFless Table 1 does for
-	// ResNet-50 (3.89 GFLOPs), an element-wise operator once per output
-	// element, and moving data not at all. It is 0 if it is not known.
+	// ResNet-50 (3.89 GFLOPs). It counts an element-wise operator once per
+	// output element, and moving data not at all. It is 0 if unknown.
 	FLOPs int64 `json:"flops"`
-	// Parameters counts the elements of the weights that the operator reads,
-	// ParameterBytes their size.
+	// Parameters is the number of elements in the weights that the operator
+	// reads, ParameterBytes their size in bytes.
 	Parameters     int64 `json:"parameters"`
 	ParameterBytes int64 `json:"parameterBytes"`
-	// Node is the operator in the file, with its attributes; it must not be
+	// Node is the operator in the file, with its attributes. It must not be
 	// changed.
 	Node *onnxpb.NodeProto `json:"-"`
 }
 
-// Graph is a model's operators at one batch size, in an order in which they can
-// be executed.
+// Graph is a model's operators at one batch size, in an executable order.
 type Graph struct {
 	Batch     int        `json:"batch"`
 	Inputs    []Value    `json:"inputs"`
@@ -62,24 +61,24 @@ type Graph struct {
 	Operators []Operator `json:"operators"`
 	// FLOPs is the sum over the operators.
 	FLOPs int64 `json:"flops"`
-	// Parameters and ParameterBytes count each weight once, also if several
+	// Parameters and ParameterBytes count each weight once, even if several
 	// operators read it.
 	Parameters     int64 `json:"parameters"`
 	ParameterBytes int64 `json:"parameterBytes"`
-	// Unknown names the operators whose outputs' shapes or FLOPs are not
-	// fully known: those of a type that this package does not know, and
-	// those that depend on them or on a dynamic dimension beside the batch.
+	// Unknown names the operators whose FLOPs or output shapes are not fully
+	// known. Their type is unknown to this package, or they depend on such an
+	// operator or on a dynamic dimension other than the batch.
 	Unknown []string `json:"unknown"`
-	// ControlFlow names the operators that hold graphs of their own, such as
-	// If, Loop and Scan: what they cost depends on the data. They are among the
-	// unknown, too, and what their graphs hold is not counted.
+	// ControlFlow names the operators with subgraphs, such as If, Loop and Scan.
+	// Their cost depends on the data, so Unknown lists them too. Operators in
+	// subgraphs are not counted.
 	ControlFlow []string `json:"controlFlow,omitempty"`
 }
 
-// Graph infers the operator graph at a batch size. A model whose inputs have no
-// dynamic leading dimension is an error that wraps [ErrNoBatch] and names the
-// input; so is, without that, an operator whose inputs do not fit it at that
-// batch size, as after an export with a batch of 1 in a Reshape.
+// Graph infers the operator graph at a batch size. The error for an input without
+// a dynamic leading dimension wraps [ErrNoBatch] and names the input. An operator
+// that cannot take its inputs at that batch size is an error too, for example a
+// Reshape that was exported with a batch of 1.
 func (m *Model) Graph(batch int) (*Graph, error) {
 	if batch < 1 || batch > MaxBatch {
 		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, MaxBatch)
@@ -110,8 +109,8 @@ type walk struct {
 	values  map[string]shape.Value
 	weights map[string]*onnxpb.TensorProto
 	counted map[string]bool
-	// channels are how many each tensor has that a convolution reads in
-	// blocks.
+	// channels is the number of channels of each tensor that a convolution
+	// reads in blocks.
 	channels map[string]int64
 }
 
@@ -199,8 +198,9 @@ func holdsGraph(node *onnxpb.NodeProto) bool {
 	})
 }
 
-// count adds a weight to an operator, and to the graph if it is new. Integer
-// tensors of one dimension are shapes, axes and indices, not weights.
+// count adds a weight to an operator, and to the graph if no earlier operator
+// reads it. Integer tensors of one dimension are shapes, axes and indices, not
+// weights.
 func (w *walk) count(op *Operator, name string) {
 	t, ok := w.weights[name]
 	v := w.values[name]

@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// exported is a transformer's piece as exporters write it: the shape of a
-// Reshape is computed by operators from the shape of its input.
+// exported is a part of a transformer as exporters write it. Operators compute the shape
+// of a Reshape from the shape of its input.
 const exported = `
 ir_version: 8
 opset_import { version: 17 }
@@ -76,7 +76,7 @@ func TestGraphFollowsComputedShapes(t *testing.T) {
 	}
 }
 
-// What a profiler has to know of an operand beside its shape.
+// A profiler needs the contents and constants of operands.
 func TestGraphContentsAndConstants(t *testing.T) {
 	g, err := parse(t, exported).Graph(8)
 	if err != nil {
@@ -112,7 +112,7 @@ func TestGraphGoesOnAfterUnknownOperator(t *testing.T) {
 	}
 }
 
-// Control flow is named: nobody can say what it costs.
+// The graph names control flow, whose cost is unknown.
 func TestGraphNamesControlFlow(t *testing.T) {
 	flow := strings.Replace(exported, `op_type: "Sorcery" domain: "com.example" name: "strange"`,
 		`op_type: "Loop" name: "strange" attribute { name: "body" g { name: "inner" output { name: "o" } } }`, 1)

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 )
 
-// ContentHash is the SHA-256, in hex, of the model file at path and of the
-// files in which it keeps weights, if there are any: equal hashes mean equal
-// models. Files are streamed; only a model with external data is decoded.
+// ContentHash is the SHA-256, in hex, of the model file at path and of its files
+// of external weights: equal hashes mean equal models. It streams the files and
+// decodes only a model with external data.
 func ContentHash(path string) (string, error) {
 	sum := sha256.New()
 	marked := &marker{mark: []byte("\x0a\x08location")}
@@ -54,9 +54,8 @@ func addFile(w io.Writer, path string) error {
 	return nil
 }
 
-// marker looks for the encoded key of an external data entry. Where random
-// weights happen to hold it, the model is decoded for nothing, and the hash is
-// the same.
+// marker looks for the encoded key of an external data entry. Weights may contain
+// the same bytes by chance; the model is then decoded in vain, with the same hash.
 type marker struct {
 	mark, seen []byte
 	found      bool

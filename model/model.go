@@ -1,10 +1,10 @@
-// Package model reads and writes ONNX models and sees them as a graph of
-// operators: each with its shapes at a given batch size, its multiply-adds and
-// its parameters. That is what a profiler needs to predict a model's latency
-// (INFless §3.3) and what a person wants to know of a file. [ImageForm] is how a model
-// wants pictures.
+// Package model reads and writes ONNX models and turns them into a graph of
+// operators. Each operator has its shapes at a given batch size, its
+// multiply-adds and its parameters; a profiler predicts the model's latency from
+// these (INFless §3.3). [ImageForm] says how a model wants its images.
 //
-// The package is pure but for the functions that take a path.
+// The package runs no model, and only functions that take a path do I/O.
+// Begin with [ReadFile] and [Model.Graph].
 package model
 
 import (
@@ -15,21 +15,20 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// ErrNoBatch is what the error of a model that cannot be batched wraps: an
-// input's leading dimension is fixed, or it has none.
+// ErrNoBatch is wrapped by the error for a model that cannot be batched: an
+// input has no dimensions, or its leading dimension is fixed.
 var ErrNoBatch = errors.New("no dynamic batch dimension")
 
-// Model is an ONNX model. It is not changed after it was read or made, so it is
-// safe for concurrent use.
+// Model is an ONNX model. It is immutable, so it is safe for concurrent use.
 type Model struct {
 	proto *onnxpb.ModelProto
-	// dir is where external data is looked for, "" for a model that was
-	// not read from a file.
+	// dir is the directory of external data, "" for a model that was not read
+	// from a file.
 	dir string
 }
 
-// FromProto makes a model of an ONNX message, which the model takes over. The
-// errors are those of [Read].
+// FromProto makes a model from an ONNX message. The model owns the message from
+// then on. The errors are those of [Read].
 func FromProto(p *onnxpb.ModelProto) (*Model, error) {
 	if err := check(p); err != nil {
 		return nil, err
@@ -43,11 +42,12 @@ func (m *Model) Proto() *onnxpb.ModelProto { return m.proto }
 // Name is the graph's name, as its producer wrote it.
 func (m *Model) Name() string { return m.proto.GetGraph().GetName() }
 
-// Description is the model's own documentation, one sentence for the zoo's.
+// Description is the model's own documentation. A model of the zoo has one
+// sentence.
 func (m *Model) Description() string { return m.proto.GetDocString() }
 
 // Opset is the version of the standard ONNX operators that the model uses, 0 if
-// it does not say.
+// the model does not give one.
 func (m *Model) Opset() int64 {
 	for _, o := range m.proto.GetOpsetImport() {
 		if o.GetDomain() == "" || o.GetDomain() == "ai.onnx" {
@@ -57,15 +57,15 @@ func (m *Model) Opset() int64 {
 	return 0
 }
 
-// Inputs describes what a caller must send, in the model's order. The batch
-// dimension and every other dynamic one is -1.
+// Inputs describes what a caller must send, in the model's order. Dynamic
+// dimensions, the batch among them, are -1.
 func (m *Model) Inputs() []tensor.Info { return infos(m.inputs()) }
 
 // Outputs describes what a caller gets, in the model's order.
 func (m *Model) Outputs() []tensor.Info { return infos(m.proto.GetGraph().GetOutput()) }
 
-// inputs leaves out the initialisers, which models before IR version 4 list
-// among their inputs.
+// inputs are the graph's inputs without the initialisers. Models before IR
+// version 4 list these among their inputs.
 func (m *Model) inputs() []*onnxpb.ValueInfoProto {
 	g := m.proto.GetGraph()
 	weights := make(map[string]bool, len(g.GetInitializer()))
@@ -109,8 +109,8 @@ func infos(values []*onnxpb.ValueInfoProto) []tensor.Info {
 	return out
 }
 
-// declaredShape is a value's shape as the file gives it, -1 for a dimension
-// that is named or left open; nil if the file gives no shape.
+// declaredShape is a value's shape as the file gives it, or nil if the file gives
+// none. A dimension that is named or open is -1.
 func declaredShape(t *onnxpb.TypeProto_Tensor) []int64 {
 	if t.GetShape() == nil {
 		return nil
@@ -142,8 +142,8 @@ var elementTypes = map[onnxpb.TensorProto_DataType]tensor.Type{
 	onnxpb.TensorProto_DOUBLE:  tensor.FP64,
 }
 
-// elementType is an ONNX element type by its Open Inference Protocol name, ""
-// for one that has none (bfloat16, complex, string).
+// elementType is the Open Inference Protocol name of an ONNX element type, "" for
+// a type without one (bfloat16, complex, string).
 func elementType(code int32) tensor.Type {
 	return elementTypes[onnxpb.TensorProto_DataType(code)]
 }

@@ -11,49 +11,49 @@ import (
 // MaxSide is the largest width and height in pixels that a form may have.
 const MaxSide = 2048
 
-// How an image is fitted to the form.
+// The ways to fit an image to the form.
 const (
-	// FitStretch scales width and height each as much as it takes. It is the
-	// default.
+	// FitStretch scales width and height independently. It is the default.
 	FitStretch = "stretch"
-	// FitCrop scales until the form is filled, and cuts off what stands out, at
-	// both sides the same.
+	// FitCrop scales the image until it covers the form, and cuts the excess off
+	// equally at both sides.
 	FitCrop = "crop"
-	// FitPad scales until all of the image is within the form, in the middle; the
-	// rest is black.
+	// FitPad scales the image until it lies within the form, in the middle, and
+	// fills the rest with black.
 	FitPad = "pad"
 )
 
 // The order of the colours.
 const (
-	// ColourRGB is red, green, blue: the default where the input has three channels.
+	// ColourRGB is red, green, blue: the default for an input of three channels.
 	ColourRGB = "rgb"
-	// ColourBGR is the other way round, as OpenCV and Caffe have it.
+	// ColourBGR is blue, green, red, as in OpenCV and Caffe.
 	ColourBGR = "bgr"
-	// ColourGray is one channel, the brightness: the default where the input has one.
+	// ColourGray is one channel, the brightness: the default for an input of one.
 	ColourGray = "gray"
 )
 
-// ImageForm is what a model wants of an image.
+// ImageForm is the size and the values of the images that a model takes.
 type ImageForm struct {
 	// Width and Height are in pixels.
 	Width, Height int
 	// Fit is one of FitStretch, FitCrop and FitPad.
 	Fit string
-	// Colour is one of ColourRGB, ColourBGR and ColourGray, "" for what the
-	// input's channels say.
+	// Colour is one of ColourRGB, ColourBGR and ColourGray. If it is "", the
+	// number of the input's channels decides.
 	Colour string
-	// Low and High are what a channel without light and one with all of it
-	// become: 0 and 1, unless the input is of bytes, which are 0 to 255.
+	// Low and High are the values of a dark and of a fully lit channel. The
+	// default is 0 and 1, or 0 and 255 for an input of bytes.
 	Low, High float64
-	// Ranged tells that Low and High were given.
+	// Ranged reports whether the form gives Low and High.
 	Ranged bool
-	// Mean is then taken off each channel, and what is left divided by Std; each
-	// has one value for all channels, or one for each; both may be empty.
+	// Mean is subtracted from each channel in this range, and the difference is
+	// divided by Std. Each has one value for all channels, or one per channel, or
+	// is empty.
 	Mean, Std []float64
 }
 
-// Example is a form for an error's text.
+// Example is a form to show in error messages.
 const Example = "224x224 fit=crop range=-1..1"
 
 var errSize = fmt.Errorf("it must begin with the width and height in pixels, each from 1 to %d", MaxSide)

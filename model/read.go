@@ -17,17 +17,17 @@ import (
 
 // Errors that reading a model wraps.
 var (
-	// ErrNotONNX: the bytes are something else.
+	// ErrNotONNX: the bytes are not an ONNX model.
 	ErrNotONNX = errors.New("not an ONNX model")
-	// ErrTruncated: the bytes begin as an ONNX model and then end early.
+	// ErrTruncated: the bytes begin as an ONNX model and end early.
 	ErrTruncated = errors.New("truncated ONNX model")
-	// ErrExternalData: weights that the model keeps in a file of their own
-	// are missing, too short, or outside the model's directory.
+	// ErrExternalData: a file of external weights is missing, too short, or
+	// outside the model's directory.
 	ErrExternalData = errors.New("external data")
 )
 
-// ReadFile reads the ONNX model at path. Weights that it keeps in other files
-// (ONNX external data) are checked to be there, but not read.
+// ReadFile reads the ONNX model at path. It checks that weights in other files
+// (ONNX external data) are there, but does not read them.
 func ReadFile(path string) (*Model, error) {
 	m, err := ReadGraph(path)
 	if err != nil {
@@ -39,9 +39,9 @@ func ReadFile(path string) (*Model, error) {
 	return m, nil
 }
 
-// ReadGraph is [ReadFile] without a look at the files of external weights:
-// what a graph needs to know of these, their types and dimensions, is in the
-// model's own file. A graph without its weights can be copied and read alone.
+// ReadGraph is [ReadFile] without the check of external weights. A graph needs
+// only their types and dimensions, and those are in the model's own file. So a
+// model's file can be copied without its weights and still be read.
 func ReadGraph(path string) (*Model, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -54,8 +54,8 @@ func ReadGraph(path string) (*Model, error) {
 	return &Model{proto: p, dir: filepath.Dir(path)}, nil
 }
 
-// Read decodes an ONNX model. One that keeps weights in other files is refused,
-// since their directory is unknown: use [ReadFile].
+// Read decodes an ONNX model. It refuses a model with external weights, because
+// their directory is unknown; use [ReadFile] for these.
 func Read(b []byte) (*Model, error) {
 	p, err := decode(b)
 	if err != nil {
@@ -88,8 +88,8 @@ func decode(b []byte) (*onnxpb.ModelProto, error) {
 	return p, nil
 }
 
-// truncated reports whether b is a run of fields that a ModelProto may have,
-// the last of which, beginning at the byte returned, ends early.
+// truncated reports whether b consists of fields that a ModelProto may have and
+// the last one ends early. That field begins at byte at.
 func truncated(b []byte) (at int, ok bool) {
 	fields := (&onnxpb.ModelProto{}).ProtoReflect().Descriptor().Fields()
 	for at < len(b) {
@@ -106,7 +106,7 @@ func truncated(b []byte) (at int, ok bool) {
 	return 0, false
 }
 
-// check tells an ONNX model from another message that happens to decode.
+// check refuses a message that decodes but is not an ONNX model.
 func check(p *onnxpb.ModelProto) error {
 	g := p.GetGraph()
 	switch {
@@ -120,8 +120,8 @@ func check(p *onnxpb.ModelProto) error {
 	return nil
 }
 
-// ExternalFiles names the files, relative to the model's own directory, in
-// which the model keeps weights outside its file; none for most models.
+// ExternalFiles names the files of external weights, relative to the model's
+// directory. Most models have none.
 func (m *Model) ExternalFiles() []string {
 	var names []string
 	seen := make(map[string]bool)
@@ -141,11 +141,11 @@ func (m *Model) checkExternal() error {
 		}
 		name := externalValue(t, "location")
 		if !filepath.IsLocal(name) {
-			return fmt.Errorf("%w: weight %q is said to be at %q, which is outside the model's directory", ErrExternalData, t.GetName(), name)
+			return fmt.Errorf("%w: weight %q is at %q, outside the model's directory; move it beside the model", ErrExternalData, t.GetName(), name)
 		}
 		info, err := os.Stat(filepath.Join(m.dir, name))
 		if err != nil {
-			return fmt.Errorf("%w: weight %q is kept in the file %q, which must lie beside the model: %w", ErrExternalData, t.GetName(), name, err)
+			return fmt.Errorf("%w: weight %q is in the file %q; put that file beside the model: %w", ErrExternalData, t.GetName(), name, err)
 		}
 		offset, _ := strconv.ParseInt(externalValue(t, "offset"), 10, 64)
 		length, _ := strconv.ParseInt(externalValue(t, "length"), 10, 64)

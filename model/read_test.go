@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// encoded is a model of the zoo as the bytes of a file.
+// encoded is the file of a zoo model.
 func encoded(t testing.TB, name string) []byte {
 	t.Helper()
 	m, err := zoo.Make(name, 1)
@@ -153,7 +153,7 @@ func TestExternalData(t *testing.T) {
 		{"weights.bin", "16", ""},
 		{"weights.bin", "17", "which has 32"},
 		{"weights.bin", "-1", "which has 32"},
-		{"absent.bin", "0", "must lie beside the model"},
+		{"absent.bin", "0", "put that file beside the model"},
 		{"../weights.bin", "0", "outside the model's directory"},
 		{"/etc/passwd", "0", "outside the model's directory"},
 		{"", "0", "outside the model's directory"},
@@ -224,7 +224,7 @@ func TestContentHash(t *testing.T) {
 	}
 }
 
-// Changed weights are another model, also where they are in a file of their own.
+// Changed weights change the hash, even in a file of their own.
 func TestContentHashOfExternalData(t *testing.T) {
 	path := external(t, "weights.bin", "0")
 	before, err := model.ContentHash(path)
@@ -240,8 +240,8 @@ func TestContentHashOfExternalData(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, reading them ends with a model or an error, its graph
-// counts nothing below zero, and what was read can be written and read again.
+// Reading any bytes gives a model or an error. The counts of its graph are not negative,
+// and the model can be written and read again.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"identity", "textcnn", "dssm"} {
 		b := encoded(f, name)

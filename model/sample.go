@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// dynamicLength is what a sample's dynamic dimensions are, and
-	// dynamicSide those of an image (rank four).
+	// dynamicLength is the size of a dynamic dimension in a sample, dynamicSide
+	// that of an image's sides (rank four) in pixels.
 	dynamicLength = 128
 	dynamicSide   = 224
-	// maxSample is the most bytes of one sample input.
+	// maxSample is the maximum size of one sample input in bytes.
 	maxSample = 1 << 30
 )
 
-// SampleInputs makes random inputs like those of real requests, the same for
-// the same seed: floats in [0, 1), word numbers within the table that they are
-// looked up in, and masks of ones followed by zeros. What a model's inputs hold
-// can change how long it takes; a mask of other values made BERT's softmax many
-// times slower. Dynamic dimensions beside the batch become 128, or 224 in
-// images.
+// SampleInputs makes random inputs like those of real requests: floats in [0, 1),
+// word numbers within the table that the model looks them up in, and masks of
+// ones followed by zeros. The same seed gives the same inputs. Values can change
+// the execution time: a mask of other values made BERT's softmax many times
+// slower. Dynamic dimensions other than the batch become 128, or 224 for the
+// sides of an image.
 func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
 	if batch < 1 || batch > MaxBatch {
 		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, MaxBatch)
@@ -78,7 +78,7 @@ func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Ten
 	return t, nil
 }
 
-// values says what an input's elements are, one after the other.
+// values returns a generator of an input's elements.
 func values(t tensor.Tensor, info tensor.Info, rows int64, rng *rand.Rand) func() float64 {
 	whole := info.Type != tensor.FP16 && info.Type != tensor.FP32 && info.Type != tensor.FP64
 	switch {
@@ -92,7 +92,7 @@ func values(t tensor.Tensor, info tensor.Info, rows int64, rng *rand.Rand) func(
 	return func() float64 { return float64(rng.Int64N(rows)) }
 }
 
-// mask is rows of ones, at least one, and then zeros.
+// mask returns a generator of rows: at least one 1, then zeros.
 func mask(shape []int64, rng *rand.Rand) func() float64 {
 	length := shape[len(shape)-1]
 	at, ones := int64(0), int64(0)
@@ -123,7 +123,8 @@ func appendElement(b []byte, t tensor.Type, v float64) []byte {
 	return append(b, whole[:t.Size()]...)
 }
 
-// half is v, from [0, 1], as a float16; what is below its normal numbers is 0.
+// half is v, from [0, 1], as a float16. A value below float16's normal numbers
+// becomes 0.
 func half(v float64) uint16 {
 	if v < 1.0/(1<<14) {
 		return 0
@@ -132,15 +133,15 @@ func half(v float64) uint16 {
 	return uint16((bits>>23-127+15)<<10 | bits>>13&0x3ff)
 }
 
-// passing are the operators through which word numbers go unchanged on their
-// way from an input to the Gather that looks them up.
+// passing holds the operators that pass word numbers on unchanged, between an
+// input and the Gather that looks them up.
 var passing = map[string]bool{
 	"Cast": true, "Identity": true, "Transpose": true, "Reshape": true, "Flatten": true, "Squeeze": true,
 	"Unsqueeze": true, "Slice": true, "Split": true, "Expand": true, "Concat": true,
 }
 
-// lookups maps each input that is looked up in a table to the fewest rows that
-// such a table has.
+// lookups maps each input that the model looks up in tables to the number of rows
+// of the smallest table.
 func (m *Model) lookups() map[string]int64 {
 	g := m.proto.GetGraph()
 	tables := make(map[string]int64)
@@ -170,7 +171,7 @@ func (m *Model) lookups() map[string]int64 {
 	return rows
 }
 
-// lookup is of the numbers in one value in the rows of another.
+// lookup names a value of row numbers and the table that they select from.
 type lookup struct{ ids, table string }
 
 func lookupsOf(n *onnxpb.NodeProto) []lookup {

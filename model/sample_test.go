@@ -82,7 +82,7 @@ func TestSampleWords(t *testing.T) {
 	}
 }
 
-// masked is a transformer's inputs in small: a mask and words.
+// masked is a small model with a transformer's inputs: a mask and words.
 const masked = `
 ir_version: 8
 opset_import { version: 17 }

@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// WriteFile writes the model as an ONNX file, whole or not at all: it writes
-// beside path first and renames. A model with external data can be written only
+// WriteFile writes the model as an ONNX file, whole or not at all: it writes a
+// file beside path and renames it. A model with external data can be written only
 // into the directory that it was read from.
 func (m *Model) WriteFile(path string) error {
 	if names := m.ExternalFiles(); len(names) > 0 && filepath.Clean(m.dir) != filepath.Dir(path) {
@@ -42,8 +42,8 @@ func (m *Model) WriteFile(path string) error {
 	return nil
 }
 
-// Write encodes the model. Weights are encoded one at a time, so that a model
-// of hundreds of megabytes is in memory once and not twice.
+// Write encodes the model. It encodes one weight at a time, so a model of hundreds
+// of megabytes is in memory once and not twice.
 func (m *Model) Write(w io.Writer) error {
 	shell, body := withoutWeights(m.proto)
 	options := proto.MarshalOptions{Deterministic: true}

@@ -2,9 +2,8 @@ package profiler
 
 import "time"
 
-// Candidate is a config that the model could be run with: batch size, CPU in
-// millicores, GPU in % of one GPU's SMs, memory in bytes, and the conservative
-// time of a full batch.
+// Candidate is a possible config of the model: batch size, CPU in millicores, GPU in %
+// of one GPU's SMs, memory in bytes, and the conservative time of a full batch.
 type Candidate struct {
 	Batch  int
 	CPU    int
@@ -13,11 +12,10 @@ type Candidate struct {
 	Exec   time.Duration
 }
 
-// Candidates lists the configs of the paper's discrete ranges (INFless §3.3):
-// every power of two up to maxBatch, and maxBatch itself, on every CPU share
-// in millicores of shares. Batches and shares that the profile says nothing of
-// are left out. Each config has memory bytes, or the profile's own if memory
-// is 0.
+// Candidates lists the configs of the paper's discrete ranges (INFless §3.3): every
+// power of two up to maxBatch, and maxBatch itself, on every CPU share of shares, in
+// millicores. It leaves out batches and shares that the profile does not cover. Each
+// config has memory bytes, or the profile's memory if that is 0.
 func (p *Profile) Candidates(shares []int, maxBatch int, memory int64) []Candidate {
 	if memory == 0 {
 		memory = p.Memory

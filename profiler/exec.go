@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Margin is what is added to a measured time to lower the risk of SLO
+// Margin is the part that is added to a measured time to lower the risk of SLO
 // violations (INFless §3.3: "increase the prediction offset by 10%").
 const Margin = 0.10
 
@@ -15,16 +15,16 @@ const Margin = 0.10
 // it, [Profile.ExecTime] knows how long a throttled instance stands still.
 const QuotaPeriod = 10 * time.Millisecond
 
-// Noise bounds a P95: on a shared machine, one beyond this many times the
-// median tells of the neighbours and not of the model.
+// Noise is the maximum of a P95, in medians. On a shared machine a P95 above it comes
+// from other programs and not from the model.
 const Noise = 2
 
-// maxMargin is the widest margin of a point that can be believed: an operator
-// that nothing resembles may take several times what was predicted.
+// maxMargin is the largest valid margin of a point. An operator unlike all measured
+// ones may take several times its prediction.
 const maxMargin = 100
 
-// Validate says what is wrong with a profile that was read from elsewhere, or
-// nil.
+// Validate returns an error for a profile that cannot be right, for example a damaged
+// one.
 func (p *Profile) Validate() error {
 	if len(p.Measurements) == 0 {
 		return fmt.Errorf("profile of %.12s: no measurements", p.Model)
@@ -37,7 +37,7 @@ func (p *Profile) Validate() error {
 			return fmt.Errorf("profile of %.12s: batch %d on %d threads", p.Model, m.Batch, m.Threads)
 		}
 		if seen[at] {
-			return fmt.Errorf("profile of %.12s: batch %d on %d threads is there twice", p.Model, m.Batch, m.Threads)
+			return fmt.Errorf("profile of %.12s: batch %d on %d threads appears twice", p.Model, m.Batch, m.Threads)
 		}
 		seen[at] = true
 		for _, t := range []float64{m.Median, m.P95, m.CPU} {
@@ -46,7 +46,7 @@ func (p *Profile) Validate() error {
 			}
 		}
 		if !(m.Margin >= 0 && m.Margin <= maxMargin) {
-			return fmt.Errorf("profile of %.12s: batch %d on %d threads has a margin of %v", p.Model, m.Batch, m.Threads, m.Margin)
+			return fmt.Errorf("profile of %.12s: batch %d on %d threads has a margin of %v; it must be from 0 to %d", p.Model, m.Batch, m.Threads, m.Margin, maxMargin)
 		}
 		if m.Median == 0 || m.Runs < 1 && !m.Predicted {
 			return fmt.Errorf("profile of %.12s: batch %d on %d threads was not measured", p.Model, m.Batch, m.Threads)
@@ -55,32 +55,32 @@ func (p *Profile) Validate() error {
 	return nil
 }
 
-// Usable reports whether the profile's times hold for engine on machine.
+// Usable reports whether the profile is valid and is for engine on machine.
 func (p *Profile) Usable(engine, machine string) bool {
 	return p.Engine == engine && p.Machine == machine && p.Validate() == nil
 }
 
-// ExecTime is how long a batch takes at most, save for rare outliers, on an
-// instance with a quota of so many millicores: f(b, c) of INFless §3.4. It is
-// the 95th percentile and the point's margin ([Margin] if it has none of its
-// own) on top, between measured batch sizes on the
-// line through their neighbours, and it never decreases with the batch. What the instance
-// does beside the engine ([Beside]) is added. It is
-// false where the profile says nothing: for a batch above the largest
-// measured, and for fewer threads than were measured. More threads than were
-// measured count as the most that were.
+// ExecTime is the maximum time of a batch, except for rare outliers, on an instance
+// with this CPU quota in millicores: f(b, c) of INFless §3.4. It is the 95th
+// percentile plus the point's margin, which is [Margin] by default. Between measured
+// batch sizes it is on the line through the neighbours. It never decreases with the
+// batch size. It includes the instance's time outside the engine ([Beside]).
+//
+// ExecTime is false for a batch above the largest measured one, and for a share of
+// fewer threads than any measured one. A share of more threads than measured counts
+// as the largest measured number.
 //
 // Under a quota of q cores per period P, n threads that compute without pause
 // use up a period's q·P after at least q·P/n and then stand still for at most
-// P − q·P/n. A batch that needs w of CPU time draws on ⌈w/(q·P)⌉ periods, the
-// first of which may have been used up before it came, so
+// P − q·P/n. A batch that needs w of CPU time draws on ⌈w/(q·P)⌉ periods. An
+// earlier batch may have used up the first of these, so
 //
 //	wall ≤ t + ⌈w/(q·P)⌉ · (P − q·P/n)
 //
 // with t the unthrottled time. On one thread t = w. For example w = 4 ms at
 // 250m with P = 10 ms: 2.5 ms per period, 2 periods, 4 + 2·7.5 = 19 ms; at
 // 500m 4 + 1·5 = 9 ms; at 1000m nothing stands still. The mean is only
-// w/q = 16 and 8 ms, but an SLO is about the worst.
+// w/q = 16 and 8 ms, but an SLO needs the worst case.
 func (p *Profile) ExecTime(batch, millicores int) (time.Duration, bool) {
 	if batch < 1 || millicores < 1 {
 		return 0, false
@@ -96,8 +96,7 @@ func (p *Profile) ExecTime(batch, millicores int) (time.Duration, bool) {
 	return throttled(wall, work, min(millicores, threads*1000), threads), true
 }
 
-// Table lists ExecTime for b = 1…maxBatch; it is shorter where the profile
-// ends before.
+// Table lists ExecTime for b = 1…maxBatch. It is shorter if the profile ends before.
 func (p *Profile) Table(maxBatch, millicores int) []time.Duration {
 	var table []time.Duration
 	for b := 1; b <= maxBatch; b++ {
@@ -110,7 +109,7 @@ func (p *Profile) Table(maxBatch, millicores int) []time.Duration {
 	return table
 }
 
-// throttled is the bound of ExecTime, of wall and work in µs.
+// throttled is the bound of [Profile.ExecTime] for wall time and CPU time in µs.
 func throttled(wall, work float64, millicores, threads int) time.Duration {
 	period := float64(QuotaPeriod.Microseconds())
 	quota := period * float64(millicores) / 1000
@@ -119,19 +118,19 @@ func throttled(wall, work float64, millicores, threads int) time.Duration {
 	return time.Duration(math.Ceil(bound * float64(time.Microsecond)))
 }
 
-// MeanUnderQuota is how long batches take on average, in µs, that are executed
-// one after another without a pause under a CPU quota: wall and work are a
-// batch's unthrottled wall time and CPU time in µs. In the long run no more
-// than millicores/1000 of CPU time can be had per unit of time, so
+// MeanUnderQuota is the mean time in µs of batches that run one after another under a
+// CPU quota. wall and work are a batch's unthrottled wall time and CPU time in µs. In
+// the long run the quota gives at most millicores/1000 of CPU time per unit of time,
+// so
 //
 //	mean = max(wall, work · 1000/millicores)
 //
 // For example wall = work = 4 ms on one thread: 4·1000/250 = 16 ms at 250m, 8
 // ms at 500m, 4 ms at 1000m. On two threads wall = 3 and work = 5 ms: 5·1000/1500
 // = 3.33 ms at 1500m and 3 ms at 2000m, where work/2 = 2.5 ms would fit, but the
-// batch itself takes 3. A single batch may be faster, on what an idle instance
-// has not used of its quota, or slower (see [Profile.ExecTime]). Without a
-// quota (0 millicores) it is wall.
+// batch itself takes 3. A single batch may be faster, on the unused quota of an idle
+// instance, or slower (see [Profile.ExecTime]). Without a quota (0 millicores) it is
+// wall.
 func MeanUnderQuota(wall, work float64, millicores int) float64 {
 	if millicores <= 0 {
 		return wall
@@ -139,9 +138,9 @@ func MeanUnderQuota(wall, work float64, millicores int) float64 {
 	return max(wall, work*1000/float64(millicores))
 }
 
-// MeanTime is how long batches take on average on an instance with a quota of so many
-// millicores that always has something to do: [MeanUnderQuota] of what ExecTime bounds. It
-// is false where ExecTime is.
+// MeanTime is the mean time of a batch on a busy instance with this CPU quota in
+// millicores: [MeanUnderQuota] of the times that [Profile.ExecTime] bounds. It is false
+// if ExecTime is.
 func (p *Profile) MeanTime(batch, millicores int) (time.Duration, bool) {
 	if batch < 1 || millicores < 1 {
 		return 0, false
@@ -158,8 +157,8 @@ func (p *Profile) MeanTime(batch, millicores int) (time.Duration, bool) {
 	return time.Duration(math.Ceil(mean * float64(time.Microsecond))), true
 }
 
-// threadsFor is the measured thread count for a CPU share: one per core or
-// part of a core (cluster.Config.Threads), as far as was measured.
+// threadsFor is the thread count for a CPU share: one per core or part of a core
+// (cluster.Config.Threads), or the largest measured number below that.
 func (p *Profile) threadsFor(millicores int) (int, bool) {
 	wanted, best := (millicores+999)/1000, 0
 	for _, m := range p.Measurements {
@@ -170,15 +169,15 @@ func (p *Profile) threadsFor(millicores int) (int, bool) {
 	return best, best > 0
 }
 
-// whole is at, with what the instance does beside the engine: one thread of it works then.
+// whole is at plus the instance's time outside the engine, in which one thread works.
 func (p *Profile) whole(batch, threads int) (wall, work float64, ok bool) {
 	wall, work, ok = p.at(batch, threads)
 	beside := p.Beside.of(batch)
 	return wall + beside, work + beside, ok
 }
 
-// at interpolates the conservative wall time and CPU time in µs, margin
-// included, of a batch on a measured thread count.
+// at interpolates the conservative wall time and CPU time of a batch, in µs with the
+// margin, on a measured thread count.
 func (p *Profile) at(batch, threads int) (wall, work float64, ok bool) {
 	var below, above *Measurement
 	var belowWall, belowWork, aboveWall, aboveWork float64
@@ -200,7 +199,7 @@ func (p *Profile) at(batch, threads int) (wall, work float64, ok bool) {
 	return belowWall + part*(aboveWall-belowWall), belowWork + part*(aboveWork-belowWork), true
 }
 
-// sorted lists the measurements on so many threads by batch.
+// sorted lists the measurements on this number of threads by batch.
 func (p *Profile) sorted(threads int) []Measurement {
 	var ms []Measurement
 	for _, m := range p.Measurements {
@@ -212,8 +211,8 @@ func (p *Profile) sorted(threads int) []Measurement {
 	return ms
 }
 
-// conservative is the measurement's wall time and CPU time in µs with the
-// margin. One thread cannot need less CPU than it ran.
+// conservative is the measurement's wall time and CPU time in µs, with the margin. On
+// one thread the CPU time is at least the wall time.
 func (m Measurement) conservative() (wall, work float64) {
 	margin := m.Margin
 	if margin <= 0 {

@@ -12,7 +12,7 @@ import (
 
 const us = time.Microsecond
 
-// point is a measurement without spread, on one core's worth of CPU a thread.
+// point is a measurement without spread. Each thread uses one core.
 func point(batch, threads int, t float64) Measurement {
 	return Measurement{Batch: batch, Threads: threads, Median: t, P95: t, CPU: t * float64(threads), Runs: 20}
 }
@@ -63,8 +63,8 @@ func TestThrottledExample(t *testing.T) {
 	}
 }
 
-// The bound holds for a thread that is throttled in steps of 250 µs, whatever
-// part of the period's quota was used when the batch came.
+// The bound holds for a thread that is throttled in steps of 250 µs, for any part of
+// the period's quota that was used before the batch came.
 func TestThrottledBoundsASimulatedQuota(t *testing.T) {
 	const step = 250.0
 	period := float64(QuotaPeriod.Microseconds())
@@ -73,7 +73,7 @@ func TestThrottledBoundsASimulatedQuota(t *testing.T) {
 		for work := step; work < 30_000; work += 7 * step {
 			worst := 0.0
 			for phase := 0.0; phase < period; phase += step {
-				// What came before used all it could of this period.
+				// Earlier work used as much of this period as it could.
 				left, done, at := quota-min(quota, phase), 0.0, phase
 				for done < work {
 					if math.Mod(at, period) == 0 && at > 0 {
@@ -141,7 +141,7 @@ func TestUsableAndValidate(t *testing.T) {
 		"no measurements":  profile(),
 		"batch 0":          profile(point(0, 1, 1000)),
 		"on 0 threads":     profile(point(1, 0, 1000)),
-		"is there twice":   profile(point(1, 1, 1000), point(1, 1, 1000)),
+		"appears twice":    profile(point(1, 1, 1000), point(1, 1, 1000)),
 		"took NaN µs":      profile(point(1, 1, math.NaN())),
 		"took -1 µs":       profile(point(1, 1, -1)),
 		"was not measured": profile(point(1, 1, 0)),
@@ -172,8 +172,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Whatever was measured, a larger batch never takes less, and a larger part of
-// one core never takes more.
+// For any measurements a larger batch never takes less time, and a larger part of one
+// core never more.
 func FuzzExecTime(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -209,7 +209,7 @@ func FuzzExecTime(f *testing.F) {
 	})
 }
 
-// What was predicted has no runs, and its own margin.
+// A predicted point has no runs, and its own margin.
 func TestPredicted(t *testing.T) {
 	p := profile(
 		Measurement{Batch: 1, Threads: 1, Median: 1000, P95: 1000, CPU: 1000, Predicted: true, Margin: 0.5},

@@ -23,28 +23,28 @@ type Plan struct {
 	// every thread count.
 	Batches []int
 	Threads []int
-	// Until ends the batches of a thread count: once a batch takes longer in
-	// the median, larger ones are not tried. 0 means none is too long.
+	// Until skips larger batches of a thread count once a batch's median exceeds
+	// it. 0 is no limit.
 	Until time.Duration
-	// Each point is run at least MinRuns times and for MinTime, but not on
-	// after MaxTime (which still allows one run). The first, which loads and
-	// warms, does not count.
+	// MinRuns and MinTime are the minimum of a point's runs and time, MaxTime is
+	// the maximum, but at least one run. The first run, which loads and warms the
+	// model, does not count.
 	MinRuns          int
 	MinTime, MaxTime time.Duration
-	// Enough ends the batches of a thread count, too: once that long has been
-	// measured in all, larger ones are not begun. 0 means never.
+	// Enough skips larger batches of a thread count once their measurements have
+	// taken this long together. 0 is no limit.
 	Enough time.Duration
-	// Now is the clock; CPU is the processor time that this process has used
-	// so far; Waited, which may be nil, how long its threads together have waited
-	// for a core that others had. That is not the model's time.
+	// Now is the clock. CPU is the processor time that this process has used so
+	// far. Waited is the time that its threads together have waited for a core; it
+	// is taken off the model's time. It may be nil.
 	Now    func() time.Time
 	CPU    func() time.Duration
 	Waited func() time.Duration
 }
 
-// Quick measures a model in about four seconds when it is deployed: all powers
-// of two up to maxBatch on 1…threads threads. A batch that takes longer than
-// half the SLO would not be used (INFless Eq. 4), so pass that as until.
+// Quick is a plan of about four seconds, for a deployment: all powers of two up to
+// maxBatch, and maxBatch itself, on 1…threads threads. Pass half the SLO as until,
+// since no config uses a batch that takes longer (INFless Eq. 4).
 func Quick(maxBatch, threads int, until time.Duration, now func() time.Time, cpu func() time.Duration) Plan {
 	p := Plan{
 		Until: until, MinRuns: 20, MinTime: 50 * time.Millisecond, MaxTime: 500 * time.Millisecond,
@@ -60,17 +60,17 @@ func Quick(maxBatch, threads int, until time.Duration, now func() time.Time, cpu
 	return p
 }
 
-// Sketch is a plan of about a second, for a new model that is to serve at once:
-// the batches that can be measured in that time, on one thread.
+// Sketch is a plan of about a second, for a new model that should serve at once. It
+// measures as many batches as it can in that time, on one thread.
 func Sketch(maxBatch int, until time.Duration, now func() time.Time, cpu func() time.Duration) Plan {
 	p := Quick(maxBatch, 1, until, now, cpu)
 	p.MinRuns, p.MinTime, p.MaxTime, p.Enough = 5, 20*time.Millisecond, 200*time.Millisecond, 500*time.Millisecond
 	return p
 }
 
-// Measure runs the plan. open is called once per thread count, and what it
-// returns is closed. progress, which may be nil, is told how many points are
-// done; points that are not needed count as done.
+// Measure runs the plan. It calls open once per thread count and closes the runner.
+// It reports the number of finished points to progress, which may be nil. Skipped
+// points count as finished.
 func Measure(ctx context.Context, open func(threads int) (Runner, error), plan Plan, progress func(done, total int)) ([]Measurement, error) {
 	batches, threads := ascending(plan.Batches), ascending(plan.Threads)
 	if len(batches) == 0 || len(threads) == 0 || batches[0] < 1 || threads[0] < 1 {
@@ -126,8 +126,8 @@ func (p Plan) measureThreads(ctx context.Context, open func(int) (Runner, error)
 	return ms, nil
 }
 
-// point measures one batch size on n threads. When each has waited for a core for 3 ms of
-// 10, the batch took 7.
+// point measures one batch size on n threads. It takes off the time that the threads
+// waited for a core: if each waited for 3 ms of 10, the batch took 7.
 func (p Plan) point(ctx context.Context, runner Runner, batch, n int) (Measurement, error) {
 	if _, _, err := p.once(ctx, runner, batch); err != nil {
 		return Measurement{}, err
@@ -153,7 +153,7 @@ func (p Plan) point(ctx context.Context, runner Runner, batch, n int) (Measureme
 	}, nil
 }
 
-// waited is Waited, 0 if nothing tells.
+// waited is Waited, 0 if that is nil.
 func (p Plan) waited() time.Duration {
 	if p.Waited == nil {
 		return 0
@@ -175,8 +175,8 @@ func (p Plan) once(ctx context.Context, runner Runner, batch int) (wall, cpu flo
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// quantile is the smallest value that at least the part q of the values does
-// not exceed.
+// quantile is the smallest value that at least the fraction q of the values does not
+// exceed.
 func quantile(values []float64, q float64) float64 {
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// bench is a model and a clock that only the model moves: a batch takes 1 ms
-// plus 1 ms per request, divided by the threads; every tenth run is three
+// bench is a model, and a clock that only the model advances. A batch takes 1 ms plus
+// 1 ms per request, divided by the number of threads. Every tenth run takes three
 // times as long, the first ten times.
 type bench struct {
 	now     time.Time

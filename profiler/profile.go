@@ -1,6 +1,7 @@
-// Package profiler knows how long a model's batches take under each config:
-// predicted from its operators (INFless §3.3, package cop), or from
-// measurements of the model ([Measure]). Pure but for what it is handed.
+// Package profiler calculates how long a model's batches take under each config.
+// The times come from the model's operators (INFless §3.3, package cop) or from
+// measurements of the model ([Measure]). The package has no clock and no engine of
+// its own; the caller passes them. Begin with [Profile] and [Profile.ExecTime].
 package profiler
 
 import (
@@ -8,68 +9,68 @@ import (
 	"time"
 )
 
-// Measurement is one measured or predicted point of a model: b requests on so
-// many threads of this machine's engine.
+// Measurement is one measured or predicted point of a model: a batch size on a
+// number of threads.
 type Measurement struct {
-	// Batch is b.
+	// Batch is the number of requests.
 	Batch int `json:"batch"`
-	// Threads the engine ran on, each on a core of its own.
+	// Threads is the number of the engine's threads, each on its own core.
 	Threads int `json:"threads"`
 	// Median, P95 and CPU are times in µs; CPU is processor time summed over
 	// threads.
 	Median float64 `json:"median_us"`
 	P95    float64 `json:"p95_us"`
 	CPU    float64 `json:"cpu_us"`
-	// Runs is how many executions the figures come from: 0 if they are
-	// predicted.
+	// Runs is the number of measured executions, 0 if the times are predicted.
 	Runs int `json:"runs"`
-	// Predicted is true if the times were combined from those of the model's
+	// Predicted is true if the times are combined from those of the model's
 	// operators.
 	Predicted bool `json:"predicted,omitempty"`
-	// Margin is what to add to the times to be safe, 0.1 for 10 %; 0 stands
-	// for [Margin].
+	// Margin is the safety margin to add to the times, 0.1 for 10 %; 0 means
+	// [Margin].
 	Margin float64 `json:"margin,omitempty"`
 }
 
-// Beside is the CPU time in µs that an instance uses beside the engine, on reading and
-// writing bodies and on the way: so much for a batch and so much for each request in it.
+// Beside is the CPU time in µs that an instance uses outside the engine, to read and
+// write bodies and to pass them on. Batch is the part per batch, Request the part per
+// request.
 type Beside struct {
 	Batch   float64 `json:"batch_us"`
 	Request float64 `json:"request_us"`
 }
 
-// of is that of a batch of so many requests.
+// of is the CPU time in µs outside the engine for a batch of this many requests.
 func (b Beside) of(requests int) float64 { return b.Batch + b.Request*float64(requests) }
 
-// Payloads is the CPU time in µs to read a request's body with one row of the model's
-// inputs and to write the answer, by format.
+// Payloads is the CPU time in µs, by format, to read a body with one row of the
+// model's inputs and to write the answer.
 type Payloads struct {
 	Binary float64 `json:"binary_us"`
 	JSON   float64 `json:"json_us"`
 }
 
-// Profile is all that is known of one model's times on one machine.
+// Profile holds one model's times on one machine.
 type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.
 	Model string `json:"model"`
-	// Engine and Machine say what the times hold for: "onnxruntime 1.31.1",
+	// Engine and Machine are those of the times, as "onnxruntime 1.31.1" and
 	// "AMD EPYC × 2". A profile of another engine or machine is not used.
 	Engine  string `json:"engine"`
 	Machine string `json:"machine"`
 	// Memory is the resident set in bytes after the largest batch.
 	Memory int64 `json:"memory"`
-	// Provisional: it was found in a moment, to begin with, and a fuller one follows.
+	// Provisional is true for a sketch, which a full profile will replace.
 	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`
 	MeasuredAt   time.Time     `json:"measuredAt"`
-	// Payloads are nil if nobody has measured them.
+	// Payloads is nil if it was not measured.
 	Payloads *Payloads `json:"payloads,omitempty"`
-	// Beside is added to the engine's times. It is not the model's but of what its
-	// clients send, and is not kept with the profile.
+	// Beside is added to the engine's times. It depends on the clients' requests
+	// and not on the model, so it is not stored with the profile.
 	Beside Beside `json:"-"`
 }
 
-// MaxBatch is the largest batch that the profile knows.
+// MaxBatch is the largest batch size in the profile.
 func (p *Profile) MaxBatch() int {
 	largest := 0
 	for _, m := range p.Measurements {
@@ -78,7 +79,7 @@ func (p *Profile) MaxBatch() int {
 	return largest
 }
 
-// Threads lists the known thread counts, ascending.
+// Threads lists the profile's thread counts, ascending.
 func (p *Profile) Threads() []int {
 	var ts []int
 	for _, m := range p.Measurements {

@@ -2,14 +2,14 @@ package profiler
 
 import "slices"
 
-// smallestShare is the least CPU that an instance is given, in millicores.
+// smallestShare is the minimum CPU share of an instance, in millicores.
 const smallestShare = 250
 
-// Shares lists the CPU shares in millicores that a model's instances may have: a
-// quarter and a half of a core, and all of 1, 2, 4, … cores, the numbers of threads of
-// the profile, or all but a quarter of one, as the provider itself needs some of the
-// machine; as far as a CPU limit of the deployment allows; 0 is none. A limit below all
-// of them is the one share.
+// Shares lists the CPU shares in millicores that a model's instances may have. They
+// are a quarter and a half of a core, and for each thread count of the profile that
+// many cores, and a quarter of a core less, because the provider itself needs CPU.
+// Shares above limit, the deployment's CPU limit in millicores, are left out; 0 is no
+// limit. If no share is left, the limit is the only share.
 func (p *Profile) Shares(limit int) []int {
 	shares := []int{smallestShare, 2 * smallestShare}
 	for _, threads := range p.Threads() {

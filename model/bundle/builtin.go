@@ -17,15 +17,15 @@ import (
 //go:embed builtin
 var builtinFiles embed.FS
 
-// builtin are the images of OpenFaaS's conformance suite, which other machines
-// take from a registry, and the folders of their files.
+// builtin maps the images of OpenFaaS's conformance suite to the folders of their
+// files. Other providers pull these images from a registry.
 var builtin = map[string]string{
 	"functions/alpine:latest":   "alpine",
 	"theaxer/redirector:latest": "redirector",
 }
 
-// WriteBuiltin writes those built-in bundles for whose images there is nothing
-// below root; what is there is left alone.
+// WriteBuiltin writes the built-in bundles below root. It leaves alone whatever is
+// already in a bundle's place.
 func WriteBuiltin(root string) error {
 	for _, image := range slices.Sorted(maps.Keys(builtin)) {
 		place, err := Path(image)
@@ -62,7 +62,7 @@ func writeBuiltin(root, image, from string) error {
 		if err := os.CopyFS(dir, files); err != nil || manifest.ProcessFile() == "" {
 			return err
 		}
-		// An embedded file has no mode.
+		// Embedded files are not executable.
 		return os.Chmod(filepath.Join(dir, manifest.ProcessFile()), 0o755)
 	})
 	return err

@@ -1,13 +1,16 @@
-// Package bundle is how a function's image becomes a model or a program on one
-// machine: a plain directory with its files and a small manifest, bundle.yaml,
-// that a person can look into and write by hand:
+// Package bundle opens, checks and writes bundles. A bundle is the directory behind
+// an image name on one machine: the files of a model or a program, and a small
+// manifest, bundle.yaml, that a person can read and write. The package runs
+// neither models nor programs. Begin with [Open], [Manifest] and [WriteFiles].
+//
+// The manifest of an ONNX model:
 //
 //	name: mnist
 //	engine: onnx
 //	model: model.onnx
 //	description: Number recognition
 //
-// or a model that Python runs, by a handler or by TensorFlow alone,
+// A model that Python runs, by a handler or by TensorFlow alone:
 //
 //	name: spam
 //	engine: python
@@ -15,13 +18,13 @@
 //	handler: handler.py
 //	requirements: requirements.txt
 //
-// or a model that a model server of others runs,
+// A model that a third-party model server runs:
 //
 //	name: digits
 //	engine: triton
 //	model: digits
 //
-// or, for an ordinary function,
+// An ordinary function:
 //
 //	name: greet
 //	process: ./handler --polite
@@ -29,9 +32,9 @@
 //	env:
 //	  GREETING: Hello
 //
-// The image "registry.example.com/team/mnist:v2" is the directory
-// registry.example.com/team/mnist/v2 under the root that the provider was given.
-// How a directory gets there is staged.go.
+// The bundle of the image "registry.example.com/team/mnist:v2" is the directory
+// registry.example.com/team/mnist/v2 under the provider's root. place.go puts
+// directories there.
 package bundle
 
 import (
@@ -46,15 +49,15 @@ import (
 
 // Errors that opening a bundle wraps.
 var (
-	// ErrImage: the image's name cannot be a directory below the root.
+	// ErrImage: the image's name does not give a directory below the root.
 	ErrImage = errors.New("invalid image name")
 	// ErrNotFound: there is no bundle for the image.
 	ErrNotFound = errors.New("no bundle")
-	// ErrManifest: the manifest does not say what it must.
+	// ErrManifest: a field of the manifest is wrong or missing.
 	ErrManifest = errors.New("invalid " + ManifestFile)
-	// ErrProgram: the bundle is a program where a model is wanted.
+	// ErrProgram: the bundle is a program, and the function needs a model.
 	ErrProgram = errors.New("the bundle is a program")
-	// ErrModel: the bundle is a model where a program is wanted.
+	// ErrModel: the bundle is a model, and the function needs a program.
 	ErrModel = errors.New("the bundle is a model")
 )
 
@@ -65,8 +68,8 @@ type Bundle struct {
 	Manifest
 }
 
-// Open finds the bundle of an image below root. The error wraps [ErrImage],
-// [ErrNotFound] or [ErrManifest] and says what to do.
+// Open opens the bundle of an image below root and checks it. The error wraps
+// [ErrImage], [ErrNotFound] or [ErrManifest] and says what to do.
 func Open(root, image string) (*Bundle, error) {
 	path, err := Path(image)
 	if err != nil {
@@ -79,7 +82,7 @@ func Open(root, image string) (*Bundle, error) {
 	defer below.Close()
 	inside, err := below.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w for image %q: there is no %s; make a model's with `faas-infer model bundle NAME --root %s --image %s`, a program's with `faas-infer bundle DIR --root %[4]s --image %[5]s`, or send either with faas-cli's --remote-builder", ErrNotFound, image, filepath.Join(root, path), root, image)
+		return nil, fmt.Errorf("%w for image %q: there is no %s; make one for a model with `faas-infer model bundle NAME --root %s --image %s`, for a program with `faas-infer bundle DIR --root %[4]s --image %[5]s`, or build either with faas-cli's --remote-builder", ErrNotFound, image, filepath.Join(root, path), root, image)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the bundle of image %q: %w", image, err)
@@ -87,7 +90,7 @@ func Open(root, image string) (*Bundle, error) {
 	defer inside.Close()
 	m, err := readManifest(inside)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w for image %q: %s has no %s; write one, for a program as `name: %s`, `process: ./handler`, `mode: http`, for a model as `name: %[5]s`, `engine: onnx`, `model: model.onnx`, a line each", ErrNotFound, image, filepath.Join(root, path), ManifestFile, filepath.Base(filepath.Dir(path)))
+		return nil, fmt.Errorf("%w for image %q: %s has no %s; write one of three lines, for a program `name: %s`, `process: ./handler`, `mode: http`, for a model `name: %[5]s`, `engine: onnx`, `model: model.onnx`", ErrNotFound, image, filepath.Join(root, path), ManifestFile, filepath.Base(filepath.Dir(path)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("image %q: %w", image, err)
@@ -102,7 +105,7 @@ func Open(root, image string) (*Bundle, error) {
 	return b, nil
 }
 
-// OpenDir is [Open] for a bundle that has no image's name yet.
+// OpenDir is [Open] for a directory, which need not have an image name.
 func OpenDir(dir string) (*Bundle, error) {
 	inside, err := os.OpenRoot(dir)
 	if err != nil {
@@ -126,7 +129,7 @@ func OpenDir(dir string) (*Bundle, error) {
 	return b, nil
 }
 
-// directoryName is what a directory is called, whatever path leads to it.
+// directoryName is the name of a directory, even for a path such as ".".
 func directoryName(dir string) string {
 	if full, err := filepath.Abs(dir); err == nil {
 		dir = full
@@ -147,7 +150,7 @@ func readManifest(inside *os.Root) (Manifest, error) {
 	return ParseManifest(text)
 }
 
-// check looks for the files that the manifest names.
+// check checks the files that the manifest names.
 func (b *Bundle) check() error {
 	if !b.IsProgram() {
 		return b.checkModel()
@@ -156,8 +159,8 @@ func (b *Bundle) check() error {
 	if name == "" {
 		return nil
 	}
-	// A link may lead to a program of the machine, as it does in Python's virtual
-	// environments.
+	// A link may lead to a program outside the bundle, as in a Python virtual
+	// environment.
 	info, err := os.Stat(filepath.Join(b.Dir, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -178,7 +181,7 @@ func (b *Bundle) CheckModel() error {
 	if !b.IsProgram() {
 		return nil
 	}
-	return fmt.Errorf("%w, with process %q in its %s, and only a model can have a latency objective; deploy it without the annotation com.openfaas.slo.latency, as an ordinary function", ErrProgram, b.Process, ManifestFile)
+	return fmt.Errorf("%w, with process %q in its %s; only a model can have a latency objective; deploy the program without the annotation com.openfaas.slo.latency", ErrProgram, b.Process, ManifestFile)
 }
 
 // CheckProgram returns an error that wraps [ErrModel] for a model: an ordinary
@@ -187,11 +190,11 @@ func (b *Bundle) CheckProgram() error {
 	if b.IsProgram() {
 		return nil
 	}
-	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, as \"100ms\"", ErrModel, cmp.Or(b.Model, b.Handler, b.Served()))
+	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, for example \"100ms\"", ErrModel, cmp.Or(b.Model, b.Handler, b.Served()))
 }
 
-// ModelPath is the path of the file that stands for the model: the manifest's
-// model, or the manifest itself where the model consists of more.
+// ModelPath is the path of the file that identifies the model: the model's file, or
+// the manifest if the model is more than one file.
 func (b *Bundle) ModelPath() string {
 	if b.Whole() {
 		return filepath.Join(b.Dir, ManifestFile)
@@ -199,8 +202,9 @@ func (b *Bundle) ModelPath() string {
 	return filepath.Join(b.Dir, b.Model)
 }
 
-// ModelFile is [Bundle.ModelPath], or the path of the file that a function names as its
-// model; a model that consists of more than a file cannot be exchanged for one.
+// ModelFile is [Bundle.ModelPath], or the path of the file that a function names as
+// its model. A function cannot name another model if the bundle's model is more
+// than one file.
 func (b *Bundle) ModelFile(named string) (string, error) {
 	if named == "" {
 		return b.ModelPath(), nil
@@ -212,12 +216,12 @@ func (b *Bundle) ModelFile(named string) (string, error) {
 	if b.Processed() {
 		what = "a model with a handler"
 	}
-	return "", fmt.Errorf("another model than the bundle's cannot be named for %s; write it into the bundle's %s", what, ManifestFile)
+	return "", fmt.Errorf("model is %q; it cannot be set for %s; change the bundle's %s instead", named, what, ManifestFile)
 }
 
-// File is the path of a file in the bundle, for a function that names another
-// model than the manifest. A name that leads out of the bundle, also by a
-// symbolic link, and one that is no regular file are errors.
+// File is the path of a file in the bundle, for a function that names another model
+// than the manifest. It refuses a name that leads out of the bundle, even by a
+// symbolic link, and anything but a regular file.
 func (b *Bundle) File(name string) (string, error) {
 	inside, err := os.OpenRoot(b.Dir)
 	if err != nil {

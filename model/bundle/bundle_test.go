@@ -49,7 +49,7 @@ func TestPathRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the image is called, its directory is strictly below the root.
+// The directory of every image is strictly below the root.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"mnist", "a/b:c", "localhost:5000/x", "../a", "a:b:c", "a/./b"} {
 		f.Add(s)
@@ -127,7 +127,7 @@ func identity(t *testing.T) *model.Model {
 
 func TestWriteAndOpen(t *testing.T) {
 	root := t.TempDir()
-	for range 2 { // the second replaces the first
+	for range 2 { // The second replaces the first.
 		written, err := Write(root, "team/one:v1", Manifest{Name: "mine"}, identity(t))
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{"../x", ErrImage, ".."},
 		{"absent", ErrNotFound, "faas-infer model bundle"},
-		{"plain:v1", ErrNotFound, "plain/v1 has no bundle.yaml; write one, for a program as `name: plain`"},
+		{"plain:v1", ErrNotFound, "plain/v1 has no bundle.yaml; write one of three lines, for a program `name: plain`"},
 		{"gone:v1", ErrManifest, `no file "handler"`},
 		{"dull:v1", ErrManifest, "chmod +x"},
 		{"dir:v1", ErrManifest, "is not a file"},
@@ -230,10 +230,10 @@ func TestWriteKeepsWhatIsThere(t *testing.T) {
 	if _, err := Write(root, "b/latest:x", Manifest{}, m); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(root, "b", Manifest{}, m); err == nil || !strings.Contains(err.Error(), "has other things in it") {
+	if _, err := Write(root, "b", Manifest{}, m); err == nil || !strings.Contains(err.Error(), "holds other files") {
 		t.Errorf("a bundle in the place of others: %v", err)
 	}
-	// A bundle that cannot be written leaves the old one.
+	// A failed write leaves the old bundle in place.
 	if _, err := WriteFile(root, "a:v1", Manifest{}, filepath.Join(root, "absent.onnx")); err == nil {
 		t.Error("a file that is not there became a bundle")
 	}
@@ -273,7 +273,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// A manifest without a name has the image's, and a directory's that is no image yet.
+// A manifest without a name gets the image's name, or the directory's.
 func TestNameIsTheImages(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "registry.example.com", "team", "spam", "v1")

@@ -20,7 +20,7 @@ const (
 	EnginePython = "python"
 )
 
-// savedModelFile is what tells a SavedModel's directory.
+// savedModelFile identifies the directory of a SavedModel.
 const savedModelFile = "saved_model.pb"
 
 // InPython reports whether a Python process runs the model.
@@ -28,19 +28,19 @@ func (m Manifest) InPython() bool {
 	return m.Engine == EngineTensorFlow || m.Engine == EnginePython
 }
 
-// Processed reports whether a program beside the instance does what is to be done before
-// and after an ONNX model.
+// Processed reports whether a handler's program runs beside the instance, before and
+// after an ONNX model.
 func (m Manifest) Processed() bool { return m.Engine == EngineONNX && m.Handler != "" }
 
-// goFile is how a handler's file ends that is written in Go.
+// goFile is the extension of a handler written in Go.
 const goFile = ".go"
 
-// HandlerProgram is the file of the bundle that is run for a [Manifest.Processed] model's
-// handler: a Go file's is the program beside it that it was compiled to.
+// HandlerProgram is the program of a [Manifest.Processed] model's handler, a file of
+// the bundle. For a handler in Go it is the compiled program beside the Go file.
 func (m Manifest) HandlerProgram() string { return strings.TrimSuffix(m.Handler, goFile) }
 
-// modelField names a field that only models have, beside engine; the empty string
-// if there is none.
+// modelField names the first set field, other than engine, that only models have;
+// "" if there is none.
 func (m Manifest) modelField() string {
 	switch {
 	case m.Model != "":
@@ -59,13 +59,13 @@ func (m Manifest) validateModel() error {
 	case m.Engine == "":
 		return fmt.Errorf("%w: engine is missing; write `engine:` and %s", ErrManifest, known)
 	case m.Engine != EngineONNX && !m.Whole():
-		return fmt.Errorf("%w: engine is %q; it is %s", ErrManifest, m.Engine, known)
+		return fmt.Errorf("%w: engine is %q; it must be %s", ErrManifest, m.Engine, known)
 	case !m.Upstream() && m.upstreamField() != "":
-		return fmt.Errorf("%w: %s is for the engines %s, %s and %s, which are servers; %s is none", ErrManifest, m.upstreamField(), EngineTriton, EngineTensorFlowServing, EngineMLServer, m.Engine)
+		return fmt.Errorf("%w: %s is for the engines %s, %s and %s, not for %s; remove it", ErrManifest, m.upstreamField(), EngineTriton, EngineTensorFlowServing, EngineMLServer, m.Engine)
 	case m.Processed() && filepath.Ext(m.Handler) == ".py":
-		return fmt.Errorf("%w: handler is %q; one in Python is for the engines %s and %s, and an ONNX model's is a program, as handler.go", ErrManifest, m.Handler, EngineTensorFlow, EnginePython)
+		return fmt.Errorf("%w: handler is %q; a handler in Python needs the engine %s or %s; for an ONNX model write a program, as handler.go", ErrManifest, m.Handler, EngineTensorFlow, EnginePython)
 	case m.Engine == EngineONNX && m.Requirements != "":
-		return fmt.Errorf("%w: requirements is for the engines %s and %s; an ONNX model needs no Python", ErrManifest, EngineTensorFlow, EnginePython)
+		return fmt.Errorf("%w: requirements is for the engines %s and %s, not for %s; remove it", ErrManifest, EngineTensorFlow, EnginePython, m.Engine)
 	case m.Engine == EngineONNX && m.Model == "":
 		return fmt.Errorf("%w: model is missing; write the name of the model's file in the bundle, as `model: model.onnx`", ErrManifest)
 	case m.Engine == EngineTensorFlow && m.Model == "":
@@ -88,14 +88,14 @@ func (m Manifest) validateModel() error {
 	return nil
 }
 
-// named is a file that the manifest names.
+// named is a field of the manifest and the file that it names.
 type named struct{ key, name string }
 
 func (m Manifest) files() []named {
 	return []named{{"model", m.Model}, {"handler", m.Handler}, {"requirements", m.Requirements}}
 }
 
-// checkModel looks for the files that a model's manifest names.
+// checkModel checks the files that a model's manifest names.
 func (b *Bundle) checkModel() error {
 	for _, field := range b.files() {
 		if field.name == "" {
@@ -121,7 +121,7 @@ func (b *Bundle) checkModel() error {
 	return nil
 }
 
-// checkHandlerProgram looks for the program of an ONNX model's handler.
+// checkHandlerProgram checks the program of an ONNX model's handler.
 func (b *Bundle) checkHandlerProgram() error {
 	name := b.HandlerProgram()
 	inside, err := os.OpenRoot(b.Dir)
@@ -132,16 +132,16 @@ func (b *Bundle) checkHandlerProgram() error {
 	info, err := inside.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && name != b.Handler:
-		return fmt.Errorf("the bundle has no program %q that %s was compiled to; faas-cli's --remote-builder compiles it, and so does the Dockerfile of the template onnx-go-infer: %w", name, b.Handler, err)
+		return fmt.Errorf("the bundle has no program %q for the handler %s; compile it with faas-cli's --remote-builder or the Dockerfile of the template onnx-go-infer: %w", name, b.Handler, err)
 	case err != nil:
 		return fmt.Errorf("%q of the bundle: %w", name, err)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("%q in the bundle is no program; make it executable with chmod +x", name)
+		return fmt.Errorf("%q in the bundle is not executable; make it so with chmod +x", name)
 	}
 	return nil
 }
 
-// checkWholeModel looks for what tells a model that may be a directory.
+// checkWholeModel checks a model that may be a directory.
 func (b *Bundle) checkWholeModel() error {
 	inside, err := os.OpenRoot(b.Dir)
 	if err != nil {
@@ -162,19 +162,20 @@ func (b *Bundle) checkWholeModel() error {
 	return check(inside, info.IsDir())
 }
 
-// checkPythonModel accepts a directory, too, and of TensorFlow's only a SavedModel's.
+// checkPythonModel accepts a file or a directory. For TensorFlow without a handler
+// it must be a SavedModel's directory or a Keras file.
 func (b *Bundle) checkPythonModel(inside *os.Root, isDir bool) error {
 	switch {
 	case b.Engine != EngineTensorFlow || b.Handler != "":
 		return nil
 	case !isDir:
 		if ending := strings.ToLower(filepath.Ext(b.Model)); ending != ".keras" && ending != ".h5" {
-			return fmt.Errorf("%q is neither a SavedModel's directory nor a Keras file, .keras or .h5; write a handler that loads it", b.Model)
+			return fmt.Errorf("%q is neither a SavedModel's directory nor a Keras file (.keras or .h5); write a handler that loads it", b.Model)
 		}
 		return nil
 	}
 	if _, err := inside.Stat(filepath.Join(b.Model, savedModelFile)); err != nil {
-		return fmt.Errorf("the directory %q has no %s, so it is no SavedModel; write one with model.export(%[1]q) or tf.saved_model.save, or write a handler that loads what it is", b.Model, savedModelFile)
+		return fmt.Errorf("the directory %q has no %s, so it is not a SavedModel; write one with model.export(%[1]q) or tf.saved_model.save, or write a handler that loads the directory", b.Model, savedModelFile)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func TestManifestsOfPythonsModels(t *testing.T) {
 		{"name: a\nengine: python\nhandler: handler.txt\n", `handler is "handler.txt"`},
 		{"name: a\nengine: python\nhandler: ../handler.py\n", "handler is \"../handler.py\""},
 		{"name: a\nengine: python\nhandler: handler.py\nrequirements: /etc/passwd\n", "requirements is"},
-		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: handler.py\n", "one in Python is for the engines tensorflow and python"},
+		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: handler.py\n", "a handler in Python needs the engine tensorflow or python"},
 		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: handler.go\n", ""},
 		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: bin/handler\n", ""},
 		{"name: a\nengine: onnx\nmodel: m.onnx\nhandler: ../handler.go\n", "handler is \"../handler.go\""},
@@ -55,8 +55,8 @@ func TestFilesOfPythonsModels(t *testing.T) {
 		"no handler":             {"engine: python\nhandler: h.py\n", nil, `handler: the bundle has no file "h.py"`},
 		"no requirements":        {"engine: python\nhandler: h.py\nrequirements: r.txt\n", []string{"h.py"}, "requirements: the bundle has no file"},
 		"handler alone":          {"engine: python\nhandler: h.py\n", []string{"h.py"}, ""},
-		"a program as handler":   {"engine: onnx\nmodel: m.onnx\nhandler: run\n", []string{"m.onnx", "run"}, "\"run\" in the bundle is no program"},
-		"nothing compiled":       {"engine: onnx\nmodel: m.onnx\nhandler: h.go\n", []string{"m.onnx", "h.go"}, "no program \"h\" that h.go was compiled to"},
+		"a program as handler":   {"engine: onnx\nmodel: m.onnx\nhandler: run\n", []string{"m.onnx", "run"}, "\"run\" in the bundle is not executable"},
+		"nothing compiled":       {"engine: onnx\nmodel: m.onnx\nhandler: h.go\n", []string{"m.onnx", "h.go"}, "no program \"h\" for the handler h.go"},
 		"a directory as handler": {"engine: python\nhandler: h.py\n", []string{"h.py/x"}, "is not a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,8 @@ func TestFilesOfPythonsModels(t *testing.T) {
 	}
 }
 
-// A Go file's program is the one beside it, and stands with the manifest for the model.
+// The program of a handler in Go is the file beside it. The manifest identifies the
+// model.
 func TestHandlersOfONNXModels(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"m.onnx": 0o644, "h.go": 0o644, "h": 0o755} {
@@ -108,7 +109,7 @@ func TestHandlersOfONNXModels(t *testing.T) {
 	if file, err := b.ModelFile(""); err != nil || file != b.ModelPath() {
 		t.Errorf("the model is %s, %v", file, err)
 	}
-	if _, err := b.ModelFile("m.onnx"); err == nil || !strings.Contains(err.Error(), "cannot be named for a model with a handler") {
+	if _, err := b.ModelFile("m.onnx"); err == nil || !strings.Contains(err.Error(), "cannot be set for a model with a handler") {
 		t.Errorf("the model without its handler: %v", err)
 	}
 }

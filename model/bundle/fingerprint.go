@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// Fingerprint tells one state of the bundle's directory from another: it is
-// another one after the bundle was replaced, or a file in it was edited, added,
-// removed or made executable. Only the directory is read, not the files: it
-// covers path, inode, mode, size and time of modification of everything in it,
-// some microseconds for each file. Two bundles of the same content have
-// different ones.
+// Fingerprint identifies a state of the bundle's directory. It changes when the
+// bundle is replaced, or when a file in it is edited, added, removed or made
+// executable. It covers path, inode, mode, size and time of modification of
+// everything in the directory, but does not read the files; that takes some
+// microseconds per file. Two bundles with the same content have different
+// fingerprints.
 func (b *Bundle) Fingerprint() (string, error) {
 	hash := sha256.New()
 	err := filepath.WalkDir(b.Dir, func(path string, _ fs.DirEntry, err error) error {
@@ -32,7 +32,7 @@ func (b *Bundle) Fingerprint() (string, error) {
 		}
 		size := info.Size()
 		if info.IsDir() {
-			size = 0 // It is the file system's affair.
+			size = 0 // The size of a directory depends on the file system.
 		}
 		fmt.Fprintf(hash, "%q %d %o %d %d\n", path, inode, info.Mode(), size, info.ModTime().UnixNano())
 		return nil

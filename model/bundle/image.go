@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Path is the directory of an image relative to the root: registry host and
-// slashes are its parts, and the tag, "latest" if there is none, is its last.
-// Docker Hub's own names are shortened as Docker does: docker.io/library/mnist
+// Path is the directory of an image relative to the root. Its parts are the
+// registry host, the parts of the name between slashes, and the tag, "latest" by
+// default. Docker Hub's names are shortened as in Docker: docker.io/library/mnist
 // is mnist. The error wraps [ErrImage].
 func Path(image string) (string, error) {
 	name, tag := familiar(image), "latest"
@@ -16,11 +16,11 @@ func Path(image string) (string, error) {
 		name, tag = name[:at], name[at+1:]
 	}
 	if strings.ContainsRune(image, '@') {
-		return "", fmt.Errorf("%w %q: a bundle is a directory and has no digest; name it by a tag", ErrImage, image)
+		return "", fmt.Errorf("%w %q: a bundle has no digest; name it by a tag", ErrImage, image)
 	}
 	for _, part := range append(strings.Split(name, "/"), tag) {
 		if !validPart(part) {
-			return "", fmt.Errorf("%w %q: %q is not letters, digits, '.', '_', '-' that begin with a letter, digit or '_'", ErrImage, image, part)
+			return "", fmt.Errorf("%w %q: %q must consist of letters, digits, '.', '_' and '-', and begin with a letter, digit or '_'", ErrImage, image, part)
 		}
 	}
 	path := filepath.Join(filepath.FromSlash(name), tag)
@@ -41,7 +41,7 @@ func validPart(part string) bool {
 	return part != "" && len(part) <= 255
 }
 
-// familiar drops the host of Docker Hub, and its library of official images.
+// familiar drops Docker Hub's host, and the library/ of its official images.
 func familiar(image string) string {
 	for _, host := range []string{"docker.io/", "index.docker.io/"} {
 		name, ok := strings.CutPrefix(image, host)

@@ -10,23 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StagingDir is the directory below the root in which new directories are made
-// and replaced ones wait for those who use them.
+// StagingDir is the directory below the root for new directories that are not
+// complete, and for replaced ones that are still in use.
 const StagingDir = ".staging"
 
-// Staged is a directory that is being made. Nobody sees it before [Staged.Live].
+// Staged is a new directory. It is invisible below the root until [Staged.Live].
 type Staged struct {
-	// Dir is its path, for its maker to write in.
+	// Dir is its path. The caller writes the content there.
 	Dir  string
 	root string
 	held *os.File
 }
 
 // NewStaged makes an empty directory below the root's staging directory, and removes
-// what is no longer used there. Whoever calls it calls [Staged.Discard] in the
-// end.
+// unused directories there. The caller must call [Staged.Discard] in the end.
 func NewStaged(root string) (*Staged, error) {
-	// Files of another user that this one may not remove do not matter.
+	// Files of another user cannot always be removed. That does not matter.
 	_ = Sweep(root)
 	staging := filepath.Join(root, StagingDir)
 	if err := os.MkdirAll(staging, 0o700); err != nil {
@@ -39,7 +38,7 @@ func NewStaged(root string) (*Staged, error) {
 		}
 		held, err := Hold(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // Somebody swept it before it was held.
+			continue // Another process swept it before it was held.
 		}
 		if err != nil {
 			return nil, errors.Join(err, os.Remove(dir))
@@ -48,10 +47,10 @@ func NewStaged(root string) (*Staged, error) {
 	}
 }
 
-// Live puts the directory in the place of the one at path, which is relative to
-// the root, and returns when that will survive a power failure. There may be
-// nothing, an empty directory, or a directory that replaceable, called on its
-// path, lets go; nil lets everything go.
+// Live puts the directory at path, which is relative to the root. It returns when
+// the change will survive a power failure. It replaces an empty directory, and
+// anything else for whose path replaceable returns nil. A nil replaceable allows
+// everything.
 func (s *Staged) Live(path string, replaceable func(dir string) error) error {
 	if err := s.live(path, replaceable); err != nil {
 		return fmt.Errorf("put %s in its place: %w", path, err)
@@ -63,7 +62,7 @@ func (s *Staged) live(path string, replaceable func(dir string) error) error {
 	if !filepath.IsLocal(path) {
 		return fmt.Errorf("%q leads out of %s", path, s.root)
 	}
-	// All that was written into it comes before its name does.
+	// The content must be on the disk before the name is.
 	if err := s.sync(); err != nil {
 		return fmt.Errorf("write to the disk: %w", err)
 	}
@@ -87,16 +86,16 @@ func (s *Staged) live(path string, replaceable func(dir string) error) error {
 	return syncUp(below, parents)
 }
 
-// sync writes the directory and all in it to the disk: one by one if there are
-// few, and else all that the file system has yet to write, which takes long
-// where somebody else writes much.
+// sync writes the directory and its content to the disk. It syncs a few files one
+// by one. For more it syncs the whole file system, which takes long if other
+// processes write much.
 func (s *Staged) sync() error {
 	var names []string
 	err := filepath.WalkDir(s.Dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if len(names) == fewFiles {
+		if len(names) == maxSingleSyncs {
 			return errMany
 		}
 		if e.IsDir() || e.Type().IsRegular() {
@@ -115,8 +114,9 @@ func (s *Staged) sync() error {
 	return err
 }
 
-// fewFiles is how many files are written to the disk one by one.
-const fewFiles = 64
+// maxSingleSyncs is the maximum number of files and directories that are synced one
+// by one.
+const maxSingleSyncs = 64
 
 var errMany = errors.New("many files")
 
@@ -128,8 +128,8 @@ func syncFile(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// exchange renames the directory to name in parent. What is there is taken out
-// in the same instant.
+// exchange renames the directory to name in parent. If something has that name, the
+// two are exchanged atomically.
 func (s *Staged) exchange(parent *os.File, name, full string, replaceable func(string) error) error {
 	to := int(parent.Fd())
 	for {
@@ -146,7 +146,7 @@ func (s *Staged) exchange(parent *os.File, name, full string, replaceable func(s
 		err = unix.Renameat2(unix.AT_FDCWD, s.Dir, to, name, unix.RENAME_EXCHANGE)
 		switch {
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
-			return fmt.Errorf("the file system of %s cannot exchange two directories at once (%w); use another one", s.root, err)
+			return fmt.Errorf("the file system of %s cannot exchange two directories atomically (%w); use another file system", s.root, err)
 		case !errors.Is(err, unix.ENOENT): // It was removed meanwhile.
 			return err
 		}
@@ -169,8 +169,8 @@ func syncUp(below *os.Root, path string) error {
 	}
 }
 
-// Discard ends the making. What is not live, and a directory that was replaced
-// and is not in use, is removed.
+// Discard removes the directory if it is not live. After [Staged.Live] it removes
+// the directory that was replaced, unless that is in use.
 func (s *Staged) Discard() error {
 	if err := s.held.Close(); err != nil {
 		return err
@@ -178,9 +178,9 @@ func (s *Staged) Discard() error {
 	return sweep(s.Dir)
 }
 
-// Hold keeps the directory from being removed after it was replaced, until the
-// file is closed in this process and in all that inherited it. A directory that
-// is not there is an error that wraps [fs.ErrNotExist].
+// Hold keeps a directory from being removed after it is replaced. It ends when the
+// file is closed in this process and in all that inherited it. The error for a
+// missing directory wraps [fs.ErrNotExist].
 func Hold(dir string) (*os.File, error) {
 	for {
 		f, err := os.Open(dir)
@@ -190,7 +190,7 @@ func Hold(dir string) (*os.File, error) {
 		if err := flock(f, unix.LOCK_SH); err != nil {
 			return nil, errors.Join(fmt.Errorf("hold the directory %s: %w", dir, err), f.Close())
 		}
-		// It may have been replaced and removed before it was held.
+		// Another process may have replaced and removed it before it was held.
 		held, err := f.Stat()
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -204,8 +204,9 @@ func Hold(dir string) (*os.File, error) {
 	}
 }
 
-// Sweep removes from the root's staging directory what nobody holds: what a
-// crash left half made, and replaced directories that are no longer used.
+// Sweep removes everything from the root's staging directory that no process holds:
+// incomplete directories that a crash left, and replaced directories that are no
+// longer in use.
 func Sweep(root string) error {
 	staging := filepath.Join(root, StagingDir)
 	entries, err := os.ReadDir(staging)
@@ -222,13 +223,13 @@ func Sweep(root string) error {
 	return errors.Join(errs...)
 }
 
-// sweep removes what is at path unless somebody holds it.
+// sweep removes the directory at path unless a process holds it.
 func sweep(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, unix.ELOOP): // A symbolic link was in the place.
+	case errors.Is(err, unix.ELOOP): // It is a symbolic link that was replaced.
 		return os.Remove(path)
 	case err != nil:
 		return fmt.Errorf("sweep replaced directories: %w", err)
@@ -242,7 +243,7 @@ func sweep(path string) error {
 	return removeAll(path)
 }
 
-// removeAll is os.RemoveAll also where a directory in the tree lacks the rights.
+// removeAll is os.RemoveAll, even for directories without write permission.
 func removeAll(path string) error {
 	if os.RemoveAll(path) == nil {
 		return nil

@@ -57,7 +57,7 @@ func TestLive(t *testing.T) {
 	if got := read(t, root, "a/b/c"); got != "2" {
 		t.Error(got)
 	}
-	// In the place of an empty directory, of a link and of a file.
+	// Live also replaces an empty directory, a link and a file.
 	if err := errors.Join(os.Mkdir(filepath.Join(root, "empty"), 0o755), os.Symlink("a/b/c", filepath.Join(root, "link")), os.WriteFile(filepath.Join(root, "file"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestManyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2 * fewFiles {
+	for i := range 2 * maxSingleSyncs {
 		if err := os.WriteFile(filepath.Join(s.Dir, fmt.Sprint(i)), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestManyFiles(t *testing.T) {
 	if err := errors.Join(s.Live("a", nil), s.Discard()); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(filepath.Join(root, "a")); err != nil || len(entries) != 2*fewFiles {
+	if entries, err := os.ReadDir(filepath.Join(root, "a")); err != nil || len(entries) != 2*maxSingleSyncs {
 		t.Errorf("%d files, %v", len(entries), err)
 	}
 }
@@ -177,7 +177,8 @@ func TestHoldAndSweep(t *testing.T) {
 	}
 }
 
-// What a crash may leave, directories without rights and links included.
+// Sweep removes whatever a crash may leave, including directories without rights and
+// links.
 func TestSweepRemovesAnything(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	at := func(name string) string { return filepath.Join(root, StagingDir, name) }
@@ -199,8 +200,8 @@ func TestSweepRemovesAnything(t *testing.T) {
 	}
 }
 
-// Several at once, in one place, with sweeps and readers between: a reader that
-// holds the place always finds it whole.
+// With concurrent writes to one place and sweeps, a reader that holds the place
+// always finds it whole.
 func TestAtOnce(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "a", "0")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// script writes a program that any machine has the interpreter of.
+// script writes a program whose interpreter every machine has.
 func script(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "handler"), []byte("#!/bin/sh\ncat\n"), 0o755)
 }
@@ -122,7 +122,7 @@ func TestFingerprint(t *testing.T) {
 
 func TestWriteBuiltin(t *testing.T) {
 	root := t.TempDir()
-	// Somebody's own bundle stays.
+	// A user's own bundle stays.
 	own, err := WriteFiles(root, "functions/alpine", Manifest{Name: "mine", Process: "./handler"}, script)
 	if err != nil {
 		t.Fatal(err)

@@ -58,9 +58,9 @@ func TestFilesOfModelServers(t *testing.T) {
 		"a SavedModel":                 {"engine: tensorflow-serving\nmodel: m\n", []string{"m/saved_model.pb"}, ""},
 		"the bundle itself":            {"engine: tensorflow-serving\nmodel: .\n", []string{"saved_model.pb"}, ""},
 		"a SavedModel with a version":  {"engine: tensorflow-serving\nmodel: m\n", []string{"m/3/saved_model.pb"}, ""},
-		"no SavedModel":                {"engine: tensorflow-serving\nmodel: m\n", []string{"m/3/weights"}, "it wants one that has saved_model.pb"},
+		"no SavedModel":                {"engine: tensorflow-serving\nmodel: m\n", []string{"m/3/weights"}, "it needs one that has saved_model.pb"},
 		"MLServer's":                   {"engine: mlserver\nmodel: m\n", []string{"m/model-settings.json"}, ""},
-		"not MLServer's":               {"engine: mlserver\nmodel: m\n", []string{"m/settings.json"}, "it wants one that has model-settings.json"},
+		"not MLServer's":               {"engine: mlserver\nmodel: m\n", []string{"m/settings.json"}, "it needs one that has model-settings.json"},
 		"requirements that are not in": {"engine: mlserver\nmodel: m\nrequirements: r.txt\n", []string{"m/model-settings.json"}, "requirements: the bundle has no file"},
 		"a server at an address":       {"engine: triton\nserver_url: http://127.0.0.1:8000\n", nil, ""},
 	} {

@@ -17,10 +17,10 @@ import (
 // modelFile is the model's name in the bundles that this package writes.
 const modelFile = "model.onnx"
 
-// Write makes the bundle of an image below root from a model, in the place of
-// the one that is there, if any. The manifest's engine and model are filled in;
-// its name and description, where empty, are the model's. Whoever opens the
-// bundle meanwhile finds the old one or the new one.
+// Write makes the bundle of an image below root from a model, and replaces an
+// existing one. It fills in the manifest's engine and model. An empty name or
+// description becomes the model's. A concurrent [Open] finds the old bundle or the
+// new one.
 func Write(root, image string, manifest Manifest, m *model.Model) (*Bundle, error) {
 	manifest = manifest.describe(m)
 	return write(root, image, manifest, func(dir string) error {
@@ -28,8 +28,8 @@ func Write(root, image string, manifest Manifest, m *model.Model) (*Bundle, erro
 	})
 }
 
-// WriteFile is [Write] for the ONNX file at path, which is copied with the
-// files in which it keeps weights. It must have a dynamic batch dimension.
+// WriteFile is [Write] for the ONNX file at path. It copies the file and its files
+// of external weights. The model must have a dynamic batch dimension.
 func WriteFile(root, image string, manifest Manifest, path string) (*Bundle, error) {
 	m, err := model.ReadFile(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func WriteFile(root, image string, manifest Manifest, path string) (*Bundle, err
 	})
 }
 
-// describe fills in what a person left out.
+// describe takes a missing name or description from the model.
 func (m Manifest) describe(from *model.Model) Manifest {
 	if m.Name == "" {
 		m.Name = from.Name()
@@ -68,9 +68,8 @@ func write(root, image string, manifest Manifest, files func(dir string) error) 
 	return WriteFiles(root, image, manifest, files)
 }
 
-// WriteFiles makes the bundle of an image below root from a manifest and what
-// files writes into a directory, in the place of the bundle that is there, if
-// any.
+// WriteFiles makes the bundle of an image below root, and replaces an existing one.
+// It writes the manifest; files writes everything else into the directory.
 func WriteFiles(root, image string, manifest Manifest, files func(dir string) error) (_ *Bundle, err error) {
 	if _, err := Path(image); err != nil {
 		return nil, err
@@ -93,8 +92,8 @@ func WriteFiles(root, image string, manifest Manifest, files func(dir string) er
 }
 
 // WriteDir makes the bundle of an image below root from a copy of the directory
-// from. Its manifest is the directory's own, if there is one, with the fields of
-// over that are set; without a name it is called as the image.
+// from. The set fields of over replace those of the directory's manifest, if it has
+// one. The default name is the image's.
 func WriteDir(root, image, from string, over Manifest) (*Bundle, error) {
 	if err := apart(root, from); err != nil {
 		return nil, err
@@ -130,12 +129,12 @@ func apart(root, from string) error {
 		return err
 	}
 	if below, err := filepath.Rel(from, root); err == nil && filepath.IsLocal(below) {
-		return fmt.Errorf("the directory of bundles, %s, is in %s, which is to be copied into it; give another one", root, from)
+		return fmt.Errorf("the directory %s contains the directory of bundles, %s, so it cannot be copied there; give another one", from, root)
 	}
 	return nil
 }
 
-// with is the manifest with the fields of over that are set.
+// with is the manifest with the set fields of over.
 func (m Manifest) with(over Manifest) Manifest {
 	for _, field := range []struct{ to, from *string }{
 		{&m.Name, &over.Name}, {&m.Description, &over.Description}, {&m.Process, &over.Process},
@@ -164,8 +163,8 @@ func (m Manifest) WriteFile(dir string) error {
 	return os.WriteFile(filepath.Join(dir, ManifestFile), text, 0o644)
 }
 
-// WriteName writes a name into the manifest of a bundle's directory, if it has none
-// there. A manifest that cannot be read is left to [OpenDir] to complain of.
+// WriteName adds a name to the manifest in a bundle's directory if it has none. It
+// leaves an invalid manifest alone; [OpenDir] reports it.
 func WriteName(dir, name string) error {
 	file := filepath.Join(dir, ManifestFile)
 	text, err := os.ReadFile(file)
@@ -177,15 +176,15 @@ func WriteName(dir, name string) error {
 	}
 	named := append(fmt.Appendf(nil, "name: %q\n", name), text...)
 	if m, err := ParseManifest(named); err != nil || m.Engine+m.Process == "" {
-		return nil // It is written in another way, and does without.
+		return nil // A manifest in another YAML style goes without a name.
 	}
 	return os.WriteFile(file, named, 0o644)
 }
 
-// Install makes a staged directory the bundle of an image below root, in the
-// place of the one that is there. Whoever opens the image finds the old one or
-// the new one. A directory that is no bundle, and a place inside another bundle
-// or where something else is, are refused.
+// Install makes a staged directory the bundle of an image below root, and replaces
+// an existing one. A concurrent [Open] finds the old bundle or the new one. Install
+// refuses a directory that is not a bundle, a place inside another bundle, and a
+// place that holds something else.
 func Install(root, image string, staged *Staged) (*Bundle, error) {
 	path, err := Path(image)
 	if err != nil {
@@ -200,7 +199,7 @@ func Install(root, image string, staged *Staged) (*Bundle, error) {
 			return nil, fmt.Errorf("write the bundle of image %q: %s is inside the bundle %s; choose another name", image, path, above)
 		}
 	}
-	// Instances need not be the user who made the directory.
+	// Instances may run as another user than the one that made the directory.
 	if err := os.Chmod(staged.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write the bundle of image %q: %w", image, err)
 	}
@@ -211,10 +210,10 @@ func Install(root, image string, staged *Staged) (*Bundle, error) {
 	return b, nil
 }
 
-// replaceable lets go of bundles only.
+// replaceable allows only bundles to be replaced.
 func replaceable(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, ManifestFile)); err != nil {
-		return fmt.Errorf("%s has other things in it and no %s; choose another name or remove it", dir, ManifestFile)
+		return fmt.Errorf("%s holds other files and no %s; choose another name or remove it", dir, ManifestFile)
 	}
 	return nil
 }

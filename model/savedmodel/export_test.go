@@ -1,6 +1,6 @@
 package savedmodel
 
-// FromBytes is what Read makes of a file's bytes, without looking for variables.
+// FromBytes is Read for a file's bytes, without the check of variables.
 func FromBytes(b []byte, signature string) (*Model, error) {
 	saved, err := decode(b)
 	if err != nil {

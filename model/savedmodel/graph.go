@@ -29,8 +29,8 @@ func newGraph(def *pb.GraphDef) *graph {
 	return g
 }
 
-// node finds the node that a tensor, as "name:0", or an input, as "name", "name:1" or
-// "^name", is of.
+// node finds the node of a tensor, as "name:0", or of an input, as "name", "name:1"
+// or "^name".
 func (g *graph) node(tensor string) (*pb.NodeDef, error) {
 	name, output, numbered := strings.Cut(strings.TrimPrefix(tensor, "^"), ":")
 	if n, err := strconv.Atoi(output); numbered && (err != nil || n < 0) {
@@ -38,12 +38,12 @@ func (g *graph) node(tensor string) (*pb.NodeDef, error) {
 	}
 	n := g.nodes[name]
 	if n == nil {
-		return nil, fmt.Errorf("%q is read, and there is no such node in the graph", tensor)
+		return nil, fmt.Errorf("the graph has no node %q; save the model again", tensor)
 	}
 	return n, nil
 }
 
-// reach finds the nodes that tensors are computed from.
+// reach finds the nodes from which tensors are computed.
 func (g *graph) reach(tensors []string) (map[string]*pb.NodeDef, error) {
 	reached := map[string]*pb.NodeDef{}
 	for open := slices.Clone(tensors); len(open) > 0; {
@@ -60,14 +60,14 @@ func (g *graph) reach(tensors []string) (map[string]*pb.NodeDef, error) {
 	return reached, nil
 }
 
-// count counts nodes by kind, with those of the functions that they call.
+// count counts nodes by kind, including the nodes of the functions that they call.
 func (g *graph) count(reached map[string]*pb.NodeDef) (map[string]int, error) {
 	kinds, called := map[string]int{}, map[string]bool{}
 	var visit func(n *pb.NodeDef) error
 	call := func(n *pb.NodeDef, name string) error {
 		f := g.functions[name]
 		if f == nil {
-			return fmt.Errorf("%q calls the function %q, and the graph has none of that name", n.GetName(), name)
+			return fmt.Errorf("node %q calls the function %q, which the graph does not have", n.GetName(), name)
 		}
 		if called[name] {
 			return nil
@@ -106,7 +106,7 @@ func (g *graph) count(reached map[string]*pb.NodeDef) (map[string]int, error) {
 // holders are the operators that hold a variable.
 var holders = map[string]bool{"VarHandleOp": true, "VariableV2": true, "Variable": true, "VariableSharedV2": true}
 
-// variables are those among nodes, sorted by name.
+// variables are the variables among nodes, sorted by name.
 func variables(nodes map[string]*pb.NodeDef) []Variable {
 	var all []Variable
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
@@ -122,7 +122,7 @@ func variables(nodes map[string]*pb.NodeDef) []Variable {
 	return all
 }
 
-// volume is the number of elements, 0 where it is not known or could not be stored.
+// volume is the number of elements, 0 if it is unknown or too large to store.
 func volume(dims []int64) int64 {
 	if dims == nil {
 		return 0
@@ -137,8 +137,8 @@ func volume(dims []int64) int64 {
 	return n
 }
 
-// elements are the types of elements: Open Inference's name, "" if it has none, and
-// the size in bytes.
+// elements maps element types to their Open Inference name, "" if there is none, and
+// their size in bytes.
 var elements = map[pb.DataType]struct {
 	name tensor.Type
 	size int64
@@ -150,7 +150,8 @@ var elements = map[pb.DataType]struct {
 	pb.DataType_DT_QINT32: {tensor.Int32, 4}, pb.DataType_DT_BOOL: {tensor.Bool, 1}, pb.DataType_DT_COMPLEX64: {"", 8}, pb.DataType_DT_COMPLEX128: {"", 16},
 }
 
-// element is the type behind one of a reference to a variable, which is 100 above it.
+// element is the type that a reference to a variable refers to. The type of a
+// reference is 100 above it.
 func element(t pb.DataType) pb.DataType {
 	if t > 100 {
 		t -= 100
@@ -158,10 +159,10 @@ func element(t pb.DataType) pb.DataType {
 	return t
 }
 
-// maxRank is the most dimensions that a tensor has.
+// maxRank is the maximum number of dimensions of a tensor.
 const maxRank = 254
 
-// shape is a shape of the file: nil if its rank is not known.
+// shape is a shape in the file, nil if its rank is unknown.
 func shape(s *pb.TensorShapeProto) []int64 {
 	if s == nil || s.GetUnknownRank() || len(s.GetDim()) > maxRank {
 		return nil

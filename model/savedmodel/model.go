@@ -17,14 +17,14 @@ type Model struct {
 	operators       map[string]int
 }
 
-// Variable is a weight, which is kept in a file beside the graph.
+// Variable is a weight in a file beside the graph.
 type Variable struct {
 	Name string `json:"name"`
-	// Type is "" for a type without an Open Inference name. Shape is nil where the
+	// Type is "" for a type without an Open Inference name. Shape is nil if the
 	// file gives none.
 	Type  tensor.Type `json:"type"`
 	Shape []int64     `json:"shape"`
-	// Bytes is 0 where the shape is not known.
+	// Bytes is the size, 0 if the shape is unknown.
 	Bytes int64 `json:"bytes"`
 }
 
@@ -56,28 +56,29 @@ func fromProto(saved *pb.SavedModel, name, signature string) (*Model, error) {
 	return m, nil
 }
 
-// Name is the directory's, or that of the one above it for a version.
+// Name is the directory's name. For the directory of a version it is the name of
+// the directory above.
 func (m *Model) Name() string { return m.name }
 
-// Signature is the one that was read.
+// Signature is the name of the signature that was read.
 func (m *Model) Signature() string { return m.signature }
 
-// Signatures are all that the model has, sorted.
+// Signatures names all signatures that callers can use, sorted.
 func (m *Model) Signatures() []string { return m.all }
 
-// Inputs describes what a caller must send, sorted by name. The batch dimension
-// and every other dynamic one is -1; the shape is nil if the file gives none.
+// Inputs describes what a caller must send, sorted by name. Dynamic dimensions, the
+// batch among them, are -1. The shape is nil if the file gives none.
 func (m *Model) Inputs() []tensor.Info { return infos(m.inputs) }
 
 // Outputs describes what a caller gets, sorted by name.
 func (m *Model) Outputs() []tensor.Info { return infos(m.outputs) }
 
-// Variables are the weights that the signature reads, sorted by name. Weights that
-// are constants of the graph are not among them.
+// Variables are the weights that the signature reads, sorted by name. They do not
+// include weights that are constants of the graph.
 func (m *Model) Variables() []Variable { return m.variables }
 
-// Operators counts the operators that the signature reaches by kind, those of every
-// function that it calls once.
+// Operators counts the operators that the signature reaches, by kind. It counts
+// the operators of a called function once.
 func (m *Model) Operators() map[string]int { return m.operators }
 
 func infos(ports []port) []tensor.Info {
@@ -88,7 +89,7 @@ func infos(ports []port) []tensor.Info {
 	return out
 }
 
-// variableBytes is the size of the variables, as far as the file tells it.
+// variableBytes is the size in bytes of the variables whose shape is known.
 func (m *Model) variableBytes() int64 {
 	size := int64(0)
 	for _, v := range m.variables {

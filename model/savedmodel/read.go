@@ -1,7 +1,7 @@
 // Package savedmodel reads TensorFlow SavedModels: the inputs, outputs and weights of
-// one signature, and what kinds of operators it reaches. It does not infer the shapes
-// inside the graph: a TensorFlow model is predicted from its operators as the ONNX model
-// that `faas-infer model convert` makes of it. Begin with Read.
+// one signature, and the kinds of operators that it reaches. It does not infer shapes
+// inside the graph. To predict a TensorFlow model, convert it to ONNX with
+// `faas-infer model convert`. Begin with [Read].
 package savedmodel
 
 import (
@@ -22,17 +22,17 @@ import (
 
 // Errors that reading a SavedModel wraps.
 var (
-	// ErrNotSavedModel: the directory or its saved_model.pb is something else,
-	// or damaged.
+	// ErrNotSavedModel: the directory is not a SavedModel, or its saved_model.pb
+	// is damaged.
 	ErrNotSavedModel = errors.New("not a SavedModel")
 	// ErrVariables: the files of variables are missing or damaged.
 	ErrVariables = errors.New("variables")
-	// ErrSignature: it has to be said which signature is meant, or there is none
-	// of that name.
+	// ErrSignature: the model has no signature of that name, or several and the
+	// caller named none.
 	ErrSignature = errors.New("signature")
 )
 
-// serving is the tag of the graph that is for serving.
+// serving is the tag of the graph for serving.
 const serving = "serve"
 
 const (
@@ -41,9 +41,10 @@ const (
 	splitFile  = "saved_model.cpb"
 )
 
-// Read reads the SavedModel in a directory: of its graph for serving, what the
+// Read reads the SavedModel in a directory: the part of its serving graph that the
 // signature reaches. An empty signature means serving_default, or the only one.
-// Variables are checked to be there and long enough, but not read.
+// Read checks that the variables' files are there and long enough, but does not
+// read them.
 //
 // The errors wrap [ErrNotSavedModel], [ErrVariables] or [ErrSignature].
 func Read(dir, signature string) (*Model, error) {
@@ -61,8 +62,8 @@ func Read(dir, signature string) (*Model, error) {
 	return m, nil
 }
 
-// name is what a model in a directory is called; the versions of a model lie
-// side by side in directories with a number for a name.
+// name is the name of the model in a directory. The versions of a model are
+// directories named by a number, side by side in a directory with the model's name.
 func name(dir string) string {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
@@ -95,20 +96,20 @@ func readFile(dir string) (*pb.SavedModel, error) {
 	return nil, missing(dir, err)
 }
 
-// missing says why there is no file to read, and what to do.
+// missing is the error for a directory without a file to read. It says what to do.
 func missing(dir string, err error) error {
 	if _, err := os.Stat(dir); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, splitFile)); err == nil {
-		return fmt.Errorf("%w: it is split into chunks (%s), which cannot be read; save a model of less than 2 GiB, with its weights as variables", ErrNotSavedModel, splitFile)
+		return fmt.Errorf("%w: it is split into chunks (%s), which faas-infer cannot read; save a model of less than 2 GiB, with its weights as variables", ErrNotSavedModel, splitFile)
 	}
 	versions, _ := filepath.Glob(filepath.Join(dir, "*", binaryFile))
 	for i, v := range versions {
 		versions[i] = filepath.Dir(v)
 	}
 	if len(versions) > 0 {
-		return fmt.Errorf("%w: it holds no %s, but there is one in %s; give that directory", ErrNotSavedModel, binaryFile, strings.Join(versions, ", "))
+		return fmt.Errorf("%w: it has no %s, but there is one in %s; give that directory", ErrNotSavedModel, binaryFile, strings.Join(versions, ", "))
 	}
 	return fmt.Errorf("%w: %w; make one with `model.export(DIR)` or `tf.saved_model.save(model, DIR)`", ErrNotSavedModel, err)
 }
@@ -129,8 +130,8 @@ func decode(b []byte) (*pb.SavedModel, error) {
 
 func isPointer(b []byte) bool { return bytes.HasPrefix(b, []byte("version https://git-lfs")) }
 
-// served is the graph that is for serving. If there are several, as for a TPU,
-// it is the one that has no other tag.
+// served is the graph for serving. If there are several, as for a TPU, it is the
+// one without another tag.
 func served(saved *pb.SavedModel) (*pb.MetaGraphDef, error) {
 	if len(saved.GetMetaGraphs()) == 0 {
 		return nil, fmt.Errorf("%w: %s holds no graph", ErrNotSavedModel, binaryFile)
@@ -151,7 +152,7 @@ func served(saved *pb.SavedModel) (*pb.MetaGraphDef, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, fmt.Errorf("%w: no graph has the tag %q, they have %s; save the model for serving", ErrNotSavedModel, serving, strings.Join(tags, ", "))
+		return nil, fmt.Errorf("%w: no graph has the tag %q; their tags are %s; save the model for serving", ErrNotSavedModel, serving, strings.Join(tags, ", "))
 	}
 	return nil, fmt.Errorf("%w: several graphs have the tag %q, and none has it alone: %s; save the model with one of them", ErrNotSavedModel, serving, strings.Join(tags, ", "))
 }

@@ -50,7 +50,7 @@ func TestReadDamaged(t *testing.T) {
 		{"half an index", "variables/variables.index", index[:len(index)/2], savedmodel.ErrVariables, "ends early"},
 		{"no data", "variables/variables.data-00000-of-00001", nil, savedmodel.ErrVariables, "0 of 1 files"},
 		{"data is a pointer", "variables/variables.data-00000-of-00001", []byte(lfs), savedmodel.ErrVariables, "git lfs pull"},
-		{"some of the data", "variables/variables.data-00000-of-00001", data[:300], savedmodel.ErrVariables, "they are 332 bytes"},
+		{"some of the data", "variables/variables.data-00000-of-00001", data[:300], savedmodel.ErrVariables, "the graph needs 332"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := unpack(t, "dense")
@@ -105,7 +105,7 @@ func TestReadElsewhere(t *testing.T) {
 	}
 }
 
-// The text form has fields that are not read, too.
+// The text form may have fields that the reader ignores.
 func TestReadText(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "model", "12")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -140,7 +140,7 @@ func TestReadChoosesGraph(t *testing.T) {
 	}{
 		{[]*tensorflowpb.MetaGraphDef{tagged("train"), tagged("serve", "tpu"), tagged("serve")}, ""},
 		{[]*tensorflowpb.MetaGraphDef{tagged("serve", "gpu"), tagged("train")}, ""},
-		{[]*tensorflowpb.MetaGraphDef{tagged("train"), tagged()}, "they have {train}, {}"},
+		{[]*tensorflowpb.MetaGraphDef{tagged("train"), tagged()}, "their tags are {train}, {}"},
 		{[]*tensorflowpb.MetaGraphDef{tagged("serve", "gpu"), tagged("serve", "tpu")}, "{serve, gpu}, {serve, tpu}"},
 	} {
 		b, err := proto.Marshal(&tensorflowpb.SavedModel{MetaGraphs: c.graphs})
@@ -164,11 +164,11 @@ func TestReadChoosesSignature(t *testing.T) {
 	for _, c := range []struct{ old, new, words string }{
 		{`"serving_default"`, `"only"`, ""},
 		{`"serving_default"`, `"__saved_model_init_op"`, "the model has none"},
-		{`name: "in:0"`, `coo_sparse { values_tensor_name: "in:0" }`, `"x" is not one dense tensor`},
-		{`name: "in:0"`, `name: "nowhere:0"`, `no such node in the graph`},
+		{`name: "in:0"`, `coo_sparse { values_tensor_name: "in:0" }`, `"x" is sparse, ragged or empty`},
+		{`name: "in:0"`, `name: "nowhere:0"`, `the graph has no node "nowhere:0"`},
 		{`name: "out:0"`, `name: "out:x"`, `does not name an output`},
 		{`name: "out:0"`, `name: "out:-1"`, `does not name an output`},
-		{`input: "in"`, `input: "gone:3"`, `"gone:3" is read`},
+		{`input: "in"`, `input: "gone:3"`, `the graph has no node "gone:3"`},
 		{`op: "Relu" input: "in"`, `op: "PartitionedCall" input: "in" attr { key: "f" value { func { name: "lost" } } }`, `calls the function "lost"`},
 	} {
 		_, err := fromText(t, strings.Replace(rectify, c.old, c.new, 1))

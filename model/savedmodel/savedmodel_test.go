@@ -18,8 +18,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// names are the models that scripts/savedmodel.py makes, with a signature that
-// has to be said.
+// names are the models that scripts/savedmodel.py makes. A model with several
+// signatures needs one named.
 var names = []struct{ name, signature string }{
 	{"dense", ""}, {"cnn", ""}, {"lstm", ""}, {"textcnn", ""}, {"attention", ""}, {"branching", ""}, {"tf1", ""},
 	{"signatures", "embed"}, {"signatures", "classify"},
@@ -73,7 +73,7 @@ func read(t testing.TB, name, signature string) *savedmodel.Model {
 	return m
 }
 
-// The signature's inputs and outputs, weights and kinds of operators are those that
+// The signature has the inputs, outputs, weights and kinds of operators that
 // TensorFlow saved.
 func TestReadsWhatTensorFlowSaved(t *testing.T) {
 	for _, c := range []struct {
@@ -143,7 +143,7 @@ func fromText(t testing.TB, text string) (*savedmodel.Model, error) {
 	return savedmodel.FromBytes(b, "")
 }
 
-// No bytes bring the reader down.
+// No input makes the reader panic.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(nil), "")
 	for _, c := range names {

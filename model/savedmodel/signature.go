@@ -9,11 +9,11 @@ import (
 	pb "github.com/faas-infer/faas-infer/model/savedmodel/tensorflowpb"
 )
 
-// byDefault is the signature that servers take unless another one is asked for.
+// byDefault is the signature that servers use unless a request names another.
 const byDefault = "serving_default"
 
-// signatures are those that a caller can use, sorted. Those with two underscores
-// are TensorFlow's own.
+// signatures names the signatures that a caller can use, sorted. Names that begin
+// with two underscores are TensorFlow's own.
 func signatures(meta *pb.MetaGraphDef) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(meta.GetSignatureDef())) {
@@ -24,12 +24,13 @@ func signatures(meta *pb.MetaGraphDef) []string {
 	return names
 }
 
-// choose finds a signature by name, and without one the default or the only one.
+// choose finds a signature by name. Without a name it takes the default or the only
+// one.
 func choose(meta *pb.MetaGraphDef, name string) (string, error) {
 	names := signatures(meta)
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("%w: the model has none, so nothing says what it serves; save it with signatures=", ErrSignature)
+		return "", fmt.Errorf("%w: the model has none; save it with signatures=", ErrSignature)
 	case name != "" && slices.Contains(names, name):
 		return name, nil
 	case name != "":
@@ -39,25 +40,25 @@ func choose(meta *pb.MetaGraphDef, name string) (string, error) {
 	case len(names) == 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("%w: the model has %s and no %s; say which one is meant", ErrSignature, strings.Join(names, ", "), byDefault)
+	return "", fmt.Errorf("%w: the model has %s and no %s; name one of them", ErrSignature, strings.Join(names, ", "), byDefault)
 }
 
 // port is one input or output of a signature.
 type port struct {
-	// key is what callers name it, tensor what the graph does.
+	// key is its name for callers, tensor its name in the graph.
 	key, tensor string
 	kind        pb.DataType
 	shape       *pb.TensorShapeProto
 }
 
-// ports are a signature's inputs or outputs, sorted by name: the file does not
-// order them.
+// ports are a signature's inputs or outputs, sorted by name, because the file does
+// not order them.
 func ports(infos map[string]*pb.TensorInfo) ([]port, error) {
 	var all []port
 	for _, key := range slices.Sorted(maps.Keys(infos)) {
 		info := infos[key]
 		if info.GetName() == "" {
-			return nil, fmt.Errorf("%w: %q is not one dense tensor but sparse, ragged or nothing; save the model with a signature of dense tensors", ErrSignature, key)
+			return nil, fmt.Errorf("%w: %q is sparse, ragged or empty; save the model with a signature of dense tensors", ErrSignature, key)
 		}
 		all = append(all, port{key, info.GetName(), info.GetDtype(), info.GetTensorShape()})
 	}

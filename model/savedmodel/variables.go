@@ -12,13 +12,13 @@ import (
 	"strconv"
 )
 
-// tableEnd is what a table of variables ends with: the index is an SSTable.
+// tableEnd ends the index of variables, which is an SSTable.
 var tableEnd = []byte{0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb}
 
 var shard = regexp.MustCompile(`^variables\.data-(\d{5})-of-(\d{5})$`)
 
-// checkVariables looks whether the files are there that hold a model's
-// variables, of so many bytes altogether, and whether they are whole.
+// checkVariables checks that the files of a model's variables are there and whole,
+// and hold at least size bytes together.
 func checkVariables(dir string, size int64) error {
 	if size == 0 {
 		return nil // All weights are constants in the graph.
@@ -26,7 +26,7 @@ func checkVariables(dir string, size int64) error {
 	index, err := os.ReadFile(filepath.Join(dir, "variables.index"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: the graph has %d bytes of them, and %s is missing; copy the whole directory", ErrVariables, size, filepath.Join(dir, "variables.index"))
+		return fmt.Errorf("%w: %s is missing, and the graph has %d bytes of variables; copy the whole directory", ErrVariables, filepath.Join(dir, "variables.index"), size)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrVariables, err)
 	case isPointer(index):
@@ -39,12 +39,12 @@ func checkVariables(dir string, size int64) error {
 		return fmt.Errorf("%w: %w", ErrVariables, err)
 	}
 	if have < size {
-		return fmt.Errorf("%w: they are %d bytes, and the files hold %d; copy them again", ErrVariables, size, have)
+		return fmt.Errorf("%w: the files hold %d bytes, and the graph needs %d; copy them again", ErrVariables, have, size)
 	}
 	return nil
 }
 
-// shards adds up the sizes of the data files; an error if one is missing.
+// shards is the sum of the data files' sizes in bytes. A missing file is an error.
 func shards(dir string) (size int64, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func shards(dir string) (size int64, err error) {
 		}
 	}
 	if found == 0 || found < all {
-		return 0, fmt.Errorf("%d of %d files variables.data-… are in %s; copy the whole directory", found, max(all, 1), dir)
+		return 0, fmt.Errorf("%s has %d of %d files variables.data-…; copy the whole directory", dir, found, max(all, 1))
 	}
 	return size, nil
 }

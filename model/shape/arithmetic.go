@@ -58,7 +58,7 @@ func where(c *call) ([]Value, error) {
 	return []Value{out}, nil
 }
 
-// broadcast is the shape of two tensors taken together, by numpy's rule.
+// broadcast is the shape of two tensors combined by numpy's broadcasting rule.
 func broadcast(a, b []int64) ([]int64, error) {
 	if a == nil || b == nil {
 		return nil, nil
@@ -76,7 +76,7 @@ func broadcast(a, b []int64) ([]int64, error) {
 			out[at] = d
 		case d == -1:
 		default:
-			return nil, fmt.Errorf("shapes %v and %v do not go together", a, b)
+			return nil, fmt.Errorf("shapes %v and %v cannot be broadcast", a, b)
 		}
 	}
 	return out, nil
@@ -151,7 +151,7 @@ func matMulCost(c *call, out []Value) int64 {
 	return times(out[0].Elements(), inner)
 }
 
-// recurrent is LSTM (four gates), GRU (three) and RNN (one).
+// recurrent infers LSTM (four gates), GRU (three) and RNN (one).
 func recurrent(gates int64) func(*call) ([]Value, error) {
 	return func(c *call) ([]Value, error) {
 		x, r := c.in(0), c.in(2)
@@ -228,7 +228,7 @@ func without(shape []int64, set map[int]bool, keep bool) []int64 {
 	return out
 }
 
-// argument is ArgMax and ArgMin.
+// argument infers ArgMax and ArgMin.
 func argument(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// attentionRules are the operators of com.microsoft that hold a transformer's
-// attention or embedding as a whole.
+// attentionRules are the rules of com.microsoft's operators that hold a
+// transformer's whole attention or embedding.
 func attentionRules() map[string]rule {
 	return map[string]rule{
 		"Attention":               {projectedAttention(4), projectedCost},
@@ -20,9 +20,10 @@ func attentionRules() map[string]rule {
 	}
 }
 
-// projectedAttention multiplies its input (batch, length, width) by the weights
-// of query, key and value itself. past is the input with earlier keys and
-// values: 2, batch, heads, length, head's width.
+// projectedAttention infers an attention that multiplies its input (batch,
+// length, width) by the weights of query, key and value itself. past is the
+// number of the input with earlier keys and values (2, batch, heads, length,
+// head's width).
 func projectedAttention(past int) func(*call) ([]Value, error) {
 	return func(c *call) ([]Value, error) {
 		x, w := c.in(0), c.in(1).Shape
@@ -35,7 +36,7 @@ func projectedAttention(past int) func(*call) ([]Value, error) {
 		_, value := c.projected()
 		heads := c.int("num_heads", 0)
 		if heads <= 0 || value >= 0 && value%heads != 0 {
-			return nil, fmt.Errorf("%d heads for weights %v", heads, w)
+			return nil, fmt.Errorf("num_heads %d does not fit weights %v", heads, w)
 		}
 		width := int64(-1)
 		if value >= 0 {
@@ -46,8 +47,7 @@ func projectedAttention(past int) func(*call) ([]Value, error) {
 	}
 }
 
-// projected is how wide queries and values are, all heads together; -1 if that
-// is not known.
+// projected is the width of a query and of a value over all heads, -1 if unknown.
 func (c *call) projected() (query, value int64) {
 	if sizes := c.ints("qkv_hidden_sizes"); len(sizes) == 3 {
 		return max(sizes[0], -1), max(sizes[2], -1)
@@ -58,8 +58,8 @@ func (c *call) projected() (query, value int64) {
 	return -1, -1
 }
 
-// keys is how many keys there are with those of the input past, whose last
-// dimension but one counts them.
+// keys is the number of keys, with the earlier ones of input past. The last
+// dimension but one of that input counts them.
 func (c *call) keys(past int) int64 {
 	length := c.in(0).Shape[1]
 	if !c.given(past) {
@@ -79,7 +79,7 @@ func quantisedAttention(c *call) ([]Value, error) {
 	return out, err
 }
 
-// projectedCost is that of the projection, the scores, and the weighted sums.
+// projectedCost is the cost of the projection, the scores, and the weighted sums.
 func projectedCost(c *call, out []Value) int64 {
 	x, w := c.in(0).Shape, c.in(1).Shape
 	if len(x) != 3 || len(w) != 2 {
@@ -94,13 +94,13 @@ func projectedCost(c *call, out []Value) int64 {
 	return plus(projection, attentionCost(x[0], x[1], c.keys(past), max(c.int("num_heads", 0), 0), plus(query, value)))
 }
 
-// attentionCost is that of so many queries on so many keys: widths are those of
-// a query and a value over all heads; the softmax is one per score.
+// attentionCost is the cost of every query on every key. widths is the width of a
+// query plus that of a value, over all heads. The softmax counts one per score.
 func attentionCost(batch, queries, keys, heads, widths int64) int64 {
 	return times(times(batch, times(queries, keys)), plus(widths, heads))
 }
 
-// sequence is a query, key or value; width is that of all heads.
+// sequence is a query, key or value. width is the width over all heads.
 type sequence struct{ batch, length, width int64 }
 
 // sequenceOf reads the layouts (batch, length, width), (batch, heads, length,
@@ -118,8 +118,8 @@ func sequenceOf(shape []int64) (sequence, bool) {
 	return sequence{-1, -1, -1}, false
 }
 
-// multiHeads are the query, key and value of MultiHeadAttention; past is the
-// input of earlier keys.
+// multiHeads are the query, key and value of MultiHeadAttention. past is the
+// number of the input with earlier keys.
 func (c *call) multiHeads(past int) (query, key, value sequence, ok bool) {
 	query, ok = sequenceOf(c.in(0).Shape)
 	key, value = query, query
@@ -144,12 +144,12 @@ func (c *call) multiHeads(past int) (query, key, value sequence, ok bool) {
 func multiHead(c *call) ([]Value, error) {
 	x, heads := c.in(0), c.int("num_heads", 0)
 	if heads <= 0 {
-		return nil, fmt.Errorf("%d heads", heads)
+		return nil, fmt.Errorf("num_heads is %d; it must be at least 1", heads)
 	}
 	query, key, value, ok := c.multiHeads(6)
 	if !ok {
 		if x.Shape != nil && len(x.Shape) < 3 {
-			return nil, fmt.Errorf("query %v", x.Shape)
+			return nil, fmt.Errorf("query %v has fewer than three dimensions", x.Shape)
 		}
 		return []Value{x.of(unknown(3)), x.of(unknown(4)), x.of(unknown(4)), x.of(unknown(4))}, nil
 	}
@@ -171,12 +171,12 @@ func multiHeadCost(c *call, _ []Value) int64 {
 	return attentionCost(query.batch, query.length, key.length, max(c.int("num_heads", 0), 0), plus(query.width, value.width))
 }
 
-// groupQuery is attention in which several heads of the query share one of the
-// keys. How many keys there are is the content of input 6.
+// groupQuery infers an attention in which several query heads share one key head.
+// The number of keys is the content of input 6.
 func groupQuery(c *call) ([]Value, error) {
 	x, heads, shared := c.in(0), c.int("num_heads", 0), c.int("kv_num_heads", 0)
 	if heads <= 0 || shared <= 0 {
-		return nil, fmt.Errorf("%d heads on %d of keys", heads, shared)
+		return nil, fmt.Errorf("num_heads is %d and kv_num_heads is %d; both must be at least 1", heads, shared)
 	}
 	if x.Shape == nil {
 		return []Value{x.of(unknown(3)), x.of(unknown(4)), x.of(unknown(4))}, nil
@@ -196,7 +196,7 @@ func groupQuery(c *call) ([]Value, error) {
 	return []Value{x.of(out), x.of(cache), x.of(slices.Clone(cache))}, nil
 }
 
-// total is how many keys GroupQueryAttention has.
+// total is the number of keys of GroupQueryAttention, -1 if unknown.
 func (c *call) total() int64 {
 	if n := c.in(6).Ints; len(n) == 1 {
 		return max(n[0], -1)
@@ -212,15 +212,16 @@ func groupQueryCost(c *call, out []Value) int64 {
 	return attentionCost(s[0], s[1], c.total(), max(c.int("num_heads", 0), 0), times(s[2], 2))
 }
 
-// embedding looks words, positions and segments up and normalises their sum.
-// Its outputs are that, how long each row is, and the sum.
+// embedding infers an operator that looks up words, positions and segments and
+// normalises their sum. Its outputs are the normalised sum, the length of each
+// row, and the sum.
 func embedding(c *call) ([]Value, error) {
 	ids, table := c.in(0).Shape, c.in(2)
 	if ids == nil || table.Shape == nil {
 		return []Value{table.of(unknown(3)), {Elem: onnxpb.TensorProto_INT32, Shape: unknown(1)}, table.of(unknown(3))}, nil
 	}
 	if len(ids) != 2 || len(table.Shape) != 2 {
-		return nil, fmt.Errorf("words %v in a table %v", ids, table.Shape)
+		return nil, fmt.Errorf("words %v and table %v do not have two dimensions each", ids, table.Shape)
 	}
 	out := []int64{ids[0], ids[1], table.Shape[1]}
 	return []Value{table.of(out), {Elem: onnxpb.TensorProto_INT32, Shape: []int64{ids[0]}}, table.of(slices.Clone(out))}, nil

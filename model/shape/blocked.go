@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// blockedRules are the operators of the domain com.microsoft.nchwc, in which
-// ONNX Runtime keeps images in blocks of 8 or 16 channels, as the CPU's vectors
-// are wide: the shapes read as usual, with channels padded up to whole blocks.
+// blockedRules are the rules of the domain com.microsoft.nchwc. Its operators
+// keep images in blocks of 8 or 16 channels, the width of the CPU's vectors.
+// Shapes have the usual order, with channels padded up to whole blocks.
 func blockedRules() map[string]rule {
 	return map[string]rule{
 		"Conv":              {conv, fusedConvCost},
@@ -22,9 +22,10 @@ func blockedRules() map[string]rule {
 	}
 }
 
-// reorderInput puts an image into blocks. How many channels it pads to depends
-// on the CPU for which the model was optimised, so it is known only where no
-// kind of block needs padding; [Padded] says the rest.
+// reorderInput puts an image into blocks. The width of a block depends on the CPU
+// that the model was optimised for. So the number of channels is known only if
+// no width needs padding. Package model fills in the rest from the weights of the
+// next convolution.
 func reorderInput(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {
@@ -43,10 +44,11 @@ func reorderInput(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// LargestBlock is the most channels of a block, on CPUs with AVX-512.
+// LargestBlock is the maximum number of channels of a block: 16, on CPUs with
+// AVX-512.
 const LargestBlock = 16
 
-// reorderOutput takes an image out of its blocks and cuts the padding off.
+// reorderOutput takes an image out of its blocks and drops the padding.
 func reorderOutput(c *call) ([]Value, error) {
 	x, channels := c.in(0), c.int("channels", -1)
 	if x.Shape == nil {
@@ -56,7 +58,7 @@ func reorderOutput(c *call) ([]Value, error) {
 		return nil, fmt.Errorf("input %v does not have four dimensions", x.Shape)
 	}
 	if channels <= 0 || x.Shape[1] >= 0 && channels > x.Shape[1] {
-		return nil, fmt.Errorf("%d channels out of input %v", channels, x.Shape)
+		return nil, fmt.Errorf("it takes %d channels out of input %v", channels, x.Shape)
 	}
 	out := []int64{x.Shape[0], channels, x.Shape[2], x.Shape[3]}
 	if c.int("channels_last", 0) != 0 {
@@ -74,7 +76,7 @@ func blockedUpsample(c *call) ([]Value, error) {
 		return []Value{x}, nil
 	}
 	if len(scales) != len(x.Shape) || slices.Min(scales) < 1 {
-		return nil, fmt.Errorf("scales %v for input %v", scales, x.Shape)
+		return nil, fmt.Errorf("scales %v do not fit input %v", scales, x.Shape)
 	}
 	out := make([]int64, len(scales))
 	for i, s := range scales {
@@ -83,14 +85,15 @@ func blockedUpsample(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// fusedConvCost is that of a convolution, of the tensor that it adds (input 3)
-// and of the activation that it applies.
+// fusedConvCost is the cost of a convolution, of the tensor that it adds (input 3)
+// and of its activation.
 func fusedConvCost(c *call, out []Value) int64 {
 	return plus(convCost(c, out), fusedCost(c, out, 3))
 }
 
-// fusedCost is one per output element for an activation that was fused into an
-// operator, and one for a tensor that it adds as input sum (0 for none).
+// fusedCost is the cost of the parts fused into an operator: one per output
+// element for an activation, and one for a tensor that it adds. sum is the number
+// of that tensor's input, 0 for none.
 func fusedCost(c *call, out []Value, sum int) int64 {
 	n := int64(0)
 	if c.string("activation") != "" {
@@ -102,7 +105,8 @@ func fusedCost(c *call, out []Value, sum int) int64 {
 	return times(out[0].Elements(), n)
 }
 
-// plus adds counts: unknown (negative) if either is, saturating.
+// plus adds two counts, up to the largest int64. The sum is -1 (unknown) if either
+// count is negative.
 func plus(a, b int64) int64 {
 	if a < 0 || b < 0 {
 		return -1

@@ -3,7 +3,6 @@ package shape
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
@@ -13,8 +12,8 @@ const (
 	boolType  = onnxpb.TensorProto_BOOL
 )
 
-// OfTensor is what is known of a tensor that the model holds, its contents too
-// if they are small integers.
+// OfTensor is the value of a tensor in the model. It includes the contents of a
+// small integer tensor.
 func OfTensor(t *onnxpb.TensorProto) Value {
 	v := Value{
 		Elem: onnxpb.TensorProto_DataType(t.GetDataType()), Constant: t,
@@ -22,8 +21,8 @@ func OfTensor(t *onnxpb.TensorProto) Value {
 	}
 	if n := v.Elements(); n >= 0 && n <= maxInts {
 		if ints := contents(t); int64(len(ints)) == n {
-			// PyTorch's exporter writes the least number for a slice from the very
-			// beginning; here that is the sign of what is not known.
+			// PyTorch's exporter writes the smallest int64 for a slice from the
+			// beginning. Here that number means Unknown.
 			for i, value := range ints {
 				ints[i] = max(value, Unknown+1)
 			}
@@ -33,7 +32,7 @@ func OfTensor(t *onnxpb.TensorProto) Value {
 	return v
 }
 
-// contents decodes integers; nil if the tensor is not of integers, or external.
+// contents decodes a tensor of integers, nil for another element type.
 func contents(t *onnxpb.TensorProto) []int64 {
 	ints := []int64{}
 	raw := t.GetRawData()
@@ -104,7 +103,7 @@ func shapeOf(c *call) ([]Value, error) {
 		return []Value{{Elem: int64Type, Shape: []int64{-1}}}, nil
 	}
 	rank := int64(len(x.Shape))
-	start, end := span0(c.int("start", 0), rank), span0(c.int("end", rank), rank)
+	start, end := clampIndex(c.int("start", 0), rank), clampIndex(c.int("end", rank), rank)
 	ints := []int64{}
 	for i := start; i < end; i++ {
 		ints = append(ints, orUnknown(x.Shape[i]))
@@ -112,8 +111,8 @@ func shapeOf(c *call) ([]Value, error) {
 	return []Value{{Elem: int64Type, Shape: []int64{int64(len(ints))}, Ints: ints}}, nil
 }
 
-// span0 is an index that may count from the end, held within [0, rank].
-func span0(i, rank int64) int64 {
+// clampIndex turns an index that may count from the end into one within [0, rank].
+func clampIndex(i, rank int64) int64 {
 	if i < 0 {
 		i += rank
 	}
@@ -140,7 +139,7 @@ func rangeOf(c *call) ([]Value, error) {
 	}
 	start, limit, step := c.in(0).Ints[0], c.in(1).Ints[0], c.in(2).Ints[0]
 	if step == 0 {
-		return nil, errors.New("a step of 0")
+		return nil, errors.New("the step is 0")
 	}
 	const far = 1 << 40
 	if max(start, -start, limit, -limit, step, -step) > far {
@@ -198,15 +197,15 @@ func oneHot(c *call) ([]Value, error) {
 func cast(c *call) ([]Value, error) {
 	to := onnxpb.TensorProto_DataType(c.int("to", 0))
 	if to == onnxpb.TensorProto_UNDEFINED {
-		return nil, fmt.Errorf("it does not say what to cast to")
+		return nil, errors.New("it has no element type to cast to")
 	}
 	return []Value{castTo(c.in(0), to)}, nil
 }
 
 func castLike(c *call) ([]Value, error) { return []Value{castTo(c.in(0), c.in(1).Elem)}, nil }
 
-// castTo keeps followed contents, through floats too: exporters cast sizes to
-// float and back.
+// castTo keeps the known contents, even in a cast to float: exporters cast sizes
+// to float and back.
 func castTo(x Value, to onnxpb.TensorProto_DataType) Value {
 	return Value{Elem: to, Shape: x.Shape, Ints: x.Ints}
 }

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// einsum is Einstein's summation: letters name dimensions, and those that the
-// output does not name are summed over. An ellipsis stays unknown.
+// einsum infers Einstein's summation. Letters name dimensions, and the operator
+// sums over letters that the output does not have. The output of an equation with
+// an ellipsis is unknown.
 func einsum(c *call) ([]Value, error) {
 	x := c.in(0)
 	terms, result, sizes, err := c.equation()
@@ -44,9 +45,9 @@ func einsumCost(c *call, _ []Value) int64 {
 	return n
 }
 
-// equation reads Einsum's attribute: the letters of each input and of the
-// output, and each letter's size. terms are nil for an equation or shapes that
-// cannot be followed.
+// equation reads Einsum's attribute: the letters of each input and of the output,
+// and each letter's size. terms is nil for an equation with an ellipsis and for
+// unknown shapes.
 func (c *call) equation() (terms []string, result string, sizes map[rune]int64, err error) {
 	text := strings.ReplaceAll(c.string("equation"), " ", "")
 	if text == "" || strings.Contains(text, ".") {
@@ -82,8 +83,8 @@ func (c *call) equation() (terms []string, result string, sizes map[rune]int64, 
 	return terms, result, sizes, nil
 }
 
-// once are the letters that occur once, in order: what an equation without an
-// output means.
+// once returns the letters that occur once, in order: the output of an equation
+// that does not give one.
 func once(left string) string {
 	var letters []rune
 	for _, letter := range strings.ReplaceAll(left, ",", "") {

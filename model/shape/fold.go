@@ -2,8 +2,8 @@ package shape
 
 import "github.com/faas-infer/faas-infer/model/onnxpb"
 
-// foldUnary are the element-wise operators whose contents are followed. Sizes
-// that were cast to float are whole numbers, for which rounding does nothing.
+// foldUnary holds the unary operators through which contents are followed. Sizes
+// that were cast to float are whole numbers, so rounding does nothing.
 var foldUnary = map[string]func(int64) int64{
 	"Neg":   func(v int64) int64 { return -v },
 	"Abs":   func(v int64) int64 { return max(v, -v) },
@@ -24,8 +24,8 @@ func mapInts(ints []int64, f func(int64) int64) []int64 {
 	return out
 }
 
-// foldBinary follows the contents through an element-wise operator of two
-// inputs with n output elements; nil if that cannot be done.
+// foldBinary follows the contents through an element-wise operator of two inputs
+// with n output elements. It returns nil if it cannot.
 func foldBinary(kind string, a, b Value, n int64) []int64 {
 	if a.Ints == nil || b.Ints == nil || n < 0 || n > maxInts || len(a.Shape) > 1 || len(b.Shape) > 1 {
 		return nil
@@ -49,8 +49,8 @@ func foldBinary(kind string, a, b Value, n int64) []int64 {
 	return out
 }
 
-// pick is element i of a tensor of n elements that may be one that is
-// broadcast; Unknown where that does not hold.
+// pick is element i of a tensor of n elements, or the one element of a tensor that
+// is broadcast to n. It is Unknown for any other number of elements.
 func pick(ints []int64, i, n int64) int64 {
 	switch {
 	case int64(len(ints)) == n:

@@ -7,13 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// registerFurther adds standard operators that are rarer, and those that hold
-// a piece of a network as a whole.
+// registerFurther adds rarer standard operators, and standard operators that hold
+// a whole piece of a network.
 func registerFurther() {
 	rules["Attention"] = rule{standardAttention, standardAttentionCost}
 	rules["RotaryEmbedding"] = rule{unary, parts(2)}
 	rules["RMSNormalization"] = rule{normalisation, perOutput}
-	// ONNX Runtime's, although it has no domain.
+	// SimplifiedLayerNormalization is ONNX Runtime's own, without a domain.
 	rules["SimplifiedLayerNormalization"] = rule{normalisation, perOutput}
 	rules["Einsum"] = rule{einsum, einsumCost}
 	rules["GridSample"] = rule{gridSample, perOutput}
@@ -34,9 +34,9 @@ func registerFurther() {
 	register(rule{elementwise, perOutput}, "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 }
 
-// standardAttention is ONNX's own, of opset 23: like MultiHeadAttention, with
-// the heads of the key in an attribute of their own, and the earlier keys in
-// input 4. Its output has the query's layout.
+// standardAttention infers ONNX's Attention of opset 23. It is like
+// MultiHeadAttention, but the number of key heads has its own attribute and the
+// earlier keys are input 4. The output has the query's layout.
 func standardAttention(c *call) ([]Value, error) {
 	x := c.in(0)
 	query, key, value, ok := c.multiHeads(4)
@@ -45,9 +45,9 @@ func standardAttention(c *call) ([]Value, error) {
 	}
 	heads, shared := c.attentionHeads()
 	if heads < 0 || shared < 0 {
-		return nil, fmt.Errorf("query %v and key %v do not say how many heads they have", x.Shape, c.in(1).Shape)
+		return nil, fmt.Errorf("query %v and key %v do not give their number of heads", x.Shape, c.in(1).Shape)
 	}
-	// Heads of the query that share one of the value have an output each.
+	// Several query heads may share one value head. Each query head has an output.
 	each := share(value.width, shared)
 	out := []int64{query.batch, query.length, times(each, heads)}
 	if len(x.Shape) == 4 {
@@ -60,7 +60,8 @@ func standardAttention(c *call) ([]Value, error) {
 	return []Value{x.of(out), present(key.width), present(value.width), scores}, nil
 }
 
-// attentionHeads are those of the query and of the key; -1 if nothing says.
+// attentionHeads is the number of heads of the query and of the key, -1 if the
+// node does not give it.
 func (c *call) attentionHeads() (query, key int64) {
 	of := func(i int, name string) int64 {
 		if s := c.in(i).Shape; len(s) == 4 {
@@ -97,14 +98,14 @@ func eyeLike(c *call) ([]Value, error) {
 	return []Value{{Elem: elem, Shape: slices.Clone(x.Shape)}}, nil
 }
 
-// determinant is one number for each matrix.
+// determinant infers Det: one number for each matrix.
 func determinant(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {
 		return []Value{x.of(nil)}, nil
 	}
 	if len(x.Shape) < 2 {
-		return nil, fmt.Errorf("input %v is no matrix", x.Shape)
+		return nil, fmt.Errorf("input %v is not a matrix", x.Shape)
 	}
 	return []Value{x.of(append([]int64{}, x.Shape[:len(x.Shape)-2]...))}, nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// fusedRules are the operators of the domain com.microsoft that run on a CPU:
-// those that ONNX Runtime's optimiser makes of several others, and some that
-// exporters write. One costs what its parts would.
+// fusedRules are the rules of the domain com.microsoft for operators that run on
+// a CPU. ONNX Runtime's optimiser fuses others into these, and exporters write
+// some. A fused operator costs as much as its parts.
 func fusedRules() map[string]rule {
 	all := map[string]rule{
 		"FusedConv":                        {conv, fusedConvCost},
@@ -48,8 +48,8 @@ func fusedRules() map[string]rule {
 	return all
 }
 
-// parts is the cost of an element-wise operator that is made of n others, and
-// of one more for each of these inputs that it is given.
+// parts is the cost of an element-wise operator that combines n others, and one
+// more for each of the optional inputs that the node has.
 func parts(n int64, optional ...int) func(*call, []Value) int64 {
 	return func(c *call, out []Value) int64 {
 		all := n
@@ -66,8 +66,7 @@ func fusedGemmCost(c *call, out []Value) int64 {
 	return plus(matMulCost(c, out), fusedCost(c, out, 0))
 }
 
-// fusedMatMul is a product of matrices after the transpositions that were fused
-// into it.
+// fusedMatMul infers a matrix product with its fused transpositions.
 func fusedMatMul(c *call) ([]Value, error) {
 	x, y := c.in(0), c.in(1)
 	a := c.turned(x.Shape, "transA", "transBatchA")
@@ -75,8 +74,8 @@ func fusedMatMul(c *call) ([]Value, error) {
 	return multiply(x.of(a), y.of(b))
 }
 
-// turned is a shape after FusedMatMul's transpositions: batch moves the first
-// dimension to the last but one, and last swaps the last two.
+// turned is a shape after FusedMatMul's transpositions. The attribute batch moves
+// the first dimension to the last but one; the attribute last swaps the last two.
 func (c *call) turned(shape []int64, last, batch string) []int64 {
 	n := len(shape)
 	if n < 2 {
@@ -100,7 +99,8 @@ func fusedMatMulCost(c *call, out []Value) int64 {
 	return times(out[0].Elements(), a[len(a)-1])
 }
 
-// packedMatMul multiplies by weights of few bits, whose size is in attributes.
+// packedMatMul infers a product with weights of few bits. The attributes K and N
+// give the size of the weights.
 func packedMatMul(c *call) ([]Value, error) {
 	x, k, n := c.in(0), c.int("K", -1), c.int("N", -1)
 	if x.Shape == nil {
@@ -119,8 +119,8 @@ func packedMatMulCost(c *call, out []Value) int64 {
 	return times(out[0].Elements(), max(c.int("K", -1), -1))
 }
 
-// skipNormalisation adds two tensors and normalises the sum. Its outputs are
-// that, the mean, the deviation, and the sum.
+// skipNormalisation infers an operator that adds two tensors and normalises the
+// sum. Its outputs are the normalised sum, the mean, the deviation, and the sum.
 func skipNormalisation(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {
@@ -137,7 +137,7 @@ func skipNormalisation(c *call) ([]Value, error) {
 	return []Value{x.of(x.Shape), s, s, x.of(x.Shape)}, nil
 }
 
-// paddedConvTranspose takes its pads as input 2.
+// paddedConvTranspose infers a ConvTranspose whose pads are input 2.
 func paddedConvTranspose(c *call) ([]Value, error) {
 	pads, known := c.intsOr("pads", 2)
 	if known {
@@ -150,7 +150,8 @@ func paddedConvTranspose(c *call) ([]Value, error) {
 	return out, err
 }
 
-// with is the call with another attribute; one without integers is left out.
+// with is the call with another attribute. An attribute without integers is
+// removed.
 func (c *call) with(name string, a *onnxpb.AttributeProto) *call {
 	other := *c
 	other.attributes = maps.Clone(c.attributes)
@@ -161,8 +162,8 @@ func (c *call) with(name string, a *onnxpb.AttributeProto) *call {
 	return &other
 }
 
-// channelsLast is infer for images whose channels are the last dimension; its
-// one output's are, too.
+// channelsLast is infer for images whose channels are the last dimension, in the
+// input and in the one output.
 func channelsLast(infer func(*call) ([]Value, error)) func(*call) ([]Value, error) {
 	return func(c *call) ([]Value, error) {
 		x := c.in(0)
@@ -181,7 +182,8 @@ func channelsLast(infer func(*call) ([]Value, error)) func(*call) ([]Value, erro
 	}
 }
 
-// eitherLast is channelsLast where the attribute of that name says so.
+// eitherLast is channelsLast if the attribute channels_last is set, otherwise
+// infer.
 func eitherLast(infer func(*call) ([]Value, error)) func(*call) ([]Value, error) {
 	last := channelsLast(infer)
 	return func(c *call) ([]Value, error) {
@@ -192,14 +194,15 @@ func eitherLast(infer func(*call) ([]Value, error)) func(*call) ([]Value, error)
 	}
 }
 
-// distances are between each row of one matrix and each of another.
+// distances infers CDist: the distances between each row of one matrix and each
+// row of another.
 func distances(c *call) ([]Value, error) {
 	a, b := c.in(0).Shape, c.in(1).Shape
 	if a == nil || b == nil {
 		return []Value{c.in(0).of(unknown(2))}, nil
 	}
 	if len(a) != 2 || len(b) != 2 || a[1] >= 0 && b[1] >= 0 && a[1] != b[1] {
-		return nil, fmt.Errorf("shapes %v and %v are not two matrices of equally long rows", a, b)
+		return nil, fmt.Errorf("shapes %v and %v are not two matrices with rows of one length", a, b)
 	}
 	return []Value{c.in(0).of([]int64{a[0], b[0]})}, nil
 }
@@ -212,8 +215,8 @@ func distancesCost(c *call, out []Value) int64 {
 	return times(out[0].Elements(), a[1])
 }
 
-// expertsCost is that of the k experts that each token is sent to: the weights
-// of one, once per token.
+// expertsCost is the cost of the k experts that each token goes to: per token, k
+// times the weights of one expert.
 func expertsCost(c *call, _ []Value) int64 {
 	x := c.in(0).Shape
 	if len(x) == 0 {

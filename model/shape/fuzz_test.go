@@ -61,11 +61,10 @@ var fuzzedAttributes = []string{
 	"sampling_ratio", "output_height",
 }
 
-// equations are for the one attribute that is a text.
+// equations are values of Einsum's attribute, the only one that is a text.
 var equations = []string{"ij,jk->ik", "bhid,bhjd->bhij", "ii->i", "ij", "i,i", "...i->i", "->", ",", "a->b"}
 
-// No node, however wrong, makes a rule panic, and what it infers keeps to what
-// the other rules rely on.
+// No node makes a rule panic, and every inferred value is one that settle allows.
 func FuzzInfer(f *testing.F) {
 	var kinds, of []string
 	for _, domain := range []string{"", "com.microsoft", "com.microsoft.nchwc"} {

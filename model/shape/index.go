@@ -50,13 +50,13 @@ func gatherND(c *call) ([]Value, error) {
 	}
 	from := batch + index[len(index)-1]
 	if batch < 0 || from < 0 || from > int64(len(x.Shape)) {
-		return nil, fmt.Errorf("indices %v into input %v", index, x.Shape)
+		return nil, fmt.Errorf("indices %v do not fit input %v", index, x.Shape)
 	}
 	return []Value{x.of(join(index[:len(index)-1], x.Shape[from:]))}, nil
 }
 
-// slice takes starts, ends, axes and steps as inputs 1 to 4, or before opset 10
-// as attributes.
+// slice infers Slice. Its starts, ends, axes and steps are inputs 1 to 4, and
+// attributes before opset 10.
 func slice(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {
@@ -79,7 +79,7 @@ func slice(c *call) ([]Value, error) {
 		return forget(out, as)
 	}
 	if len(starts) != len(as) || len(ends) != len(as) || steps != nil && len(steps) != len(as) {
-		return nil, fmt.Errorf("starts %v, ends %v, axes %v and steps %v are not equally many", starts, ends, as, steps)
+		return nil, fmt.Errorf("starts %v, ends %v, axes %v and steps %v differ in number", starts, ends, as, steps)
 	}
 	for i, a := range as {
 		at, err := axis(a, len(x.Shape))
@@ -91,7 +91,7 @@ func slice(c *call) ([]Value, error) {
 			step = steps[i]
 		}
 		if step == 0 {
-			return nil, fmt.Errorf("steps %v hold a zero", steps)
+			return nil, fmt.Errorf("steps %v contain a zero", steps)
 		}
 		if out.Shape[at] < 0 {
 			continue
@@ -108,7 +108,7 @@ func slice(c *call) ([]Value, error) {
 	return []Value{out}, nil
 }
 
-// forget makes the dimensions that are cut unknown; without axes, all are.
+// forget makes the dimensions that a Slice cuts unknown; without axes, all of them.
 func forget(out Value, as []int64) ([]Value, error) {
 	set, err := axes(as, len(out.Shape))
 	for i := range set {
@@ -117,8 +117,8 @@ func forget(out Value, as []int64) ([]Value, error) {
 	return []Value{out}, err
 }
 
-// span is the first index and the number of those that numpy's start:end:step
-// selects of a dimension.
+// span is the first index and the number of indices that numpy's start:end:step
+// selects from a dimension.
 func span(size, start, end, step int64) (first, n int64) {
 	bound := func(v, low, high int64) int64 {
 		if v < 0 {
@@ -155,7 +155,7 @@ func expand(c *call) ([]Value, error) {
 	return []Value{out}, nil
 }
 
-// known makes followed contents a shape.
+// known turns the contents of a tensor into a shape.
 func known(ints []int64) []int64 {
 	out := make([]int64, len(ints))
 	for i, v := range ints {
@@ -178,7 +178,7 @@ func tile(c *call) ([]Value, error) {
 		return []Value{x.of(slices.Clone(unknownLike(x.Shape)))}, nil
 	}
 	if len(repeats) != len(x.Shape) {
-		return nil, fmt.Errorf("repeats %v for input %v", repeats, x.Shape)
+		return nil, fmt.Errorf("repeats %v do not fit input %v", repeats, x.Shape)
 	}
 	out := make([]int64, len(repeats))
 	for i, r := range repeats {
@@ -207,7 +207,7 @@ func pad(c *call) ([]Value, error) {
 		}
 	}
 	if len(pads) != 2*len(as) {
-		return nil, fmt.Errorf("pads %v for input %v", pads, x.Shape)
+		return nil, fmt.Errorf("pads %v do not fit input %v", pads, x.Shape)
 	}
 	out := slices.Clone(x.Shape)
 	for i, a := range as {
@@ -222,7 +222,8 @@ func pad(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// resize is Resize, and Upsample before it: sizes, or scales as floats.
+// resize infers Resize and its predecessor Upsample, from sizes or from scales.
+// Scales are floats.
 func resize(c *call) ([]Value, error) {
 	x, scalesAt := c.in(0), 2
 	if len(c.inputs) == 2 {
@@ -233,7 +234,7 @@ func resize(c *call) ([]Value, error) {
 	}
 	if sizes := c.in(3).Ints; c.given(3) && len(sizes) > 0 {
 		if len(sizes) != len(x.Shape) {
-			return nil, fmt.Errorf("sizes %v for input %v", sizes, x.Shape)
+			return nil, fmt.Errorf("sizes %v do not fit input %v", sizes, x.Shape)
 		}
 		return []Value{x.of(known(sizes))}, nil
 	}
@@ -254,7 +255,8 @@ func resize(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// constantFloats are a small constant's values; nil if it is none.
+// constantFloats are the values of a small constant of floats, nil for any other
+// tensor.
 func constantFloats(t *onnxpb.TensorProto) []float32 {
 	if t.GetDataType() != int32(onnxpb.TensorProto_FLOAT) || len(t.GetRawData()) > 4*maxInts {
 		return nil
@@ -269,6 +271,6 @@ func constantFloats(t *onnxpb.TensorProto) []float32 {
 	return out
 }
 
-// join is the shape that is its parts one after another: that of a scalar, which
-// is not nil, if all are empty.
+// join concatenates shapes. If all are empty, it is the shape of a scalar, which is
+// not nil.
 func join(parts ...[]int64) []int64 { return append([]int64{}, slices.Concat(parts...)...) }

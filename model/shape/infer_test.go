@@ -136,7 +136,7 @@ func parseInt(t *testing.T, s string) int64 {
 	return v
 }
 
-// printValue is parseValue the other way; contents of a scalar end with "!".
+// printValue is the inverse of parseValue. Contents of a scalar end with "!".
 func printValue(v Value) string {
 	var parts []string
 	blank := func(d, no int64) string {
@@ -163,7 +163,7 @@ func printValue(v Value) string {
 	return strings.Join(parts, "x")
 }
 
-// Element types that do not follow from the first input.
+// Some element types do not follow from the first input.
 func TestElementTypes(t *testing.T) {
 	float, ids := Value{Elem: onnxpb.TensorProto_FLOAT, Shape: []int64{2, 2}}, Value{Elem: onnxpb.TensorProto_INT64, Shape: []int64{2, 2}}
 	for _, test := range []struct {
@@ -210,7 +210,7 @@ func TestResizeScales(t *testing.T) {
 	}
 }
 
-// PyTorch's exporter cuts a vector's beginning off from the least number there is.
+// PyTorch's exporter starts a slice of a vector at the smallest int64.
 func TestSliceFromTheLeastNumber(t *testing.T) {
 	vector := func(i int64) Value {
 		return OfTensor(&onnxpb.TensorProto{DataType: proto.Int32(int32(int64Type)), Dims: []int64{1}, Int64Data: []int64{i}})

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// quantisedRules are the operators of com.microsoft on whole numbers with a
-// scale and a zero point, which follow each tensor as inputs.
+// quantisedRules are the rules of com.microsoft's operators on quantised tensors.
+// Each such tensor is followed by its scale and zero point as inputs.
 func quantisedRules() map[string]rule {
 	matMul := func(x, y int) func(*call) ([]Value, error) { return at(fusedMatMul, x, y) }
 	all := map[string]rule{
@@ -34,7 +34,7 @@ func quantisedRules() map[string]rule {
 	return all
 }
 
-// at is infer on the inputs with these numbers alone.
+// at is infer on these inputs of the node only.
 func at(infer func(*call) ([]Value, error), numbers ...int) func(*call) ([]Value, error) {
 	return func(c *call) ([]Value, error) {
 		other := *c
@@ -46,8 +46,8 @@ func at(infer func(*call) ([]Value, error), numbers ...int) func(*call) ([]Value
 	}
 }
 
-// elemOf is infer with outputs of the element type of the first of these inputs
-// that is given.
+// elemOf is infer with another element type for the outputs: that of the first of
+// these inputs that the node has.
 func elemOf(infer func(*call) ([]Value, error), numbers ...int) func(*call) ([]Value, error) {
 	return func(c *call) ([]Value, error) {
 		out, err := infer(c)
@@ -63,8 +63,8 @@ func elemOf(infer func(*call) ([]Value, error), numbers ...int) func(*call) ([]V
 	}
 }
 
-// quantisedMatMulCost is that of a product, and of the bias at an input (0 for
-// none).
+// quantisedMatMulCost is the cost of a matrix product and of the bias. bias is the
+// number of its input, 0 for none.
 func quantisedMatMulCost(x, bias int) func(*call, []Value) int64 {
 	return func(c *call, out []Value) int64 {
 		n := times(out[0].Elements(), c.inner(x))
@@ -75,7 +75,7 @@ func quantisedMatMulCost(x, bias int) func(*call, []Value) int64 {
 	}
 }
 
-// inner is how many products an element of a matrix product sums up.
+// inner is the number of products in one element of a matrix product.
 func (c *call) inner(x int) int64 {
 	a := c.in(x).Shape
 	switch {
@@ -95,7 +95,8 @@ func quantisedConvCost(c *call, out []Value) int64 {
 	return times(out[0].Elements(), product(w[1:]))
 }
 
-// quantisedConcat has the output's scale and zero point before the tensors.
+// quantisedConcat infers QLinearConcat. The output's scale and zero point are
+// inputs 0 and 1, before the tensors.
 func quantisedConcat(c *call) ([]Value, error) {
 	var numbers []int
 	for i := 2; i < len(c.inputs); i += 3 {
@@ -104,8 +105,8 @@ func quantisedConcat(c *call) ([]Value, error) {
 	return at(concat, numbers...)(c)
 }
 
-// quantisedLSTM holds its weights the other way round: directions, inputs,
-// gates × cells.
+// quantisedLSTM infers DynamicQuantizeLSTM. The dimensions of its weights are
+// directions, inputs, gates × cells; LSTM has the last two swapped.
 func quantisedLSTM(c *call) ([]Value, error) {
 	turned := func(v Value) Value {
 		if len(v.Shape) == 3 {
@@ -131,7 +132,8 @@ func quantisedLSTMCost(c *call, _ []Value) int64 {
 	return times(times(x[0], x[1]), plus(product(w), product(r)))
 }
 
-// gatherBlocks looks up rows of few bits, of which a byte may hold several.
+// gatherBlocks infers GatherBlockQuantized, which looks up rows of elements of few
+// bits. A byte may hold several elements.
 func gatherBlocks(c *call) ([]Value, error) {
 	x, index := c.in(0), c.in(1).Shape
 	out := Value{Elem: c.in(2).Elem}
@@ -171,10 +173,10 @@ func dynamicQuantize(c *call) ([]Value, error) {
 	return []Value{{Elem: b, Shape: c.in(0).Shape}, {Elem: onnxpb.TensorProto_FLOAT, Shape: []int64{}}, {Elem: b, Shape: []int64{}}}, nil
 }
 
-// quantisedMatMul is the standard QLinearMatMul.
+// quantisedMatMul infers the standard QLinearMatMul.
 func quantisedMatMul(c *call) ([]Value, error) {
 	if len(c.inputs) < 8 {
-		return nil, fmt.Errorf("it has %d of 8 inputs", len(c.inputs))
+		return nil, fmt.Errorf("it has %d inputs; it takes 8", len(c.inputs))
 	}
 	return elemOf(at(matMul, 0, 3), 7)(c)
 }

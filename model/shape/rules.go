@@ -2,14 +2,14 @@ package shape
 
 import "github.com/faas-infer/faas-infer/model/onnxpb"
 
-// rules are those of the standard operators, domains those of every domain.
+// rules maps standard operators to their rules, domains each domain to its rules.
 var (
 	rules   map[string]rule
 	domains map[string]map[string]rule
 )
 
-// The tables are filled here and not in their declarations because rules refer to
-// the functions that refer to it.
+// init fills the tables because their declarations would form an initialisation
+// cycle.
 func init() {
 	rules = map[string]rule{
 		"Conv":            {conv, convCost},
@@ -88,7 +88,7 @@ func register(r rule, names ...string) {
 	}
 }
 
-// typed is infer with another element type of its outputs.
+// typed is infer with elem as the element type of the outputs.
 func typed(infer func(*call) ([]Value, error), elem onnxpb.TensorProto_DataType) func(*call) ([]Value, error) {
 	return func(c *call) ([]Value, error) {
 		out, err := infer(c)

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// gridSample reads an image at the places that a grid names.
+// gridSample reads an image at the points of a grid.
 func gridSample(c *call) ([]Value, error) {
 	x, grid := c.in(0), c.in(1).Shape
 	if x.Shape == nil || grid == nil {
 		return []Value{x.of(unknownLike(x.Shape))}, nil
 	}
 	if len(x.Shape) < 3 || len(grid) != len(x.Shape) {
-		return nil, fmt.Errorf("grid %v for input %v", grid, x.Shape)
+		return nil, fmt.Errorf("grid %v does not fit input %v", grid, x.Shape)
 	}
 	return []Value{x.of(slices.Concat(x.Shape[:2], grid[1:len(grid)-1]))}, nil
 }
 
-// regions is RoiAlign: for each region an image of the same size.
+// regions infers RoiAlign, which cuts an image of the same size out of each region.
 func regions(c *call) ([]Value, error) {
 	x, rois := c.in(0), c.in(1).Shape
 	if x.Shape == nil || rois == nil {
@@ -31,14 +31,15 @@ func regions(c *call) ([]Value, error) {
 	return []Value{x.of([]int64{rois[0], x.Shape[1], max(height, -1), max(width, -1)})}, nil
 }
 
-// regionsCost is that of four neighbours for each sample; ONNX Runtime takes as
-// many samples as it needs where the attribute is 0, for which one stands.
+// regionsCost counts four neighbours for each sample. If sampling_ratio is 0, ONNX
+// Runtime chooses the number of samples; the cost counts one.
 func regionsCost(c *call, out []Value) int64 {
 	samples := max(c.int("sampling_ratio", 0), 1)
 	return times(out[0].Elements(), times(4, times(samples, samples)))
 }
 
-// cropAndResize is com.microsoft's: the size is the content of input 3.
+// cropAndResize infers com.microsoft's CropAndResize. The size is the content of
+// input 3.
 func cropAndResize(c *call) ([]Value, error) {
 	x, rois, size := c.in(0), c.in(1).Shape, c.in(3).Ints
 	if x.Shape == nil || rois == nil || len(size) != 2 {
@@ -50,7 +51,8 @@ func cropAndResize(c *call) ([]Value, error) {
 	return []Value{x.of([]int64{rois[0], x.Shape[1], max(size[0], -1), max(size[1], -1)})}, nil
 }
 
-// suppression is NonMaxSuppression, which keeps as many boxes as the data say.
+// suppression infers NonMaxSuppression. The number of boxes that it keeps depends
+// on the data.
 func suppression(*call) ([]Value, error) {
 	return []Value{{Elem: int64Type, Shape: []int64{-1, 3}}}, nil
 }
@@ -72,7 +74,7 @@ func compress(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// unfold is com.microsoft's UnfoldTensor: windows along one dimension, with
+// unfold infers com.microsoft's UnfoldTensor: windows along one dimension, with
 // the window as a new last dimension.
 func unfold(c *call) ([]Value, error) {
 	x, size, step := c.in(0), c.int("size", 0), c.int("step", 1)
@@ -84,7 +86,7 @@ func unfold(c *call) ([]Value, error) {
 		return nil, err
 	}
 	if size < 1 || step < 1 || x.Shape[i] >= 0 && x.Shape[i] < size {
-		return nil, fmt.Errorf("windows of %d with steps of %d along dimension %d of input %v", size, step, i, x.Shape)
+		return nil, fmt.Errorf("windows of %d in steps of %d do not fit dimension %d of input %v", size, step, i, x.Shape)
 	}
 	out := append(slices.Clone(x.Shape), size)
 	if out[i] >= 0 {
@@ -93,7 +95,7 @@ func unfold(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// expandDims is com.microsoft's: Unsqueeze along the one axis that is the
+// expandDims infers com.microsoft's ExpandDims: Unsqueeze along one axis, the
 // content of input 1.
 func expandDims(c *call) ([]Value, error) {
 	x, as := c.in(0), c.in(1).Ints
@@ -107,8 +109,8 @@ func expandDims(c *call) ([]Value, error) {
 	return []Value{{Elem: x.Elem, Shape: slices.Insert(slices.Clone(x.Shape), i, 1), Ints: x.Ints}}, nil
 }
 
-// fourier is DFT: along one axis, of a length that may be given, and half of
-// it for real signals.
+// fourier infers DFT along one axis. Input 1 may give the length; a one-sided
+// transform of a real signal has half of it.
 func fourier(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {
@@ -145,8 +147,8 @@ func fourier(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// fourierAxis is an attribute before opset 20, with 1 for none, and then input
-// 2, with -2 for none.
+// fourierAxis is the axis of DFT: an attribute before opset 20, 1 by default, and
+// input 2 since then, -2 by default.
 func (c *call) fourierAxis() (int64, bool) {
 	if a, ok := c.attributes["axis"]; ok {
 		return a.GetI(), true
@@ -164,7 +166,7 @@ func (c *call) fourierAxis() (int64, bool) {
 	return -2, true
 }
 
-// shortFourier is STFT: frames of a signal, each transformed.
+// shortFourier infers STFT, which transforms each frame of a signal.
 func shortFourier(c *call) ([]Value, error) {
 	x, step, length := c.in(0), c.in(1).Ints, c.in(3).Ints
 	if w := c.in(2).Shape; len(length) != 1 && len(w) == 1 {
@@ -174,7 +176,7 @@ func shortFourier(c *call) ([]Value, error) {
 		return []Value{x.of(unknown(4))}, nil
 	}
 	if x.Shape[1] >= 0 && x.Shape[1] < length[0] {
-		return nil, fmt.Errorf("frames of %d in a signal of %d", length[0], x.Shape[1])
+		return nil, fmt.Errorf("a frame of %d is longer than the signal of %d", length[0], x.Shape[1])
 	}
 	out := []int64{x.Shape[0], -1, length[0], 2}
 	if x.Shape[1] >= 0 {
@@ -186,8 +188,8 @@ func shortFourier(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// fourierCost is that of a fast transform: elements times the logarithm of the
-// longest side.
+// fourierCost is the cost of a fast transform: elements times the logarithm of
+// the longest side.
 func fourierCost(_ *call, out []Value) int64 {
 	n := out[0].Elements()
 	if n <= 0 {

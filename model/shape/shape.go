@@ -1,10 +1,11 @@
-// Package shape infers, for one ONNX operator at a time, the shapes of what it
-// computes from the shapes of what it is given, and counts its arithmetic. It
-// also follows the contents of small integer tensors, because exporters compute
-// the shapes of Reshape, Expand and Slice by operators (Shape → Gather → Concat
-// → Reshape).
+// Package shape infers the output shapes of one ONNX operator from its input
+// shapes, and counts the operator's arithmetic. It also follows the contents of
+// small integer tensors, because exporters compute the shapes of Reshape, Expand
+// and Slice by operators (Shape → Gather → Concat → Reshape). It does not walk a
+// graph; package model does.
 //
-// An unknown value stays unknown; a contradiction is an error.
+// An unknown value stays unknown; a contradiction is an error. Begin with [Infer]
+// and the table of rules in rules.go.
 package shape
 
 import (
@@ -15,35 +16,35 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// Unknown is an element of [Value.Ints] that is not known.
+// Unknown stands for an unknown element in [Value.Ints].
 const Unknown = math.MinInt64
 
-// maxInts is the most elements of a tensor whose contents are followed.
+// maxInts is the maximum number of elements of a tensor whose contents are
+// followed.
 const maxInts = 4096
 
-// maxRank is the most dimensions of a tensor; engines take fewer.
+// maxRank is the maximum number of dimensions of a tensor. Engines take fewer.
 const maxRank = 64
 
-// Value is what is known of one tensor.
+// Value holds the known facts of one tensor.
 type Value struct {
 	Elem onnxpb.TensorProto_DataType
-	// Shape is nil if not even the rank is known; a dimension that is not
-	// known is -1. A scalar's is empty, not nil.
+	// Shape is nil if the rank is unknown. An unknown dimension is -1. The shape
+	// of a scalar is empty, not nil.
 	Shape []int64
 	// Ints are the contents of a small integer or boolean tensor, row by
 	// row; nil if unknown.
 	Ints []int64
-	// Constant is the tensor in the model, if the value is one.
+	// Constant is the tensor in the model if the value is a constant.
 	Constant *onnxpb.TensorProto
 }
 
-// Elements is the product of the shape, saturating; -1 if it is not known.
+// Elements is the product of the shape, at most the largest int64; -1 if unknown.
 func (v Value) Elements() int64 { return product(v.Shape) }
 
-// Infer returns what is known of a node's outputs. An input that the node
-// leaves out is the zero Value. ok is false for an operator that this package
-// does not know; its outputs are then unknown. The error of a node that cannot
-// be executed on such inputs says what does not fit.
+// Infer infers a node's outputs. An input that the node leaves out is the zero
+// Value. For an operator that this package does not know, ok is false and the
+// outputs are unknown. If the node cannot run on these inputs, the error says why.
 func Infer(node *onnxpb.NodeProto, opset int64, inputs []Value) (outputs []Value, ok bool, err error) {
 	outputs = make([]Value, len(node.GetOutput()))
 	r, ok := ruleOf(node)
@@ -64,9 +65,9 @@ func Infer(node *onnxpb.NodeProto, opset int64, inputs []Value) (outputs []Value
 	return outputs, true, nil
 }
 
-// settle holds a value to what the rules rely on: no negative dimension but -1,
-// which an overflow could have made, a bounded rank, and as many contents as
-// the shape says.
+// settle makes a value fit for the other rules. It refuses a rank above maxRank.
+// A dimension below -1, which an overflow can produce, becomes -1. Contents that
+// are not as many as the shape's elements are dropped.
 func settle(v Value) (Value, error) {
 	if len(v.Shape) > maxRank {
 		return v, fmt.Errorf("it gives a tensor of %d dimensions, more than %d", len(v.Shape), maxRank)
@@ -80,10 +81,10 @@ func settle(v Value) (Value, error) {
 	return v, nil
 }
 
-// Cost is the number of multiply-adds, comparisons and other arithmetic of a
-// node: a multiply-add counts once, an element-wise or normalising operator
-// once per output element, a pooling or reducing one once per element read, and
-// moving data is free. It is -1 if it is not known.
+// Cost is the number of arithmetic operations of a node, -1 if unknown. A
+// multiply-add counts once. An element-wise or normalising operator counts once
+// per output element, a pooling or reducing operator once per element that it
+// reads. Moving data is free.
 func Cost(node *onnxpb.NodeProto, inputs, outputs []Value) int64 {
 	r, ok := ruleOf(node)
 	if !ok || len(outputs) == 0 {
@@ -97,7 +98,7 @@ func ruleOf(node *onnxpb.NodeProto) (rule, bool) {
 	return r, ok
 }
 
-// rule is what the package knows of one kind of operator.
+// rule infers the outputs and the cost of one kind of operator.
 type rule struct {
 	infer func(*call) ([]Value, error)
 	cost  func(c *call, outputs []Value) int64
@@ -119,7 +120,7 @@ func newCall(node *onnxpb.NodeProto, opset int64, inputs []Value) *call {
 	return c
 }
 
-// in is input i; the zero Value if the node has fewer.
+// in is input i, the zero Value if the node has fewer inputs.
 func (c *call) in(i int) Value {
 	if i < len(c.inputs) {
 		return c.inputs[i]
@@ -143,8 +144,9 @@ func (c *call) string(name string) string { return string(c.attributes[name].Get
 
 func (c *call) ints(name string) []int64 { return c.attributes[name].GetInts() }
 
-// intsOr are integers that older opsets give as an attribute and newer ones as
-// input i. known is false if they are given but their contents are not known.
+// intsOr reads integers that older opsets give as an attribute and newer opsets
+// as input i. known is false if the node has that input but its contents are
+// unknown.
 func (c *call) intsOr(name string, i int) (values []int64, known bool) {
 	if a, ok := c.attributes[name]; ok {
 		return a.GetInts(), true
@@ -160,7 +162,7 @@ func (c *call) intsOr(name string, i int) (values []int64, known bool) {
 	return c.in(i).Ints, c.in(i).Ints != nil
 }
 
-// axis makes an axis that may count from the end one that does not.
+// axis turns an axis that may count from the end into an index from 0.
 func axis(a int64, rank int) (int, error) {
 	if a < 0 {
 		a += int64(rank)
@@ -171,7 +173,7 @@ func axis(a int64, rank int) (int, error) {
 	return int(a), nil
 }
 
-// axes is axis for a set; none given means all.
+// axes is axis for several axes. No axes mean all.
 func axes(as []int64, rank int) (map[int]bool, error) {
 	set := make(map[int]bool)
 	for _, a := range as {
@@ -187,10 +189,11 @@ func axes(as []int64, rank int) (map[int]bool, error) {
 	return set, nil
 }
 
-// of is a value of the same element type as v.
+// of is a value with v's element type and another shape.
 func (v Value) of(shape []int64) Value { return Value{Elem: v.Elem, Shape: shape} }
 
-// product is -1 for an unknown shape, and stops at the largest int64.
+// product is the number of elements of a shape, at most the largest int64; -1 if
+// unknown.
 func product(shape []int64) int64 {
 	if shape == nil {
 		return -1
@@ -205,7 +208,8 @@ func product(shape []int64) int64 {
 	return n
 }
 
-// times multiplies counts: unknown (negative) if either is, saturating.
+// times multiplies two counts, up to the largest int64. The product is -1
+// (unknown) if either count is negative.
 func times(a, b int64) int64 {
 	switch {
 	case a < 0 || b < 0:
@@ -216,7 +220,7 @@ func times(a, b int64) int64 {
 	return a * b
 }
 
-// unknown is a shape of known rank of which nothing else is known.
+// unknown is a shape of known rank whose dimensions are all unknown.
 func unknown(rank int) []int64 {
 	shape := make([]int64, rank)
 	for i := range shape {

@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// window is how a convolution or pooling moves over its spatial dimensions.
+// window describes how a convolution or pooling moves over its spatial dimensions.
 type window struct {
 	kernel, strides, dilations, before, after []int64
 	auto                                      string
 	ceil                                      bool
 }
 
-// window reads a node's attributes; kernel may come from the weight's shape.
+// window reads a node's window. kernel is the weight's shape, which counts if the
+// node has no kernel_shape.
 func (c *call) window(spatial int, kernel []int64) (window, error) {
 	if k := c.ints("kernel_shape"); k != nil {
 		kernel = k
@@ -72,7 +73,7 @@ func (w window) size(i int, in int64) (int64, error) {
 	}
 	out := (reach+stride-1)/stride + 1
 	if (out-1)*stride >= in+w.before[i] {
-		out-- // a last window that begins in the padding behind is left out
+		out-- // A last window that begins in the padding at the end is left out.
 	}
 	return out, nil
 }
@@ -100,7 +101,7 @@ func conv(c *call) ([]Value, error) {
 	}
 	groups := c.int("group", 1)
 	if groups <= 0 {
-		return nil, fmt.Errorf("%d groups", groups)
+		return nil, fmt.Errorf("group is %d; it must be at least 1", groups)
 	}
 	if in := x.Shape[1]; in >= 0 && w.Shape[1] >= 0 && in != times(w.Shape[1], groups) {
 		return nil, fmt.Errorf("the kernel takes %d × %d channels, the input has %d", groups, w.Shape[1], in)
@@ -136,7 +137,7 @@ func convTranspose(c *call) ([]Value, error) {
 	}
 	sizes, extra := c.ints("output_shape"), c.ints("output_padding")
 	if sizes != nil && len(sizes) != spatial || extra != nil && len(extra) != spatial {
-		return nil, errors.New("output_shape or output_padding is not for its spatial dimensions")
+		return nil, errors.New("output_shape or output_padding does not have one value per spatial dimension")
 	}
 	out := []int64{x.Shape[0], times(w.Shape[1], c.int("group", 1))}
 	for i, in := range x.Shape[2:] {

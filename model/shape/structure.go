@@ -1,12 +1,11 @@
 package shape
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
 
-// identity passes on all that is known.
+// identity returns its input with all known facts.
 func identity(c *call) ([]Value, error) { return []Value{c.in(0)}, nil }
 
 func dropout(c *call) ([]Value, error) {
@@ -14,8 +13,8 @@ func dropout(c *call) ([]Value, error) {
 	return []Value{x, {Elem: boolType, Shape: x.Shape}}, nil
 }
 
-// normalisation is LayerNormalization: the output, and the mean and deviation
-// with the normalised dimensions made 1.
+// normalisation infers LayerNormalization: the output, and the mean and deviation
+// with 1 for each normalised dimension.
 func normalisation(c *call) ([]Value, error) {
 	x := c.in(0)
 	if x.Shape == nil {
@@ -68,8 +67,9 @@ func reshape(c *call) ([]Value, error) {
 	return []Value{{Elem: x.Elem, Shape: out, Ints: x.Ints}}, nil
 }
 
-// fill computes the one dimension of out that is left free (-1 for none) from
-// how many elements there are, or checks that out has as many.
+// fill computes the one free dimension of out from the number of elements of from.
+// free is that dimension's index, -1 for none; then fill checks that out has as
+// many elements.
 func fill(out []int64, free int, from []int64) error {
 	have := product(from)
 	rest := int64(1)
@@ -81,9 +81,9 @@ func fill(out []int64, free int, from []int64) error {
 	switch {
 	case have < 0 || rest < 0:
 	case free < 0 && have != rest:
-		return fmt.Errorf("%d elements into %d", have, rest)
+		return fmt.Errorf("%d elements do not fill %d", have, rest)
 	case free >= 0 && (rest == 0 || have%rest != 0):
-		return fmt.Errorf("%d elements into rows of %d", have, rest)
+		return fmt.Errorf("%d elements do not fill rows of %d", have, rest)
 	case free >= 0:
 		out[free] = have / rest
 	}
@@ -100,7 +100,7 @@ func flatten(c *call) ([]Value, error) {
 		at += int64(len(x.Shape))
 	}
 	if at < 0 || at > int64(len(x.Shape)) {
-		return nil, fmt.Errorf("axis %d of input %v", at, x.Shape)
+		return nil, fmt.Errorf("axis %d is not within input %v", at, x.Shape)
 	}
 	return []Value{x.of([]int64{product(x.Shape[:at]), product(x.Shape[at:])})}, nil
 }
@@ -118,13 +118,13 @@ func transpose(c *call) ([]Value, error) {
 	out, seen := []int64{}, make(map[int64]bool)
 	for _, p := range perm {
 		if p < 0 || p >= int64(len(x.Shape)) || seen[p] {
-			return nil, fmt.Errorf("permutation %v of input %v", perm, x.Shape)
+			return nil, fmt.Errorf("permutation %v does not fit input %v", perm, x.Shape)
 		}
 		seen[p] = true
 		out = append(out, x.Shape[p])
 	}
 	if len(out) != len(x.Shape) {
-		return nil, fmt.Errorf("permutation %v of input %v", perm, x.Shape)
+		return nil, fmt.Errorf("permutation %v does not fit input %v", perm, x.Shape)
 	}
 	return []Value{x.of(out)}, nil
 }
@@ -272,7 +272,7 @@ func blocks(c *call, deeper bool) ([]Value, error) {
 		return []Value{x.of(nil)}, nil
 	}
 	if len(x.Shape) != 4 || size < 1 || size > 1<<16 {
-		return nil, errors.New("it wants four dimensions and a block size")
+		return nil, fmt.Errorf("input %v must have four dimensions and blocksize %d be from 1 to %d", x.Shape, size, 1<<16)
 	}
 	out := slices.Clone(x.Shape)
 	for i := 1; i < 4; i++ {

@@ -1,5 +1,6 @@
-// Package tensor is the in-memory form of a model's inputs and outputs, named
-// in the terms of the Open Inference Protocol v2.
+// Package tensor holds a model's inputs and outputs in memory, with the element
+// types of the Open Inference Protocol v2. It neither reads files nor computes
+// with tensors. Begin with [Info] and [Tensor].
 package tensor
 
 import "fmt"
@@ -7,7 +8,7 @@ import "fmt"
 // Type is an element type by its Open Inference Protocol name.
 type Type string
 
-// The element types that engines take.
+// The element types of the protocol.
 const (
 	Bool   Type = "BOOL"
 	Uint8  Type = "UINT8"
@@ -38,8 +39,8 @@ func (t Type) Size() int {
 	return 0
 }
 
-// Info describes an input or output of a model. Shape[0] is the batch
-// dimension, -1; other dimensions are positive, or -1 where they are dynamic.
+// Info describes an input or output of a model. Shape[0] is the batch dimension,
+// -1. Other dimensions are positive, or -1 if dynamic.
 type Info struct {
 	Name  string  `json:"name"`
 	Type  Type    `json:"datatype"`
@@ -54,8 +55,8 @@ type Tensor struct {
 	Data  []byte
 }
 
-// Elements is the product of the shape; an error if a dimension is negative or
-// the product overflows.
+// Elements is the product of the shape's dimensions. It returns an error if a
+// dimension is negative or the product exceeds 2^40.
 func Elements(shape []int64) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {

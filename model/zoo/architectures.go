@@ -1,6 +1,6 @@
 package zoo
 
-// architectures is in the order of size.
+// architectures are sorted by size, smallest first.
 var architectures = []Architecture{
 	{
 		Name:        "identity",

@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// encoder is the size of a BERT: Devlin et al.'s base, and of Turc et al.'s smaller ones
-// ("Well-Read Students Learn Better", Table 1) that of 4 layers.
+// encoder is the size of a BERT. bertBase is Devlin et al.'s base; bertSmall is
+// Turc et al.'s BERT of 4 layers ("Well-Read Students Learn Better", Table 1).
 type encoder struct {
 	layers            int
 	heads, width      int64
@@ -28,7 +28,7 @@ func (e encoder) build(n *network) {
 	x := n.op("Add", []string{n.embedding(ids, e.vocabulary, e.width),
 		n.op("Slice", []string{table, n.integers(0), n.integers(e.words), n.integers(0)})})
 	x = n.layerNorm(x, e.width)
-	hidden := n.hiddenBy(mask)
+	hidden := n.attentionBias(mask)
 	for range e.layers {
 		x = n.layerNorm(n.op("Add", []string{x, e.attention(n, x, hidden)}), e.width)
 		y := n.linear(n.gelu(n.linear(x, e.width, 4*e.width)), 4*e.width, e.width)
@@ -39,9 +39,9 @@ func (e encoder) build(n *network) {
 	n.output("pooled", n.op("Tanh", []string{n.dense(first, e.width, e.width, 1)}), e.width)
 }
 
-// hiddenBy makes of a mask what is added to attention scores: 0 where there is
-// a word and a large negative number where there is none.
-func (n *network) hiddenBy(mask string) string {
+// attentionBias turns a mask into a bias for the attention scores: 0 for a word
+// and -10000 for padding.
+func (n *network) attentionBias(mask string) string {
 	m := n.op("Cast", []string{n.op("Unsqueeze", []string{mask, n.integers(1, 2)})}, attrInt("to", int64(onnxpb.TensorProto_FLOAT)))
 	return n.op("Mul", []string{n.op("Sub", []string{n.scalar(1), m}), n.scalar(-10000)})
 }
@@ -74,7 +74,7 @@ func (n *network) layerNorm(x string, width int64) string {
 	}, attrInt("axis", -1), attrFloat("epsilon", 1e-12))
 }
 
-// gelu is x/2 · (1 + erf(x/√2)), which engines put back together.
+// gelu is x/2 · (1 + erf(x/√2)). Engines fuse these operators into one.
 func (n *network) gelu(x string) string {
 	y := n.op("Erf", []string{n.op("Div", []string{x, n.scalar(math.Sqrt2)})})
 	y = n.op("Mul", []string{x, n.op("Add", []string{y, n.scalar(1)})})

@@ -2,8 +2,8 @@ package zoo
 
 import "github.com/faas-infer/faas-infer/model/onnxpb"
 
-// mnist is Simard et al.'s shape of network for handwritten digits: two strided
-// 5×5 convolutions and a wide dense layer, which holds nearly all weights.
+// mnist is a network for handwritten digits in the form of Simard et al.: two
+// strided 5×5 convolutions and a wide dense layer, which holds nearly all weights.
 func mnist(n *network) {
 	x := n.input("image", onnxpb.TensorProto_FLOAT, 1, 28, 28)
 	x = n.relu(n.grouped(x, 1, 16, 5, 2, 2, 1, true))
@@ -37,8 +37,8 @@ func (n *network) bottleneck(x string, in, middle, stride int64) string {
 	return n.residual(x, n.conv2d(y, middle, 4*middle, 1, 1), in, 4*middle, stride)
 }
 
-// residual adds what a block computed to what it was given, which is projected
-// where the shapes differ. The halved scale keeps the sum from growing.
+// residual adds a block's output y to its input x. It projects x if the shapes
+// differ. The halved scale keeps the sum from growing.
 func (n *network) residual(x, y string, in, out, stride int64) string {
 	y = n.batchNorm(y, out, 0.5)
 	if in != out || stride != 1 {

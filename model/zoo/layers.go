@@ -1,13 +1,13 @@
 package zoo
 
-// conv2d is a convolution with square kernel, stride and "same" padding for odd
-// kernels, without bias (a batchNorm follows).
+// conv2d is a convolution with a square kernel, a stride and "same" padding for
+// odd kernels. It has no bias, because a batchNorm follows.
 func (n *network) conv2d(x string, in, out, kernel, stride int64) string {
 	return n.grouped(x, in, out, kernel, stride, kernel/2, 1, false)
 }
 
-// grouped is conv2d with its padding, its groups (in = depthwise) and, if asked
-// for, a bias.
+// grouped is conv2d with explicit padding, groups and bias. As many groups as
+// input channels make it depthwise.
 func (n *network) grouped(x string, in, out, kernel, stride, pad, groups int64, bias bool) string {
 	name := n.next("Conv")
 	inputs := []string{x, n.weight(name+".weight", 2, in/groups*kernel*kernel, out, in/groups, kernel, kernel)}
@@ -19,7 +19,7 @@ func (n *network) grouped(x string, in, out, kernel, stride, pad, groups int64, 
 		attrInts("pads", pad, pad, pad, pad), attrInt("group", groups))
 }
 
-// batchNorm normalises channels; scale is about what it multiplies by.
+// batchNorm normalises channels and multiplies them by about scale.
 func (n *network) batchNorm(x string, channels int64, scale float64) string {
 	name := n.next("BatchNormalization")
 	return n.op("BatchNormalization", []string{x,
@@ -42,7 +42,7 @@ func (n *network) maxPool(x string, kernel, stride, pad int64) string {
 		attrInts("strides", stride, stride), attrInts("pads", pad, pad, pad, pad))
 }
 
-// dense is a fully connected layer as a Gemm; gain is that of weight.
+// dense is a fully connected layer, as a Gemm. [network.weight] explains gain.
 func (n *network) dense(x string, in, out int64, gain float64) string {
 	name := n.next("Gemm")
 	return n.op("Gemm", []string{x,

@@ -9,8 +9,8 @@ var separable = []struct{ out, stride int64 }{
 	{512, 1}, {512, 1}, {512, 1}, {512, 1}, {512, 1}, {1024, 2}, {1024, 1},
 }
 
-// mobileBody is MobileNet V1 (Howard et al.) without its classifier, which SSD
-// and YAMNet have too. It returns the output of every block.
+// mobileBody is MobileNet V1 (Howard et al.) without its classifier. SSD and YAMNet
+// are built on it too. It returns the output of every block.
 func (n *network) mobileBody(x string, channels int64) []string {
 	x = n.convNormRelu(x, channels, 32, 3, 2)
 	in := int64(32)
@@ -30,8 +30,8 @@ func mobilenet(n *network) {
 }
 
 // ssd detects objects on six feature maps of a MobileNet, at 1917 anchors. The
-// suppression of overlapping boxes is left to the caller: how many are left
-// depends on the image.
+// caller suppresses overlapping boxes, because the number that remains depends on
+// the image.
 func ssd(n *network) {
 	const classes = 91
 	blocks := n.mobileBody(n.input("image", onnxpb.TensorProto_FLOAT, 3, 300, 300), 3)
@@ -56,7 +56,7 @@ func ssd(n *network) {
 	n.output("scores", n.op("Sigmoid", []string{n.op("Concat", scores, attrInt("axis", 1))}), 1917, classes)
 }
 
-// perAnchor predicts so many values for each anchor of a feature map.
+// perAnchor predicts the given number of values for each anchor of a feature map.
 func (n *network) perAnchor(x string, in, anchors, values int64) string {
 	x = n.grouped(x, in, anchors*values, 1, 1, 0, 1, true)
 	x = n.op("Transpose", []string{x}, attrInts("perm", 0, 2, 3, 1))

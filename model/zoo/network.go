@@ -10,7 +10,7 @@ import (
 )
 
 // network builds one model operator by operator. Its methods add operators and
-// return the name of what they compute.
+// return the names of their outputs.
 type network struct {
 	proto *onnxpb.ModelProto
 	graph *onnxpb.GraphProto
@@ -34,8 +34,8 @@ func newNetwork(a Architecture, seed uint64) *network {
 	}
 }
 
-// input declares an input. The first dimension is the batch and is not given;
-// -1 is a dynamic dimension.
+// input declares an input. dims leaves out the first dimension, the batch; -1 is a
+// dynamic dimension.
 func (n *network) input(name string, elem onnxpb.TensorProto_DataType, dims ...int64) string {
 	n.graph.Input = append(n.graph.Input, valueInfo(name, elem, dims))
 	return name
@@ -107,8 +107,8 @@ func (n *network) initializer(t *onnxpb.TensorProto) string {
 
 // weight is a random tensor whose variance is gain/fanIn: He's rule for gain 2
 // (before a ReLU), Xavier's for gain 1. Activations then keep their size from
-// layer to layer: they neither overflow nor become denormal numbers, which
-// would be many times slower to compute with.
+// layer to layer. They neither overflow nor become denormal numbers, with which
+// arithmetic is many times slower.
 func (n *network) weight(name string, gain float64, fanIn int64, dims ...int64) string {
 	return n.initializer(uniform(n.seed, name, 0, math.Sqrt(3*gain/float64(fanIn)), dims...))
 }

@@ -7,7 +7,7 @@ func identity(n *network) {
 }
 
 // dssm is Huang et al.'s DSSM: towers of dense layers with tanh, one for the
-// question and one for the document, and the cosine of what they give.
+// question and one for the document, and the cosine of their outputs.
 func dssm(n *network) {
 	const terms = 2365
 	tower := func(x string) string {
@@ -43,7 +43,7 @@ func lstm(n *network) {
 }
 
 // textCNN is Kim's network: convolutions over 3, 4 and 5 words at a time, the
-// largest answer of each filter over the sentence, one dense layer.
+// maximum of each filter over the sentence, one dense layer.
 func textCNN(n *network) {
 	const vocabulary, words, width, filters, classes = 6500, 69, 300, 256, 69
 	ids := n.input("words", onnxpb.TensorProto_INT64, words)

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// splitmix is Steele, Lea and Flood's SplitMix64 generator: one addition and a
-// mix for 64 bits, so that BERT's hundred million weights take a fraction of a
+// splitmix is Steele, Lea and Flood's SplitMix64 generator. It needs one addition
+// and a mix for 64 bits, so BERT's hundred million weights take a fraction of a
 // second.
 type splitmix uint64
 
@@ -23,8 +23,8 @@ func (s *splitmix) next() uint64 {
 	return z ^ (z >> 31)
 }
 
-// newSplitmix gives each weight a stream of its own, so that a weight does not
-// change when another layer does.
+// newSplitmix gives each weight its own random stream, so a weight does not change
+// when another layer does.
 func newSplitmix(seed uint64, name string) splitmix {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -65,7 +65,7 @@ func floatTensor(name string, raw []byte, dims []int64) *onnxpb.TensorProto {
 	}
 }
 
-// integers is an int64 tensor of the given values; without dims, a vector.
+// integers is an int64 tensor of the given values, a vector if dims is empty.
 func integers(name string, values []int64, dims ...int64) *onnxpb.TensorProto {
 	if dims == nil {
 		dims = []int64{int64(len(values))}

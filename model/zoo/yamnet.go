@@ -6,9 +6,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// YAMNet's spectrogram: windows of 25 ms every 10 ms of sound at 16 kHz, from
-// which a Fourier transform of 512 points makes 257 frequencies, and these 64
-// mel bands from 125 to 7500 Hz.
+// YAMNet's spectrogram has windows of 25 ms every 10 ms of sound at 16 kHz. A
+// Fourier transform of 512 points turns each window into 257 frequencies, and
+// these become 64 mel bands from 125 to 7500 Hz.
 const (
 	sampleRate  = 16000
 	windowSize  = 400
@@ -17,14 +17,14 @@ const (
 	melBands    = 64
 )
 
-// yamnet hears 10.1 s of sound: 20 patches of 0.96 s, each overlapping the next
-// by half, go through a MobileNet, and their scores are averaged.
+// yamnet classifies 10.1 s of sound. 20 patches of 0.96 s, each overlapping the
+// next by half, go through a MobileNet, and their scores are averaged.
 func yamnet(n *network) {
 	const patches, half, classes = 20, 48, 521
 	const frames = (patches + 1) * half
 	sound := n.input("sound", onnxpb.TensorProto_FLOAT, windowSize+(frames-1)*windowStep)
 	bands := n.melSpectrogram(sound)
-	// Halves of patches, each but the first and last used twice.
+	// Each half of a patch is used twice, except the first and the last.
 	halves := n.op("Reshape", []string{bands, n.integers(0, patches+1, half, melBands)})
 	part := func(from, to int64) string {
 		return n.op("Slice", []string{halves, n.integers(from), n.integers(to), n.integers(1)})
@@ -66,7 +66,7 @@ func fourier() []float32 {
 	return out
 }
 
-// mel holds for every frequency its weight in every band: triangles that are
+// mel holds the weight of every frequency in every band. The bands are triangles,
 // evenly spaced on the mel scale.
 func mel() []float32 {
 	scale := func(hertz float64) float64 { return 1127 * math.Log1p(hertz/700) }

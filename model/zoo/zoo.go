@@ -1,15 +1,15 @@
 // Package zoo makes the models of INFless Table 1, and one that does nothing,
 // with seeded random weights and a dynamic batch dimension. A model's latency
-// depends on its architecture and not on what its weights are, so these stand
-// in for the trained ones in benchmarks, demonstrations and tests.
+// depends on its architecture and not on its weights, so these models stand in
+// for trained ones in benchmarks, demonstrations and tests. Their answers mean
+// nothing. Begin with [Make] and architectures.go.
 //
-// The table gives a size and GFLOPs per model, and not the architectures; where
-// the two contradict each other, or the literature, the size decides, and the
-// note of the [Architecture] says so. The sizes of the table are MiB, as those
-// of ResNet-50 (25.6 million parameters, 98M) and of BERT-base with a
-// vocabulary of 21128 words (102 million, 391M) show. Its GFLOPs count a
-// multiply-add once for ResNet-50 and most others, and twice for BERT; ours
-// count it once everywhere, as [model.Operator] says.
+// The table gives a size and GFLOPs per model, not the architecture. If the two
+// contradict each other or the literature, the size decides, and the Note of the
+// [Architecture] says so. The table's sizes are MiB, as ResNet-50 (25.6 million
+// parameters, 98M) and BERT-base with a vocabulary of 21128 words (102 million,
+// 391M) show. Its GFLOPs count a multiply-add once for ResNet-50 and most others,
+// and twice for BERT. [model.Operator] counts it once everywhere.
 package zoo
 
 import (
@@ -22,17 +22,17 @@ import (
 
 // Architecture is one model that the zoo can make.
 type Architecture struct {
-	// Name is what [Make] takes: the table's name in lower case.
+	// Name is the table's name in lower case. [Make] takes it.
 	Name string
 	// Aliases are other names that [Make] takes.
 	Aliases []string
-	// Description says in one sentence what the network is.
+	// Description is one sentence about the network.
 	Description string
-	// TableSize and TableGFLOPs are what INFless Table 1 says, "" and 0 for
+	// TableSize and TableGFLOPs are the figures of INFless Table 1, "" and 0 for
 	// a model that is not in it.
 	TableSize   string
 	TableGFLOPs float64
-	// Note says how ours differs from the table and why; may be "".
+	// Note says how our model differs from the table and why. It may be "".
 	Note string
 
 	build func(*network)
@@ -50,7 +50,7 @@ func Names() []string {
 	return names
 }
 
-// Find returns the architecture of a name or alias, in any case.
+// Find returns the architecture with this name or alias, in upper or lower case.
 func Find(name string) (Architecture, bool) {
 	name = strings.ToLower(name)
 	for _, a := range architectures {
@@ -62,8 +62,8 @@ func Find(name string) (Architecture, bool) {
 }
 
 // Make makes the model of that name. The same name and seed give the same bytes
-// when written. The graph's name is the architecture's, so that a file tells
-// what it is. An unknown name is an error that lists the known ones.
+// when written. The graph has the architecture's name, which identifies the model
+// in a file. The error for an unknown name lists the known names.
 func Make(name string, seed uint64) (*model.Model, error) {
 	a, ok := Find(name)
 	if !ok {

@@ -17,9 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/zoo.txt anew")
 
-// TestArchitectures makes every model once. Its shapes, parameters and
-// multiply-adds must be those of the file in testdata, which was compared with
-// ONNX's own shape inference.
+// TestArchitectures makes every model once. Shapes, parameters and multiply-adds
+// must equal the file in testdata, which was compared with ONNX's own shape
+// inference.
 func TestArchitectures(t *testing.T) {
 	var got strings.Builder
 	for _, a := range All() {
@@ -64,8 +64,8 @@ func printFigures(w io.Writer, name string, g *model.Graph) {
 	}
 }
 
-// checkOutputs: what the zoo declares as its outputs' shapes is what its
-// operators compute.
+// checkOutputs checks that the declared output shapes are those that the operators
+// compute.
 func checkOutputs(t *testing.T, m *model.Model, g *model.Graph) {
 	t.Helper()
 	for i, o := range m.Outputs() {
@@ -76,8 +76,8 @@ func checkOutputs(t *testing.T, m *model.Model, g *model.Graph) {
 	}
 }
 
-// checkTable: the sizes of INFless Table 1 are met within an eighth, but for
-// MNIST's 72k, and its GFLOPs where no note says otherwise.
+// checkTable checks that the model has the size of INFless Table 1 within an
+// eighth, except MNIST's 72k, and the table's GFLOPs unless a note says otherwise.
 func checkTable(t *testing.T, a Architecture, g *model.Graph) {
 	t.Helper()
 	if a.TableSize == "" || a.Name == "mnist" {
@@ -150,8 +150,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Every weight is a finite, normal number, and the random ones have the mean
-// and variance that keep activations as they are.
+// Every weight is a finite, normal number. Random weights have the mean and the
+// variance that keep the size of activations.
 func TestWeights(t *testing.T) {
 	for _, name := range []string{"mnist", "yamnet", "dssm", "lstm"} {
 		m, err := Make(name, 3)

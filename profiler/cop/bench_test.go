@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/regression"
 )
 
-// layers is a chain of so many MatMul and Relu, of which 60 are distinct.
+// layers is a chain of MatMul and Relu operators, of which 60 are distinct.
 func layers(t testing.TB, pairs int) *operator.Graph {
 	t.Helper()
 	const distinct = 30
@@ -52,7 +52,7 @@ func layers(t testing.TB, pairs int) *operator.Graph {
 	return read
 }
 
-// measured has rows of two of three operators of g, at some of the batches.
+// measured has rows of two in three operators of g, at some of the batches.
 func measured(g *operator.Graph) *regression.Model {
 	var rows []database.Row
 	for i, op := range g.Operators {
@@ -80,8 +80,8 @@ var all = cop.Options{
 	ColdShare: func(*operator.Operator, int) float64 { return 0.5 },
 }
 
-// The whole way from rows to a profile, where a third of the operators was never
-// measured.
+// TestPredictFromRows goes the whole way from rows to a profile. A third of the operators was
+// never measured.
 func TestPredictFromRows(t *testing.T) {
 	g := layers(t, 250)
 	if len(g.Nodes) != 500 || len(g.Operators) != 60 {
@@ -114,7 +114,7 @@ func BenchmarkPredict(b *testing.B) {
 	}
 }
 
-// The paper's rule on the same.
+// BenchmarkPredictLongest measures the paper's rule on the same graph.
 func BenchmarkPredictLongest(b *testing.B) {
 	g := layers(b, 250)
 	m := measured(g)

@@ -1,7 +1,7 @@
-// Package cop is combined operator profiling (INFless §3.3): a model's time is
-// combined from those of its operators, chain by chain and branch by branch.
-// Pure: it knows operators' times from whoever implements [Times], which is
-// profiler/regression over the measured rows.
+// Package cop does combined operator profiling (INFless §3.3): it combines a model's time
+// from the times of its operators, chain by chain and branch by branch. It does not
+// estimate operators; it takes their times from a [Times], which package
+// profiler/regression implements. Begin with [Predict].
 package cop
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// Source says where an estimate comes from, the best first.
+// Source is the origin of an estimate, the best first.
 type Source uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	Measured Source = iota
 	// Interpolated: from this operator's times at other batches on this share.
 	Interpolated
-	// Derived: from this operator's times on another share, or with its data
-	// in another part of the memory.
+	// Derived: from this operator's times on another share, or with its data in
+	// memory instead of the cache or the reverse.
 	Derived
 	// Regressed: from the times of other operators.
 	Regressed
@@ -31,41 +31,41 @@ func (s Source) String() string {
 	return [...]string{"measured", "interpolated", "derived", "regressed", "unknown"}[min(s, sources)]
 }
 
-// MarshalText is String.
+// MarshalText is [Source.String].
 func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Estimate is how long one execution of an operator takes.
+// Estimate is the estimated time of one execution of an operator.
 type Estimate struct {
 	// Median, P95 and CPU are times in µs; CPU is processor time summed over
 	// threads.
 	Median float64 `json:"median_us"`
 	P95    float64 `json:"p95_us"`
 	CPU    float64 `json:"cpu_us"`
-	// Margin is what to add to be safe, 0.1 for 10 %.
+	// Margin is the safety margin to add, 0.1 for 10 %.
 	Margin float64 `json:"margin"`
 	Source Source  `json:"source"`
 }
 
-// Times knows how long operators take.
+// Times estimates the times of operators.
 type Times interface {
-	// Time is the time of op at a batch on a CPU share in millicores; cold if
-	// its weights and inputs come from memory and not from the last-level
-	// cache. It is false where nothing can be said.
+	// Time is the time of op at a batch size on a CPU share in millicores. cold is
+	// true if its weights and inputs come from memory and not from the last-level
+	// cache. Time is false if there is no estimate.
 	Time(op *operator.Operator, batch, millicores int, cold bool) (Estimate, bool)
 }
 
-// Engine is what of an engine decides how operators' times are combined.
+// Engine holds the properties of an engine that decide how operators' times combine.
 type Engine struct {
-	// Parallel is true if branches run side by side, each on resources of its
-	// own, and false if one operator runs after another on all threads.
+	// Parallel is true if branches run side by side, each on its own resources, and
+	// false if one operator runs after another on all threads.
 	Parallel bool
 }
 
-// ONNXRuntime is ONNX Runtime as instances use it, in its sequential execution
-// mode, which is its default: one operator after the other.
+// ONNXRuntime is ONNX Runtime as instances use it. Its default execution mode is
+// sequential: one operator after another.
 var ONNXRuntime = Engine{Parallel: false}
 
-// mix is an estimate of which the part share of the time is cold.
+// mix is the estimate between warm and cold; share 0 is warm, 1 is cold.
 func mix(warm, cold Estimate, share float64) Estimate {
 	between := func(w, c float64) float64 { return w + share*(c-w) }
 	return Estimate{
@@ -74,7 +74,7 @@ func mix(warm, cold Estimate, share float64) Estimate {
 	}
 }
 
-// fraction is x as a part: within [0, 1], 0 if it is no number.
+// fraction limits x to [0, 1]. NaN becomes 0.
 func fraction(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0

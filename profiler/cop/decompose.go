@@ -10,38 +10,37 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// Structure is what a part of a graph is.
+// Structure is the kind of a part of a graph.
 type Structure uint8
 
 const (
 	// Node is one node.
 	Node Structure = iota
-	// Chain is parts of which each waits for all of the one before.
+	// Chain is a sequence of parts. Each part waits for all of the one before.
 	Chain
 	// Branches are parts that do not wait for each other.
 	Branches
-	// Knot is nodes that are no nesting of chains and branches: a to c, a
-	// to d and b to d, for one.
+	// Knot is a set of nodes that is not a nesting of chains and branches, for
+	// example a to c, a to d and b to d.
 	Knot
 )
 
-// Tree is a graph taken apart into INFless §3.3's two structures, the sequence
-// chain and the parallel branches.
+// Tree is a graph decomposed into INFless §3.3's two structures, the sequence chain and
+// the parallel branches.
 type Tree struct {
 	Structure Structure
-	// Parts are those of a chain, in order, or of branches.
+	// Parts are the parts of a chain, in order, or of branches.
 	Parts []*Tree
-	// Nodes are the positions in Graph.Nodes of all nodes within, ascending.
+	// Nodes are the indices in Graph.Nodes of all nodes within, ascending.
 	Nodes []int
 	graph *operator.Graph
 	after []set
 }
 
-// Decompose takes a graph apart. What counts is which nodes have to wait for
-// which, not the edges: that a residual block's sum also reads the block's input
-// changes nothing. Every graph can be taken apart, down to knots. A graph
-// without nodes is nil. It needs time and memory in the square of the number of
-// nodes.
+// Decompose decomposes a graph. It follows which nodes must wait for which, not the edges:
+// the sum of a residual block also reads the block's input, and that changes nothing.
+// Every graph can be decomposed, down to knots. The tree of a graph without nodes is nil.
+// Time and memory grow with the square of the number of nodes.
 func Decompose(g *operator.Graph) *Tree {
 	if len(g.Nodes) == 0 {
 		return nil
@@ -66,7 +65,7 @@ func (s set) union(t set) {
 	}
 }
 
-// followers are for each node those that have to wait for it.
+// followers are for each node the nodes that must wait for it.
 func followers(g *operator.Graph) []set {
 	n := len(g.Nodes)
 	words := (n + 63) / 64
@@ -84,7 +83,7 @@ func followers(g *operator.Graph) []set {
 	return all
 }
 
-// split takes t's nodes apart.
+// split decomposes t's nodes.
 func (t *Tree) split() {
 	if len(t.Nodes) == 1 {
 		return
@@ -106,8 +105,8 @@ func (t *Tree) split() {
 	}
 }
 
-// links cuts the nodes, which are in an order of execution, wherever all after
-// the cut wait for all before it.
+// links cuts the nodes, which are in an order of execution, wherever all nodes after the
+// cut wait for all nodes before it.
 func (t *Tree) links() (parts [][]int) {
 	start, reach := 0, 0
 	for k, node := range t.Nodes {
@@ -119,8 +118,8 @@ func (t *Tree) links() (parts [][]int) {
 	return append(parts, t.Nodes[start:])
 }
 
-// lastFree is the last position after k whose node does not wait for node, or
-// k.
+// lastFree is the last position after k whose node does not wait for node, or k if there
+// is none.
 func (t *Tree) lastFree(node, k int) int {
 	for j := len(t.Nodes) - 1; j > k; j-- {
 		if !t.after[node].has(t.Nodes[j]) {
@@ -149,7 +148,7 @@ func (t *Tree) branches() (parts [][]int) {
 	return parts
 }
 
-// spread moves all that is connected with node from free to found.
+// spread moves node and all nodes connected with it from free to found.
 func (t *Tree) spread(node int, free, found set) {
 	free[node/64] &^= 1 << (node % 64)
 	found.put(node)
@@ -167,7 +166,7 @@ func (t *Tree) spread(node int, free, found set) {
 	}
 }
 
-// list are the members, ascending.
+// list returns the members, ascending.
 func (s set) list() (all []int) {
 	for i, word := range s {
 		for ; word != 0; word &= word - 1 {
@@ -177,8 +176,8 @@ func (s set) list() (all []int) {
 	return all
 }
 
-// Time is the paper's rule: the sum over a chain, the maximum over branches,
-// of nodes that take so long each. Of a knot it is the longest path.
+// Time is the paper's rule: the sum over a chain, the maximum over branches, and the
+// longest path through a knot. node returns the time of a node.
 func (t *Tree) Time(node func(i int) float64) float64 {
 	total := 0.0
 	switch t.Structure {
@@ -213,8 +212,7 @@ func (t *Tree) SeriesParallel() bool {
 	return t.Structure != Knot && !slices.ContainsFunc(t.Parts, func(p *Tree) bool { return !p.SeriesParallel() })
 }
 
-// Print writes the tree, a line per part, with the nodes' names and operator
-// types.
+// Print writes the tree, one line per part, with the nodes' names and operator types.
 func (t *Tree) Print(w io.Writer) error {
 	_, err := w.Write(t.appendText(nil, 0))
 	return err

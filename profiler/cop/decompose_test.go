@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// A residual block, then two branches of which one has branches itself.
+// The graph is a residual block, then two branches, one of which has branches itself.
 func TestDecompose(t *testing.T) {
 	g := graph("in conv relu sum left right upper lower join out",
 		"in-conv", "conv-relu", "relu-sum", "in-sum", "sum-left", "sum-right", "right-upper", "right-lower", "upper-join", "lower-join", "left-out", "join-out")
@@ -62,16 +62,15 @@ func TestKnot(t *testing.T) {
 	}
 }
 
-// nest makes chains and branches at random and says what the paper's rule gives
-// for them.
+// nest makes random chains and branches and returns their time by the paper's rule.
 type nest struct {
 	r     *rand.Rand
 	g     *operator.Graph
 	times []float64
 }
 
-// grow adds a part that waits for the nodes in, and returns those that a next
-// one has to wait for, and its time.
+// grow adds a part that waits for the nodes in. It returns the nodes that the next part
+// must wait for, and the part's time.
 func (n *nest) grow(in []int, depth int) (out []int, us float64) {
 	kind := n.r.IntN(3)
 	if depth == 0 || kind == 0 {
@@ -97,8 +96,8 @@ func (n *nest) grow(in []int, depth int) (out []int, us float64) {
 	return out, us
 }
 
-// The paper's rule on nested chains and branches, the tree's, and the longest
-// path through the graph are the same.
+// On nested chains and branches, the paper's rule, the tree's time and the longest path
+// through the graph are equal.
 func FuzzDecomposeNested(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)

@@ -38,11 +38,11 @@ func TestRefill(t *testing.T) {
 	if got := Refill(20).UnderQuota(c, 24<<20, 2000); got != 1000 {
 		t.Errorf("on whole cores it is %v", got)
 	}
-	// A long run finds its data gone once.
+	// A long run reloads its data once.
 	if got := Refill(20).UnderQuota(Config{Median: 1e6, CPU: 1e6}, 24<<20, 500); math.Abs(got-2*(1e6+480)) > 1e-6 {
 		t.Errorf("a long run takes %v", got)
 	}
-	// What was put in comes out: a sweep of 24 MiB in 1 ms whose data is gone
+	// NewRefill inverts UnderQuota: a sweep of 24 MiB in 1 ms whose data is gone
 	// every 5 ms.
 	r := NewRefill(1000, 2192, 24<<20, 500)
 	if math.Abs(float64(r)-20) > 1e-9 {

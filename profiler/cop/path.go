@@ -2,11 +2,10 @@ package cop
 
 import "github.com/faas-infer/faas-infer/profiler/operator"
 
-// path finds the longest path through a graph, and is used again for every
-// config.
+// path finds the longest path through a graph. Its memory is reused for every config.
 type path struct {
-	// end is when each node ends; before is the node that it waited for, or
-	// -1.
+	// end is the time in µs at which each node ends; before is the node that it
+	// waited for, or -1.
 	end    []float64
 	before []int
 	calls  []int
@@ -16,8 +15,8 @@ func newPath(g *operator.Graph) *path {
 	return &path{end: make([]float64, len(g.Nodes)), before: make([]int, len(g.Nodes)), calls: make([]int, len(g.Operators))}
 }
 
-// longest is how often each operator is on the path that takes longest. It
-// holds until the next call.
+// longest returns the number of times that each operator is on the path that takes
+// longest. The slice is valid until the next call.
 func (p *path) longest(g *operator.Graph, times []Estimate) []int {
 	clear(p.calls)
 	last := -1

@@ -8,43 +8,42 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// Rule is how operators' times become the model's.
+// Rule combines operators' times to the model's time.
 type Rule uint8
 
 const (
-	// ByEngine: [Longest] where the engine runs branches side by side, else
+	// ByEngine is [Longest] if the engine runs branches side by side, otherwise
 	// [Sum].
 	ByEngine Rule = iota
-	// Sum: every operator after the other.
+	// Sum adds up all operators.
 	Sum
-	// Longest is the paper's rule: chains are summed, of branches the longest
-	// counts. In a DAG that is the longest path, also where the DAG is no
-	// nesting of chains and branches (see [Decompose]).
+	// Longest is the paper's rule: the sum over chains and the maximum over
+	// branches. In any DAG that is the longest path, even if it is not a nesting of
+	// chains and branches (see [Decompose]).
 	Longest
 )
 
 // Options says what to predict and how.
 type Options struct {
-	// Batches and Threads are predicted each with each. A thread has a core
-	// to itself: for a part of one predict one thread, and apply the quota to
-	// the model's total ([profiler.Profile.ExecTime],
-	// [profiler.MeanUnderQuota]), since it lasts across operators.
+	// Batches and Threads are predicted in every combination. Each thread has its
+	// own core. For a part of a core predict one thread, and apply the quota to the
+	// model's total ([profiler.Profile.ExecTime], [profiler.MeanUnderQuota]),
+	// because the quota lasts across operators.
 	Batches []int
 	Threads []int
 	Engine  Engine
-	// Rule is not ByEngine to see what the rules are worth.
+	// Rule is ByEngine except in comparisons of the rules.
 	Rule Rule
 	// ColdShare is the part of an operator's data that comes from memory and
 	// not from the last-level cache when the model runs at a batch, in
 	// [0, 1]. Nil is 0 throughout: no correction for the memory.
 	ColdShare func(op *operator.Operator, batch int) float64
-	// Run stands for the fixed cost of an execution, whatever its operators
-	// (the call, binding, the outputs' memory); its time is added once. May be
-	// nil.
+	// Run is the pseudo-operator for the fixed cost of an execution (the call,
+	// binding, the outputs' memory). Its time is added once. It may be nil.
 	Run *operator.Operator
 }
 
-// Config is the prediction for b requests on so many threads.
+// Config is the prediction for a batch size on a number of threads.
 type Config struct {
 	Batch   int `json:"batch"`
 	Threads int `json:"threads"`
@@ -53,12 +52,12 @@ type Config struct {
 	Median float64 `json:"median_us"`
 	P95    float64 `json:"p95_us"`
 	CPU    float64 `json:"cpu_us"`
-	// Margin is the mean of the operators' margins, weighted by time: as if
-	// all were off in the same direction.
+	// Margin is the mean of the operators' margins, weighted by time, as if all
+	// were wrong in the same direction.
 	Margin float64 `json:"margin"`
 	// Shares are the parts of Median by [Source]; they add up to 1.
 	Shares [sources]float64 `json:"-"`
-	// Times are those of one execution of each of Graph.Operators, in their
+	// Times has the time of one execution of each of Graph.Operators, in their
 	// order.
 	Times []Estimate `json:"-"`
 	// Run is the fixed cost.
@@ -68,15 +67,15 @@ type Config struct {
 // Prediction is a model's times at every config.
 type Prediction struct {
 	Graph *operator.Graph
-	// Configs are in the order of Options.Threads, for each of these in that
-	// of Options.Batches.
+	// Configs are in the order of Options.Threads, and for each of these in the
+	// order of Options.Batches.
 	Configs []Config
-	// Lacking are the operators without any time of their own: what was said
-	// of them, if anything, comes from other operators. Of Options.Run that is
-	// as it should be; it is here only if nothing could be said.
+	// Lacking are the operators without measurements of their own: their estimates,
+	// if any, come from other operators. That is normal for Options.Run, which is
+	// here only if it has no estimate.
 	Lacking []*operator.Operator
-	// Missing are the operators, and Options.Run, of which nothing could be
-	// said at some config; they count 0 there.
+	// Missing are the operators, and Options.Run, without an estimate at some
+	// config. They count 0 there.
 	Missing []*operator.Operator
 }
 
@@ -90,12 +89,12 @@ func (p *Prediction) At(batch, threads int) (*Config, bool) {
 	return nil, false
 }
 
-// Node is what one execution of Graph.Nodes[i] takes at a config.
+// Node is the time of one execution of Graph.Nodes[i] at a config.
 func (p *Prediction) Node(c *Config, i int) Estimate { return c.Times[p.Graph.Nodes[i].Operator] }
 
-// Predict combines the times of a graph's operators. Operators that t says
-// nothing of are listed in the prediction. An error is a mistake in the options
-// or a graph whose nodes are not in an order in which they can run.
+// Predict combines the times of a graph's operators. The prediction lists the operators
+// that t does not know. An error means a mistake in the options, or a graph whose nodes
+// are not in an executable order.
 func Predict(g *operator.Graph, t Times, o Options) (*Prediction, error) {
 	if err := o.check(g); err != nil {
 		return nil, err
@@ -128,12 +127,12 @@ func (o Options) check(g *operator.Graph) error {
 	}
 	for _, b := range o.Batches {
 		if b < 1 {
-			return fmt.Errorf("predict: a batch of %d: it must be at least 1", b)
+			return fmt.Errorf("predict: batch is %d; it must be at least 1", b)
 		}
 	}
 	for _, n := range o.Threads {
 		if n < 1 || n > math.MaxInt/1000 {
-			return fmt.Errorf("predict: %d threads: there must be at least 1", n)
+			return fmt.Errorf("predict: threads is %d; it must be at least 1", n)
 		}
 	}
 	for i, n := range g.Nodes {
@@ -151,8 +150,8 @@ func (o Options) check(g *operator.Graph) error {
 
 // The findings about an operator, over all configs.
 const (
-	own     uint8 = 1 << iota // a time of its own
-	missing                   // nothing, somewhere
+	own     uint8 = 1 << iota // It has a time of its own.
+	missing                   // It has no estimate at some config.
 )
 
 // combination is one call of Predict.
@@ -161,8 +160,8 @@ type combination struct {
 	times   Times
 	options Options
 	path    *path
-	// calls is how often each operator is executed, found what was found of it;
-	// Run comes last.
+	// calls is the number of executions of each operator. found has the findings
+	// about each, with those about Run last.
 	calls []int
 	found []uint8
 }
@@ -196,10 +195,9 @@ func (c *combination) add(config Config) {
 	c.Configs = append(c.Configs, config)
 }
 
-// sum adds up operators that run one after the other. Their deviations from the
-// median are taken to be independent, as interruptions are: what slows all of a
-// run down at once is left to the margin. One beyond [profiler.Noise] is no
-// longer the operator's.
+// sum adds up operators that run one after another. It takes their deviations from the
+// median as independent, as interruptions are. The margin covers a slow-down of the whole
+// run. A deviation beyond [profiler.Noise] does not come from the operator.
 type sum struct {
 	median, variance, margin float64
 	bySource                 [sources]float64
@@ -220,8 +218,8 @@ func (c *combination) coldShare(op *operator.Operator, batch int) float64 {
 	return fraction(c.options.ColdShare(op, batch))
 }
 
-// time asks for what counts of operator i and notes what was found. Where only
-// one of warm and cold is known, it stands for both.
+// time estimates operator i and records the finding. If only one of the warm and the cold
+// time is known, it counts for both.
 func (c *combination) time(i int, op *operator.Operator, config *Config, share float64) Estimate {
 	var warm, cold Estimate
 	var isWarm, isCold bool
@@ -252,7 +250,7 @@ func (c *combination) time(i int, op *operator.Operator, config *Config, share f
 	return e
 }
 
-// report lists the operators that have not been measured.
+// report lists the operators without measurements and without estimates.
 func (c *combination) report() {
 	for i, found := range c.found {
 		op := c.options.Run

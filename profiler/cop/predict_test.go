@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// table has times in µs by operator type at a batch of 1 on one thread; they
-// grow with the batch and shrink with the threads. Cold is half as much again.
+// table has times in µs by operator type at a batch of 1 on one thread. They grow with the
+// batch and shrink with the threads. A cold time is 1.5 times the warm one.
 type table map[string]float64
 
 func (t table) Time(op *operator.Operator, batch, millicores int, cold bool) (Estimate, bool) {
@@ -55,9 +55,9 @@ func predict(t *testing.T, g *operator.Graph, times Times, o Options) *Predictio
 	return p
 }
 
-// INFless §3.3: the time of a sequence chain is the sum of its operators', that
-// of parallel branches the longest branch's; an engine that runs one operator
-// after the other sums all.
+// INFless §3.3: the time of a sequence chain is the sum of its operators, that of parallel
+// branches the longest branch. For an engine that runs one operator after another it is
+// the sum of all.
 func TestChainsAndBranches(t *testing.T) {
 	g := graph("a b c d e", "a-b", "a-c", "c-d", "b-e", "d-e")
 	times := table{"a": 10, "b": 50, "c": 20, "d": 25, "e": 5}
@@ -104,7 +104,7 @@ func TestConfigsAndShares(t *testing.T) {
 	}
 }
 
-// A P95 of many times the median is the neighbours'.
+// A P95 of many times the median comes from neighbours.
 func TestNoise(t *testing.T) {
 	got := predict(t, graph("a"), interrupted{}, one).Configs[0]
 	if got.Median != 30 || got.P95 != 60 {
@@ -112,7 +112,7 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// interrupted has a time that was seldom disturbed, but then much.
+// interrupted has a time with rare but long disturbances.
 type interrupted struct{}
 
 func (interrupted) Time(*operator.Operator, int, int, bool) (Estimate, bool) {
@@ -140,7 +140,7 @@ func TestProfile(t *testing.T) {
 	}
 	at := time.Unix(1e9, 0)
 	p := predict(t, g, table{"a": 1}, Options{Batches: []int{1, 2}, Threads: []int{1}})
-	if _, err := p.Profile("abc", "engine", "machine", 5, at); err == nil || !strings.Contains(err.Error(), "how long b, c takes") {
+	if _, err := p.Profile("abc", "engine", "machine", 5, at); err == nil || !strings.Contains(err.Error(), "the time of b, c") {
 		t.Errorf("missing operators: %v", err)
 	}
 	p = predict(t, g, table{"a": 1, "b": 2, "c": 3}, Options{Batches: []int{1, 2}, Threads: []int{1}})
@@ -164,8 +164,8 @@ func TestBadOptions(t *testing.T) {
 		o Options
 	}{
 		"nothing to predict":       {good, Options{Batches: []int{1}}},
-		"a batch of 0":             {good, Options{Batches: []int{0}, Threads: []int{1}}},
-		"0 threads":                {good, Options{Batches: []int{1}, Threads: []int{0}}},
+		"batch is 0":               {good, Options{Batches: []int{0}, Threads: []int{1}}},
+		"threads is 0":             {good, Options{Batches: []int{1}, Threads: []int{0}}},
 		"does not run before it":   {backwards, one},
 		`node "a" has operator 3 `: {wrong, one},
 	} {
@@ -175,7 +175,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// random is a graph of n nodes of which each reads earlier ones.
+// random is a graph of n nodes, each of which reads earlier ones.
 func random(r *rand.Rand, n int) (*operator.Graph, table) {
 	g, times := &operator.Graph{}, table{}
 	for i := range n {
@@ -193,8 +193,8 @@ func random(r *rand.Rand, n int) (*operator.Graph, table) {
 	return g, times
 }
 
-// Whatever the graph, the longest path is at least the longest operator and at
-// most the sum, and slower operators never make a faster model.
+// In every graph the longest path is at least the longest operator and at most the sum.
+// Slower operators never make a faster model.
 func FuzzPredict(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)

@@ -9,13 +9,13 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// Profile is the prediction as a profile of the model whose file's SHA-256 is
-// model, for engine on machine; memory is its resident set in bytes. Each
-// point's margin is at least [profiler.Margin], wider where operators were
-// regressed. Missing operators are an error that names them.
+// Profile turns the prediction into a profile for engine on machine. model is the SHA-256
+// of the model's file, memory the resident set in bytes. Each point's margin is at least
+// [profiler.Margin], and larger for regressed operators. The error for missing operators
+// names them.
 func (p *Prediction) Profile(model, engine, machine string, memory int64, at time.Time) (*profiler.Profile, error) {
 	if len(p.Missing) > 0 {
-		return nil, fmt.Errorf("nothing is known of how long %s takes; measure it with `faas-infer profile operators`", p.missing())
+		return nil, fmt.Errorf("no measurement gives the time of %s; measure it with `faas-infer profile operators`", p.missing())
 	}
 	profile := &profiler.Profile{Model: model, Engine: engine, Machine: machine, Memory: memory, MeasuredAt: at}
 	for _, c := range p.Configs {
@@ -30,7 +30,7 @@ func (p *Prediction) Profile(model, engine, machine string, memory int64, at tim
 	return profile, nil
 }
 
-// missing names the types of the operators that are missing, the first few.
+// missing names the types of the missing operators, the first five.
 func (p *Prediction) missing() string {
 	var types []string
 	for _, op := range p.Missing {

@@ -7,32 +7,31 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// beside learns what an instance uses beside the engine, f for a batch and r for each
-// request in it, from batches of different sizes: the f and r with the least
+// beside learns the CPU time in µs that an instance uses outside the engine, f per batch
+// and r per request, from batches of different sizes. f and r minimise
 //
 //	Σ w·(y − f − r·b)² + trust·(f − usual)²
 //
-// over batches of b requests that took y, of which later ones weigh more. As long as all
-// batches have the same size, usual tells f and r apart: batches of one request that take
-// 350 µs are 50 µs for the batch and 300 µs for the request.
+// over batches of b requests that took y. Later batches have a larger weight w. While all
+// batches have the same size, usual separates f and r: if batches of one request take
+// 350 µs, 50 µs are for the batch and 300 µs for the request.
 type beside struct {
 	seen                                  int
 	weight, sizes, squares, time, product float64
 }
 
 const (
-	// usual is what a batch costs in µs if it is not known, trust the batches that this
-	// is worth.
+	// usual is the default time per batch in µs, trust its weight in batches.
 	usual, trust = 50, 4
-	// recent is after how many batches 1/e of an old one's weight is left, sure how many
-	// are enough.
+	// recent is the number of batches after which 1/e of a batch's weight is left,
+	// sure the minimum number of batches to learn from.
 	recent, sure = 500, 8
-	// noticed is the part of a batch's time by which what was learned must differ from
-	// what is reckoned with.
+	// noticed is the part of a batch's time by which a learned value must differ
+	// from the one in use to replace it.
 	noticed = 0.05
 )
 
-// observe takes in a batch.
+// observe adds a batch.
 func (l *beside) observe(requests int, cpu time.Duration) {
 	const kept = 1 - 1.0/recent
 	l.seen++
@@ -41,13 +40,13 @@ func (l *beside) observe(requests int, cpu time.Duration) {
 	l.time, l.product = l.time*kept+y, l.product*kept+y*b
 }
 
-// learned is what the batches show; false if they are too few.
+// learned is the result of the batches; false if they are too few.
 func (l *beside) learned() (profiler.Beside, bool) {
 	if l.seen < sure {
 		return profiler.Beside{}, false
 	}
 	weight, time := l.weight+trust, l.time+trust*usual
-	det := weight*l.squares - l.sizes*l.sizes // Positive, as trust is.
+	det := weight*l.squares - l.sizes*l.sizes // It is positive because trust is.
 	f, r := (l.squares*time-l.sizes*l.product)/det, (weight*l.product-l.sizes*time)/det
 	switch {
 	case f < 0:
@@ -58,8 +57,8 @@ func (l *beside) learned() (profiler.Beside, bool) {
 	return profiler.Beside{Batch: f, Request: r}, true
 }
 
-// expected is what clients' payloads are taken to cost before they have sent any: JSON,
-// which is the most, or less than what comes would be planned for.
+// expected is the assumed cost of payloads before any request. It assumes JSON, the most
+// expensive format, because too low a cost would plan too few instances.
 func expected(p *profiler.Profile) profiler.Beside {
 	if p.Payloads == nil {
 		return p.Beside
@@ -67,18 +66,19 @@ func expected(p *profiler.Profile) profiler.Beside {
 	return profiler.Beside{Batch: usual, Request: p.Payloads.JSON}
 }
 
-// relearn has the prediction follow what was learned beside the engine, where that makes a
-// difference, and tells whether it does. Evidence is by the prediction, and begins anew.
+// relearn updates the prediction if the learned time outside the engine makes a
+// difference, and reports whether it did. The evidence then begins anew, because it is
+// relative to the prediction.
 func (c *Correction) relearn() bool {
 	next, ok := c.beside.learned()
 	if !ok || !c.differs(next) {
 		return false
 	}
-	c.reckon(next)
+	c.setBeside(next)
 	return true
 }
 
-// differs reports whether it makes a difference to the smallest or the largest batch.
+// differs reports whether next makes a difference for the smallest or the largest batch.
 func (c *Correction) differs(next profiler.Beside) bool {
 	s := c.share(1000)
 	for _, b := range []int{1, len(s.predicted)} {
@@ -94,8 +94,9 @@ func (c *Correction) differs(next profiler.Beside) bool {
 	return false
 }
 
-// reckon begins with a prediction that has so much beside the engine.
-func (c *Correction) reckon(next profiler.Beside) {
+// setBeside makes a new prediction with this time outside the engine, and drops the
+// evidence.
+func (c *Correction) setBeside(next profiler.Beside) {
 	p := *c.profile
 	p.Beside = next
 	c.bare = bare(&p)

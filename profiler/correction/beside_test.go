@@ -11,8 +11,8 @@ import (
 
 const µs = time.Microsecond
 
-// The example of beside: batches of one request do not tell what is for the batch and what
-// for the request.
+// The example of beside: batches of one request do not separate the time per batch from
+// the time per request.
 func TestBatchesOfOneSize(t *testing.T) {
 	var l beside
 	for range sure {
@@ -27,7 +27,7 @@ func TestBatchesOfOneSize(t *testing.T) {
 	}
 }
 
-// Batches of different sizes do, whatever is usual.
+// Batches of different sizes separate them, for any usual.
 func TestBatchesOfSeveralSizes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, want := range []profiler.Beside{{Batch: 150, Request: 20}, {Batch: 20, Request: 300}, {Batch: 100, Request: 0}} {
@@ -43,8 +43,8 @@ func TestBatchesOfSeveralSizes(t *testing.T) {
 	}
 }
 
-// dssm reads its weights once for each batch, and 50 KB of JSON for each request: small
-// batches take 1.2 times the engine's time and full ones three times.
+// dssm reads its weights once per batch and 50 KB of JSON per request. Small batches take
+// 1.2 times the engine's time and full ones three times.
 func TestSmallBatchesTellOfLargeOnes(t *testing.T) {
 	p := &profiler.Profile{Model: "m", Engine: "e", Machine: "x"}
 	for b := 1; b <= 32; b *= 2 {
@@ -77,7 +77,7 @@ func TestSmallBatchesTellOfLargeOnes(t *testing.T) {
 	}
 }
 
-// Before anything has come, JSON is expected.
+// Before the first request, JSON is expected.
 func TestJSONIsExpected(t *testing.T) {
 	p := profile(0.1)
 	bare := New(p, 0.95)
@@ -90,7 +90,7 @@ func TestJSONIsExpected(t *testing.T) {
 	}
 }
 
-// Whatever is seen, what is learned is neither negative nor no number.
+// For any batches the learned values are neither negative nor NaN.
 func FuzzBeside(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {

@@ -2,17 +2,16 @@ package correction
 
 import "math"
 
-// risk is the probability with which each end of a quantile's confidence
-// interval may be wrong.
+// risk is the probability that an end of a quantile's confidence interval is wrong.
 const risk = 0.05
 
-// ranks returns which of n ordered executions bound their q-quantile, counted
-// from the largest, which is 0: the true quantile is at most the high-th
-// largest and at least the low-th largest, each but for [risk]. Of n
-// executions E ~ Binomial(n, 1−q) are above the quantile, and the j-th largest
-// is at or above it if more than j are. high is -1 where even the largest is
-// too likely to be below: 58 executions say nothing of a 95th percentile's
-// upper end, 59 do, as 0.95^59 < 0.05.
+// ranks returns which of n sorted executions bound their q-quantile. Ranks count from the
+// largest, which is 0. The true quantile is at most the high-th largest and at least the
+// low-th largest, each with probability 1 − [risk].
+//
+// Of n executions, E ~ Binomial(n, 1−q) are above the quantile, and the j-th largest is at
+// or above it if E > j. high is -1 if even the largest is too likely to be below: 58
+// executions give no upper end of a 95th percentile, 59 do, as 0.95^59 < 0.05.
 func ranks(n int, q float64) (high, low int) {
 	// P(E = j+1) = P(E = j) · (n−j)/(j+1) · (1−q)/q
 	here := math.Pow(q, float64(n))
@@ -31,9 +30,8 @@ func ranks(n int, q float64) (high, low int) {
 	return high, n
 }
 
-// interval is what counted executions, at most limit of them, tell of the
-// q-quantile of their ratio: an estimate, and the ends between which it lies. low
-// is 0 and high infinite where there are too few.
+// interval estimates the q-quantile of the counted ratios and its confidence interval,
+// from at most limit executions. low is 0 and high infinite if there are too few.
 func (c *counts) interval(q, limit float64) (low, point, high float64) {
 	total := c.total()
 	n := int(min(total, limit))

@@ -1,22 +1,22 @@
-// Package correction corrects a function's predicted batch times by what its
-// instances really take (INFless §3.3 leaves a fixed 10 % instead: "increase
-// the prediction offset by 10%"). Executions are compared with the prediction
-// without its margin; the factor by which the prediction is to be multiplied is
-// such that a given quantile of the executions, not their mean, stays below.
+// Package correction corrects a function's predicted batch times by the times that its
+// instances really take (INFless §3.3 adds a fixed 10 % instead: "increase the prediction
+// offset by 10%"). It compares executions with the prediction without its margin. It
+// multiplies the prediction by a factor such that a given quantile of the executions, not
+// their mean, stays below. The package has no clock, and serves one caller at a time.
+// Begin with [New], [Correction.Observe] and [Correction.Update].
 //
-// The margin begins as the prediction's own and shrinks with the evidence: what
-// is left of it is what the binomial confidence bound of that quantile still
-// needs ([ranks]). Evidence is kept by CPU share and by class of batch sizes
-// (1, 2, 3–4, 5–8, …). A class with little of its own borrows from the others of
-// its share, a share from others what these say against the model: one that is
-// slower than predicted on one share is not taken to be as fast as predicted on
-// the next. The rest counts as executions that went as predicted.
+// The margin begins as the prediction's own and shrinks with the evidence. The rest of it
+// is what the binomial confidence bound of that quantile still needs ([ranks]). Evidence
+// is kept by CPU share and by class of batch sizes (1, 2, 3–4, 5–8, …).
 //
-// What the instance does beside the engine, reading JSON above all, grows with the requests
-// and not with the engine's time, so that no factor of small batches tells of large ones. It
-// is learned by itself and a part of the prediction (beside.go).
+// A class with little evidence of its own borrows from the other classes of its share. A
+// share borrows from other shares only evidence that is slower than predicted: a model
+// that is slower than predicted on one share is probably slower on the next. The rest
+// counts as executions that took the predicted time.
 //
-// The package is pure: it is told the time, and serves one caller at a time.
+// The instance's work outside the engine, mostly reading JSON, grows with the requests and
+// not with the engine's time. So a factor of small batches says nothing about large ones.
+// This work is learned separately and is a part of the prediction (beside.go).
 package correction
 
 import (
@@ -35,12 +35,12 @@ type Observation struct {
 	// Millicores is the CPU share of the instance's config, Batch the requests
 	// in the batch.
 	Millicores, Batch int
-	// Exec is how long the exchange with the instance took, Beside the CPU time that the
-	// instance used beside the engine; 0 if that is not known.
+	// Exec is the time of the exchange with the instance. Beside is the CPU time that
+	// the instance used outside the engine, 0 if unknown.
 	Exec, Beside time.Duration
 }
 
-// Correction holds the evidence of one function, and what follows from it.
+// Correction holds the evidence of one function and the factors that follow from it.
 type Correction struct {
 	profile  *profiler.Profile
 	bare     *profiler.Profile
@@ -48,52 +48,51 @@ type Correction struct {
 	quantile float64
 	shares   map[int]*share
 	beside   beside
-	// now is the latest time that it was told.
+	// now is the latest time that a caller passed.
 	now time.Time
-	// pool is where evidence is put together.
+	// pool is the memory in which evidence is combined.
 	pool counts
 }
 
-// share is what is known of one CPU share.
+// share holds the evidence of one CPU share.
 type share struct {
 	millicores int
 	// predicted[b-1] is the prediction without its margin, cautious[b-1] the
-	// one with it.
+	// prediction with it.
 	predicted, cautious []time.Duration
-	// classes are those of batches of 1, 2, 3–4, 5–8, ….
+	// classes are the classes of batches of 1, 2, 3–4, 5–8, ….
 	classes []class
 }
 
-// class is what is known of some batch sizes on one share.
+// class holds the evidence of some batch sizes on one share.
 type class struct {
 	evidence
-	// factor is what the prediction is multiplied by; 0 as long as the
-	// prediction's own margin holds.
+	// factor multiplies the prediction; 0 while the prediction's own margin
+	// applies.
 	factor float64
 }
 
-// classOf is the class of a batch size.
+// classOf is the index of a batch size's class.
 func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
 
-// New corrects the times of p, so that so much of the executions, 0.95 for the
-// 95th percentile, take no longer than is said. It begins without evidence:
-// the times are p's own.
+// New corrects the times of p such that the given part of the executions takes no longer:
+// 0.95 is the 95th percentile. It begins without evidence, with p's own times.
 func New(p *profiler.Profile, quantile float64) *Correction {
 	c := &Correction{profile: p, id: Fingerprint(p), shares: map[int]*share{}}
-	c.reckon(expected(p))
+	c.setBeside(expected(p))
 	c.SetQuantile(quantile)
 	return c
 }
 
-// SetQuantile changes which part of the executions is to take no longer than is
-// said; the evidence stays. Below one half and above 0.999 it is one of these.
+// SetQuantile changes the part of the executions that must take no longer than the
+// corrected times. It keeps the evidence. The quantile is limited to [0.5, 0.999].
 func (c *Correction) SetQuantile(quantile float64) { c.quantile = max(0.5, min(0.999, quantile)) }
 
-// Profile is the profile that is corrected, with what instances use beside the engine. It
-// is another one after [Correction.Update] has found that to have changed.
+// Profile is the corrected profile, with the instances' time outside the engine. When
+// [Correction.Update] finds that this time has changed, Profile becomes a new one.
 func (c *Correction) Profile() *profiler.Profile { return c.profile }
 
-// Of tells the [Fingerprint] of the profile that is corrected.
+// Of is the [Fingerprint] of the profile that is corrected.
 func (c *Correction) Of() string { return c.id }
 
 // bare is the profile without its margins.
@@ -111,8 +110,8 @@ func bare(p *profiler.Profile) *profiler.Profile {
 	return &out
 }
 
-// share returns what is known of a CPU share, from now on. What other shares
-// have seen counts for it at once.
+// share returns the evidence of a CPU share, and adds a new share. Evidence of other
+// shares counts for a new one at once.
 func (c *Correction) share(millicores int) *share {
 	s, ok := c.shares[millicores]
 	if !ok {
@@ -127,20 +126,20 @@ func (c *Correction) share(millicores int) *share {
 	return s
 }
 
-// sorted lists the shares, so that sums do not depend on a map's order.
+// sorted lists the shares in order, so sums do not depend on a map's order.
 func (c *Correction) sorted() []*share {
 	return slices.SortedFunc(maps.Values(c.shares), func(a, b *share) int { return cmp.Compare(a.millicores, b.millicores) })
 }
 
-// narrowest and widest bound how many executions count.
+// narrowest and widest are the minimum and the maximum of [Correction.window].
 const narrowest, widest = 300, 1500
 
-// window is how many executions count at most: enough for fifteen above the
-// quantile, some hundred at least.
+// window is the maximum number of executions that count: enough for fifteen above the
+// quantile.
 func (c *Correction) window() float64 { return max(narrowest, min(widest, 15/(1-c.quantile))) }
 
-// Observe takes in what was executed up to now. Batches of which the profile
-// says nothing, and times that are none, do not count.
+// Observe adds the executions up to now. It ignores batches that the profile does not
+// cover, and times that are not positive.
 func (c *Correction) Observe(now time.Time, seen []Observation) {
 	if now.After(c.now) {
 		c.now = now
@@ -168,7 +167,7 @@ func (c *Correction) Observe(now time.Time, seen []Observation) {
 	}
 }
 
-// given notes for the other classes that one was given evidence.
+// given records for the other classes that one class got evidence.
 func (s *share) given(to *class, weight float64) {
 	for i := range s.classes {
 		s.classes[i].since += weight
@@ -201,8 +200,7 @@ func (c *Correction) ExecTime(batch, millicores int) (time.Duration, bool) {
 	return table[batch-1], true
 }
 
-// Table lists ExecTime for b = 1…maxBatch; it is shorter where the profile ends
-// before.
+// Table lists ExecTime for b = 1…maxBatch. It is shorter if the profile ends before.
 func (c *Correction) Table(maxBatch, millicores int) []time.Duration {
 	if millicores < 1 {
 		return nil
@@ -211,7 +209,7 @@ func (c *Correction) Table(maxBatch, millicores int) []time.Duration {
 	return s.table(min(maxBatch, len(s.predicted)))
 }
 
-// longest bounds a corrected time.
+// longest is the maximum of a corrected time.
 const longest = time.Hour
 
 func (s *share) table(n int) []time.Duration {
@@ -241,8 +239,8 @@ func (c *Correction) Candidates(shares []int, maxBatch int, memory int64) []prof
 	return candidates
 }
 
-// Ratio is the quantile of measured over predicted times on a CPU share, all its
-// batch sizes together; false without a few executions.
+// Ratio is the quantile of measured over predicted times on a CPU share, over all its
+// batch sizes. It is false with too few executions.
 func (c *Correction) Ratio(millicores int) (float64, bool) {
 	s, ok := c.shares[millicores]
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// profile is one of 1 + b ms on one thread and six tenths of that on two.
+// profile has times of 1 + b ms on one thread and six tenths of that on two.
 func profile(margin float64) *profiler.Profile {
 	p := &profiler.Profile{Model: "m", Engine: "e", Machine: "x"}
 	for threads, part := range map[int]float64{1: 1, 2: 0.6} {
@@ -24,8 +24,8 @@ func profile(margin float64) *profiler.Profile {
 
 var start = time.Unix(1e9, 0)
 
-// series feeds a correction with executions of one batch size on one share, ten a
-// second, and updates it every second.
+// series passes a correction ten executions per second of one batch size on one share, and
+// updates it every second.
 type series struct {
 	*Correction
 	at                time.Time
@@ -59,8 +59,7 @@ func (s *series) run(n int, ratio func(i int) float64) {
 	s.Update(s.at)
 }
 
-// times is the corrected time of the series' batch over the prediction without
-// margin.
+// times is the corrected time of the series' batch, over the prediction without margin.
 func (s *series) times() float64 {
 	t, _ := s.ExecTime(s.batch, s.millicores)
 	return float64(t) / float64(s.predicted())
@@ -95,8 +94,8 @@ func TestWithoutEvidenceThePredictionHolds(t *testing.T) {
 	}
 }
 
-// INFless §3.3 adds 10 % to every prediction. Where the prediction proves right,
-// little of that is left; a wider margin shrinks in the same way.
+// INFless §3.3 adds 10 % to every prediction. If the prediction is right, little of that
+// is left. A larger margin shrinks in the same way.
 func TestMarginShrinks(t *testing.T) {
 	for _, margin := range []float64{0.1, 0.6} {
 		s := newSeries(profile(margin), 0.95, 1000, 4)
@@ -131,8 +130,7 @@ func TestSlowerModel(t *testing.T) {
 	near(t, "the factor once it is as predicted", s.times(), 1, 0.05)
 }
 
-// An idle instance's quota is whole, so that a batch seldom stands still for as
-// long as the bound says.
+// An idle instance has its whole quota, so a batch rarely pauses for as long as the bound.
 func TestFasterModel(t *testing.T) {
 	for share, want := range map[int]float64{250: 1, 500: 1, 1500: 1, 1000: 0.7, 2000: 0.7} {
 		s := newSeries(profile(0), 0.95, share, 4)
@@ -160,7 +158,7 @@ func TestOutliersAreNotTheQuantile(t *testing.T) {
 			t.Fatalf("two slow ones of a hundred make the factor %.3f", got)
 		}
 	}
-	// Of the 99th percentile, they are more than the part that may be slower.
+	// For the 99th percentile they exceed the part that may be slower.
 	s = newSeries(profile(0), 0.99, 1000, 1)
 	s.run(2000, func(i int) float64 {
 		if i%50 == 0 {
@@ -200,7 +198,7 @@ func TestEvidenceIsBorrowed(t *testing.T) {
 	if got := factor(part.Correction, 4, 500); got < 2.5 {
 		t.Errorf("slow at 250m: the factor at 500m is %.2f", got)
 	}
-	// What a class has seen itself outweighs what others have.
+	// A class's own evidence outweighs that of others.
 	own := newSeries(profile(0), 0.95, 1000, 1)
 	own.run(300, always(1))
 	own.batch = 32
@@ -224,7 +222,7 @@ func TestEvidenceIsForgotten(t *testing.T) {
 	}
 }
 
-// Thousands of executions within a moment are one moment's.
+// Thousands of executions within a moment count as one moment.
 func TestOneMomentDoesNotDecide(t *testing.T) {
 	s := newSeries(profile(0), 0.95, 1000, 1)
 	s.run(600, always(1))

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Ratios of measured to predicted times are counted in buckets that are step
-// wide in the logarithm, from 1/8 to 32; what is beyond counts in the outermost.
+// Ratios of measured to predicted times are counted in buckets, which are step wide in the
+// logarithm, from 1/8 to 32. Ratios beyond count in the outermost bucket.
 const (
-	step    = 0.01
-	least   = 1.0 / 8
-	most    = 32.0
-	buckets = 556
+	step     = 0.01
+	minRatio = 1.0 / 8
+	maxRatio = 32.0
+	buckets  = 556
 )
 
 // lowest is the number of buckets below the one around a ratio of 1.
-var lowest = math.Round(-math.Log(least) / step)
+var lowest = math.Round(-math.Log(minRatio) / step)
 
 // bucket is the index of a ratio above 0.
 func bucket(ratio float64) int {
@@ -23,13 +23,13 @@ func bucket(ratio float64) int {
 	return int(max(0, min(buckets-1, i)))
 }
 
-// edge is the lower end of a bucket, and the upper end of the one before.
+// edge is the lower end of a bucket, which is the upper end of the one before.
 func edge(i int) float64 { return math.Exp((float64(i) - 0.5 - lowest) * step) }
 
 // counts is a weighted histogram of ratios.
 type counts [buckets]float64
 
-// add counts the part share of other, which may be nil.
+// add adds share times other, which may be nil.
 func (c *counts) add(other *counts, share float64) {
 	if other == nil {
 		return
@@ -41,18 +41,17 @@ func (c *counts) add(other *counts, share float64) {
 	}
 }
 
-// lend counts the part share of other, which are ratios of batches that were predicted to
-// take length times as long as those that are spoken of here. What is typical, up to the
-// median, is the model's and counts as it is; what exceeds it is delay, which lasts no
-// longer because a batch does: with a median of 1, 30 ms in place of 1 tell of a batch of
-// 10 ms that it may take 10 + 29 = 39 ms, a ratio of 3.9. Ratios below floor count as
-// floor.
+// lend adds share times other, ratios of batches whose predicted time is length times that
+// of c's batches. Ratios up to the median are typical of the model and count unchanged.
+// The excess over the median is delay, which does not grow with the batch: with a median
+// of 1, an execution of 30 ms instead of 1 means that a batch of 10 ms may take 10 + 29 =
+// 39 ms, a ratio of 3.9. Ratios below floor count as floor.
 func (c *counts) lend(other *counts, share, floor, length float64) {
 	if other == nil {
 		return
 	}
 	from := 0
-	if floor > least {
+	if floor > minRatio {
 		from = bucket(floor)
 	}
 	middle := other.top(other.total() / 2)
@@ -77,7 +76,7 @@ func (c *counts) total() float64 {
 	return sum
 }
 
-// top is the bucket at and above which weight lies.
+// top is the bucket at and above which this weight lies.
 func (c *counts) top(weight float64) int {
 	above, last := 0.0, buckets-1
 	for i := buckets - 1; i >= 0; i-- {
@@ -91,45 +90,45 @@ func (c *counts) top(weight float64) int {
 	return last
 }
 
-// evidence is what was seen of one class of batches on one share.
+// evidence holds the executions of one class of batches on one share.
 type evidence struct {
-	// counts is nil as long as there is none.
+	// counts is nil without evidence.
 	counts *counts
-	// seen is when it was last added to, since what other classes of the share were
-	// given from then on.
+	// seen is the time of the last addition. since is the weight of the evidence that
+	// other classes of the share got after it.
 	seen  time.Time
 	since float64
-	// arriving counts what one call of Observe brings.
+	// arriving is the number of executions in one call of Observe.
 	arriving int
 }
 
-// Believed is by how much a model may be slower than was predicted. No prediction of the
-// zoo's models is off by more than a half (BENCHMARKS), so that what exceeds two is the
-// machine's doing: other programs, or instances that are being started. While it lasts it
-// counts in full; later it tells nothing.
+// Believed is the maximum factor by which old evidence may show a model to be slower than
+// predicted. No prediction of the zoo's models is wrong by more than a half (BENCHMARKS).
+// So the machine causes a factor above two: other programs, or instances that are
+// starting. It counts in full while it lasts, and not later.
 const Believed = 2.0
 
 const (
 	// forget is the time after which 1/e of old evidence is left.
 	forget = 15 * time.Minute
-	// old is the age from which on evidence counts no more than what an earlier
-	// provider has seen, see [evidence.age].
+	// old is the age from which evidence counts as old, like that of an earlier
+	// provider; see [evidence.age].
 	old = 5 * time.Minute
-	// perSecond is the most that executions count together per second and
-	// class: a thousand within one second are not a thousand independent ones,
-	// and a window of them would forget what was a second ago.
+	// perSecond is the maximum weight of executions per second and class. A thousand
+	// within one second are not independent, and a window of them would forget
+	// everything from before.
 	perSecond = 20.0
 )
 
-// fade is what is left at now of evidence as it was last counted.
+// fade is the fraction of the evidence's weight that is left at now.
 func (e *evidence) fade(now time.Time) float64 {
 	return math.Exp(-max(0, now.Sub(e.seen).Seconds()) / forget.Seconds())
 }
 
-// age makes old evidence of what there is: it weighs no more than what speaks for
-// itself, so that the quantile is that of new executions once these have filled two
-// windows, and its ratios are not above [Believed]. A class that was too slow to be used while the machine was disturbed would
-// else not be used long after: nothing new would be seen of it.
+// age turns the evidence into old evidence: it limits the weight to enough and the ratios
+// to [Believed]. So new executions decide the quantile once they fill two windows. Without
+// this, a class that was too slow while the machine was disturbed would not be used for a
+// long time, and would get no new evidence.
 func (e *evidence) age() {
 	if e.counts == nil {
 		return
@@ -146,8 +145,8 @@ func (e *evidence) age() {
 	}
 }
 
-// admit makes room for what arrives at now, so that all together weighs no more
-// than window, and returns what each of them is to weigh.
+// admit makes room for the executions that arrive at now, such that the total weight is at
+// most window. It returns the weight of each of them.
 func (e *evidence) admit(now time.Time, window float64) float64 {
 	passed, left := 1.0, 1.0
 	if e.counts == nil {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// disturbed is a machine that has no time for an instance: most executions wait.
+// disturbed is a busy machine: most executions wait.
 func disturbed(i int) float64 { return []float64{1.2, 2, 8, 30}[i%4] }
 
-// What an earlier provider has seen while the machine was busy with something else keeps
-// nobody from trying again: a restart believes what a prediction may be off by, not more,
-// and what it sees itself counts for more before long.
+// The evidence of an earlier provider on a busy machine does not stop a class from being
+// tried again. A restart believes a factor up to Believed, and new evidence soon counts
+// for more.
 func TestRestartAfterOverload(t *testing.T) {
 	for _, quantile := range []float64{0.95, 0.99} {
 		before := newSeries(profile(0), quantile, 1000, 4)
@@ -38,7 +38,7 @@ func TestRestartAfterOverload(t *testing.T) {
 	}
 }
 
-// A model that is slower than was predicted stays so over a restart.
+// A model that is slower than predicted stays so over a restart.
 func TestRestartOfASlowModel(t *testing.T) {
 	before := newSeries(profile(0), 0.99, 1000, 4)
 	before.run(1000, always(1.8))
@@ -51,8 +51,8 @@ func TestRestartOfASlowModel(t *testing.T) {
 	}
 }
 
-// A share that was too slow to be used is tried again when nothing was seen of it for
-// a while, although much had been.
+// A share that was too slow to be used is tried again after a while without evidence, even
+// if it had much before.
 func TestOldEvidenceIsNotBelievedForLong(t *testing.T) {
 	s := newSeries(profile(0), 0.99, 2000, 4)
 	s.run(2000, disturbed)
@@ -68,8 +68,8 @@ func TestOldEvidenceIsNotBelievedForLong(t *testing.T) {
 	}
 }
 
-// Other batches of the same share are seen by the way: what they show replaces what
-// larger batches had shown as fast as what they had shown themselves.
+// Small batches of the same share go on. Their evidence replaces that of larger batches as
+// fast as their own old evidence.
 func TestEvidenceAgesWithItsShare(t *testing.T) {
 	s := newSeries(profile(0), 0.99, 1000, 8)
 	s.run(1000, disturbed)
@@ -88,8 +88,8 @@ func TestEvidenceAgesWithItsShare(t *testing.T) {
 	}
 }
 
-// Delays last as long whatever they meet: 30 ms in place of 2 are 28 more, also for a
-// batch that is to take 33 ms. What is typical counts in proportion.
+// Delays do not depend on the batch: 30 ms instead of 2 are 28 ms more, even for a batch
+// that should take 33 ms. Typical times count in proportion.
 func TestDelaysAreLentAsDelays(t *testing.T) {
 	s := newSeries(profile(0), 0.95, 1000, 1)
 	s.run(600, func(i int) float64 {

@@ -26,9 +26,8 @@ func streams(r *rand.Rand) map[string]func(int) float64 {
 	}
 }
 
-// Whatever the distribution, a good quantile's worth of the executions stays
-// below the corrected time; that time is not much above the quantile, and it does
-// not swing.
+// For every distribution, at least the quantile of the executions stays below the corrected
+// time. That time is not much above the quantile, and it does not swing.
 func TestQuantileIsKept(t *testing.T) {
 	for _, q := range []float64{0.5, 0.9, 0.95, 0.99} {
 		r := rand.New(rand.NewPCG(7, uint64(1000*q)))
@@ -60,7 +59,7 @@ func TestQuantileIsKept(t *testing.T) {
 	}
 }
 
-// ranks keeps its word: each end is wrong in at most one of twenty samples.
+// Each end of ranks is wrong in at most one of twenty samples.
 func TestRanksCover(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
@@ -115,7 +114,7 @@ func TestStateIsKept(t *testing.T) {
 			t.Errorf("at %dm: %v, want %v", share, got, want)
 		}
 	}
-	// A day later it is only a prediction again.
+	// A day later only the prediction counts again.
 	late := New(profile(0), 0.95)
 	if err := late.Restore(state, s.at.Add(24*time.Hour)); err != nil || !slices.Equal(late.Table(32, 1000), profile(0).Table(32, 1000)) {
 		t.Errorf("a day later: %v, %v", late.Table(32, 1000), err)
@@ -126,15 +125,15 @@ func TestForeignStateIsRefused(t *testing.T) {
 	good := New(profile(0), 0.95).State()
 	with := func(k Class) State { return State{Profile: good.Profile, Classes: []Class{k}} }
 	for want, s := range map[string]State{
-		"of another profile": New(profile(0.2), 0.95).State(),
-		"says nothing":       with(Class{Millicores: 1000, Largest: 64}),
-		"up to 3":            with(Class{Millicores: 1000, Largest: 3}),
-		"at -1m":             with(Class{Millicores: -1, Largest: 4}),
-		"a factor of -1":     with(Class{Millicores: 1000, Largest: 4, Factor: -1}),
-		"a factor of NaN":    with(Class{Millicores: 1000, Largest: 4, Factor: math.NaN()}),
-		"2 buckets from 555": with(Class{Millicores: 1000, Largest: 4, First: 555, Weights: []float64{1, 1}}),
-		"buckets from -1":    with(Class{Millicores: 1000, Largest: 4, First: -1}),
-		"a weight of -1":     with(Class{Millicores: 1000, Largest: 4, Weights: []float64{-1}}),
+		"for another profile": New(profile(0.2), 0.95).State(),
+		"does not cover":      with(Class{Millicores: 1000, Largest: 64}),
+		"up to 3":             with(Class{Millicores: 1000, Largest: 3}),
+		"at -1m":              with(Class{Millicores: -1, Largest: 4}),
+		"a factor of -1":      with(Class{Millicores: 1000, Largest: 4, Factor: -1}),
+		"a factor of NaN":     with(Class{Millicores: 1000, Largest: 4, Factor: math.NaN()}),
+		"2 buckets from 555":  with(Class{Millicores: 1000, Largest: 4, First: 555, Weights: []float64{1, 1}}),
+		"buckets from -1":     with(Class{Millicores: 1000, Largest: 4, First: -1}),
+		"a weight of -1":      with(Class{Millicores: 1000, Largest: 4, Weights: []float64{-1}}),
 	} {
 		c := New(profile(0), 0.95)
 		if err := c.Restore(s, start); err == nil || !strings.Contains(err.Error(), want) {
@@ -146,8 +145,8 @@ func TestForeignStateIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever is observed, factors stay within their bounds, and a larger batch
-// never takes less.
+// For any observations factors stay within their limits, and a larger batch never takes
+// less.
 func FuzzCorrection(f *testing.F) {
 	for seed := range uint64(6) {
 		f.Add(seed, byte(95))
@@ -201,7 +200,7 @@ func check(t *testing.T, c *Correction, share int) {
 	}
 }
 
-// A function with evidence on five shares of all batch sizes; once a second.
+// BenchmarkUpdate measures Update for a function with evidence on five shares of all batch sizes.
 func BenchmarkUpdate(b *testing.B) {
 	c := New(profile(0), 0.95)
 	now := start
@@ -219,7 +218,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// What one look at the load brings of a busy function.
+// BenchmarkObserve measures Observe for the executions of a busy function between two plans.
 func BenchmarkObserve(b *testing.B) {
 	c := New(profile(0), 0.95)
 	now := start

@@ -11,16 +11,16 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// State is what is kept of a correction over a restart.
+// State is the part of a correction that is kept over a restart.
 type State struct {
-	// Profile is the [Fingerprint] of the profile that it corrects.
+	// Profile is the [Fingerprint] of the corrected profile.
 	Profile string `json:"profile"`
-	// Beside is what instances use beside the engine.
+	// Beside is the instances' CPU time outside the engine.
 	Beside  profiler.Beside `json:"beside,omitzero"`
 	Classes []Class         `json:"classes"`
 }
 
-// longestBeside bounds, in µs, what can be believed of [State.Beside].
+// longestBeside is the maximum of a valid [State.Beside], in µs.
 const longestBeside = 60e6
 
 // Class is the evidence of some batch sizes on one CPU share.
@@ -29,17 +29,17 @@ type Class struct {
 	// of two.
 	Millicores int `json:"millicores"`
 	Largest    int `json:"largest"`
-	// Factor is what the prediction is multiplied by, 0 for no correction.
+	// Factor multiplies the prediction; 0 is no correction.
 	Factor float64 `json:"factor"`
 	// Weights is a histogram of measured over predicted times that begins with
 	// the bucket First.
 	First   int       `json:"first"`
 	Weights []float64 `json:"weights"`
-	// Seen is when the latest execution came.
+	// Seen is the time of the latest execution.
 	Seen time.Time `json:"seen,omitzero"`
 }
 
-// Fingerprint tells profiles apart whose times differ.
+// Fingerprint identifies a profile by its model, engine, machine and times.
 func Fingerprint(p *profiler.Profile) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q\n", p.Model, p.Engine, p.Machine)
@@ -51,7 +51,7 @@ func Fingerprint(p *profiler.Profile) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// State returns what is to be kept; it is a copy.
+// State returns a copy of the state to keep.
 func (c *Correction) State() State {
 	out := State{Profile: c.id, Beside: c.bare.Beside, Classes: []Class{}}
 	for _, s := range c.sorted() {
@@ -85,13 +85,13 @@ func (k *class) state(millicores, i int) Class {
 	return out
 }
 
-// Restore takes in the evidence of an earlier correction: what is typical of the model
-// more than what the machine was busy with then, as any old evidence; how old it is at
-// now counts too. Evidence of another profile is refused with an error, and so is
-// what cannot have come from State: nothing changes then.
+// Restore adds the evidence of an earlier correction as old evidence ([evidence.age]): it
+// believes a slower model up to [Believed], but not a busy machine. The age of the
+// evidence at now counts too. Restore refuses evidence of another profile, and a state
+// that cannot come from State; it then changes nothing.
 func (c *Correction) Restore(s State, now time.Time) error {
 	if s.Profile != c.id {
-		return fmt.Errorf("the evidence is of another profile (%.12s, not %.12s)", s.Profile, c.id)
+		return fmt.Errorf("the evidence is for another profile (%.12s, not %.12s)", s.Profile, c.id)
 	}
 	for _, k := range s.Classes {
 		if err := c.check(k); err != nil {
@@ -99,10 +99,10 @@ func (c *Correction) Restore(s State, now time.Time) error {
 		}
 	}
 	if b := s.Beside; !(b.Batch >= 0 && b.Batch <= longestBeside && b.Request >= 0 && b.Request <= longestBeside) {
-		return fmt.Errorf("instances use %v beside the engine", b)
+		return fmt.Errorf("beside is %v; both times must be from 0 to %v µs", b, longestBeside)
 	}
 	if s.Beside != (profiler.Beside{}) {
-		c.reckon(s.Beside)
+		c.setBeside(s.Beside)
 	}
 	if now.After(c.now) {
 		c.now = now
@@ -124,9 +124,9 @@ func (c *Correction) Restore(s State, now time.Time) error {
 func (c *Correction) check(k Class) error {
 	where := fmt.Sprintf("evidence of batches up to %d at %dm", k.Largest, k.Millicores)
 	if k.Millicores < 1 || k.Largest < 1 || k.Largest&(k.Largest-1) != 0 || classOf(k.Largest) >= len(c.share(k.Millicores).classes) {
-		return fmt.Errorf("%s: the profile says nothing of these", where)
+		return fmt.Errorf("%s: the profile does not cover these", where)
 	}
-	if !(k.Factor >= 0 && k.Factor <= most) {
+	if !(k.Factor >= 0 && k.Factor <= maxRatio) {
 		return fmt.Errorf("%s: a factor of %v", where, k.Factor)
 	}
 	if k.First < 0 || k.First+len(k.Weights) > buckets {

@@ -6,31 +6,31 @@ import (
 )
 
 const (
-	// enough executions of a class speak for themselves; below, what others
-	// have seen fills up to so many, and then the prediction.
+	// enough is the weight of executions that a class needs. Below it borrowed
+	// executions fill up to enough, and then the prediction.
 	enough = 32
-	// few executions, borrowed ones included, are not enough to correct
-	// anything; below none, a correction is taken back.
+	// few is the minimum weight, with borrowed executions, to change a correction.
+	// Below none a correction is dropped.
 	few, none = 8, 2
-	// smaller factors than 1/slack of the one that holds take its place: less
-	// would only make plans swing.
+	// slack limits changes: a factor goes down only if the new one is below 1/slack
+	// of it. Smaller changes would only make plans swing.
 	slack = 1.05
-	// lowestFactor is the least that a prediction is multiplied by.
+	// lowestFactor is the minimum of a factor.
 	lowestFactor = 0.5
 )
 
-// Update draws conclusions from what was observed, and tells whether any factor
-// has changed, or what is used beside the engine. It costs about a hundred microseconds; once a second is enough.
+// Update calculates the factors from the observations. It reports whether any factor or
+// the time outside the engine has changed. It takes about a hundred microseconds; once a
+// second is enough.
 //
-// A factor goes up once the quantile is above it, but for a small risk, and down
-// once its upper bound is clearly below; in between it stays, so that a model
-// whose times do not change has times that do not change. The new factor is
-// that upper bound: the estimate and the margin that its confidence needs, at
-// most the prediction's own margin, or an outlier among few would decide.
+// A factor goes up when the quantile is above it, except for a small risk. It goes down
+// when the quantile's upper bound is clearly below it. In between it stays, so a model
+// whose times do not change gets constant times. The new factor is that upper bound: the
+// estimate and the margin that its confidence needs. The margin is at most the
+// prediction's own, because otherwise an outlier among few executions would decide.
 //
-// Below a whole core a factor is never below 1: an idle instance has quota left
-// over that a loaded one has not, so that being faster than the bound shows
-// nothing.
+// On a share with a part of a core a factor is never below 1. An idle instance has unused
+// quota that a loaded one lacks, so a time below the bound shows nothing.
 func (c *Correction) Update(now time.Time) (changed bool) {
 	if now.After(c.now) {
 		c.now = now
@@ -48,8 +48,8 @@ func (c *Correction) Update(now time.Time) (changed bool) {
 	return changed
 }
 
-// age makes old evidence of what was not added to for long, or since all that the other
-// classes of the share count has been replaced.
+// age turns the evidence of a class into old evidence if it got none for a long time, or
+// if the share's other classes have since got a full window.
 func (s *share) age(now time.Time, window float64) {
 	for i := range s.classes {
 		if k := &s.classes[i]; now.Sub(k.seen) > old || k.since > window {
@@ -68,8 +68,7 @@ func (c *Correction) update(s *share) (changed bool) {
 	return changed
 }
 
-// factor is what a class's prediction is to be multiplied by; 0 for no
-// correction.
+// factor is the new factor of a class, 0 for no correction.
 func (c *Correction) factor(s *share, i int) float64 {
 	before := s.classes[i].factor
 	switch weight := c.collect(s, i); {
@@ -91,21 +90,20 @@ func (c *Correction) factor(s *share, i int) float64 {
 	return before
 }
 
-// caution is what the prediction's own margin multiplies it by, for the largest
-// batch of a class.
+// caution is the factor of the prediction's own margin, for the largest batch of a class.
 func (s *share) caution(i int) float64 {
 	return float64(s.cautious[min(1<<i, len(s.predicted))-1]) / float64(s.longest(i))
 }
 
 func (s *share) clamp(factor float64) float64 {
 	if s.millicores%1000 != 0 {
-		return max(1, min(most, factor))
+		return max(1, min(maxRatio, factor))
 	}
-	return max(lowestFactor, min(most, factor))
+	return max(lowestFactor, min(maxRatio, factor))
 }
 
-// collect puts together in pool what speaks for a class, and returns how much of
-// that was executed.
+// collect combines the evidence for a class in pool, and returns the weight of the
+// executions in it.
 func (c *Correction) collect(s *share, i int) (executed float64) {
 	clear(c.pool[:])
 	k := &s.classes[i]
@@ -135,8 +133,8 @@ func (c *Correction) collect(s *share, i int) (executed float64) {
 	return executed
 }
 
-// part reports whether the share has a quota that may hold it up: what is seen
-// there may be the quota's doing, and says nothing of whole cores.
+// part reports whether the share has a quota that may pause an instance. The quota may
+// then cause its times, so they say nothing about whole cores.
 func (s *share) part() bool { return s.millicores%1000 != 0 }
 
 // longest is the prediction for the largest batch of a class, without margin.
@@ -144,8 +142,9 @@ func (s *share) longest(i int) time.Duration {
 	return max(1, s.predicted[min(1<<i, len(s.predicted))-1])
 }
 
-// borrow adds to pool at most so much of what others have seen, of batches that take so
-// many times as long. Ratios below floor count as floor.
+// borrow adds to pool at most the weight wanted of other evidence. others calls lend for
+// each one, with length, the predicted time of its batches over that of this class.
+// Ratios below floor count as floor.
 func (c *Correction) borrow(wanted, floor float64, others func(lend func(of *evidence, length float64))) (borrowed float64) {
 	if wanted <= 0 {
 		return 0
@@ -163,8 +162,8 @@ func (c *Correction) borrow(wanted, floor float64, others func(lend func(of *evi
 	return borrowed
 }
 
-// Differ reports whether one list of times tells anything else than another: by
-// more than a twentieth somewhere, or of other batch sizes.
+// Differ reports whether two lists of times differ: by more than a twentieth for some
+// batch size, or in their length.
 func Differ(before, after []time.Duration) bool {
 	if len(before) != len(after) {
 		return true

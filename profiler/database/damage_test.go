@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A file that was cut off anywhere keeps every row that is whole.
+// A file that was cut off anywhere keeps every complete row.
 func TestTruncatedAtEveryByte(t *testing.T) {
 	rows := someRows(4)
 	text := encodeAll(t, rows...)
@@ -20,7 +20,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
-		// A line is whole without its end, too.
+		// A line is complete even without its line end.
 		whole := 0
 		for _, end := range ends[1:] {
 			if n >= end-1 {
@@ -37,7 +37,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 	}
 }
 
-// lineEnds are the offsets behind the ends of lines.
+// lineEnds are the offsets after the line ends.
 func lineEnds(text []byte) (ends []int) {
 	for i, c := range text {
 		if c == '\n' {
@@ -60,8 +60,7 @@ func checkRepair(t *testing.T, data []byte, want []Row) {
 	same(t, d, want...)
 }
 
-// A bit that flips costs the row that it is in and no other, also where it is the
-// end of a line.
+// A flipped bit damages only the row that has it, even if it is in a line end.
 func TestEveryBitFlipped(t *testing.T) {
 	rows := someRows(3)
 	text := encodeAll(t, rows...)
@@ -93,7 +92,7 @@ func TestEveryBitFlipped(t *testing.T) {
 	}
 }
 
-// Any byte in the place of a line's end costs no row, a brace neither.
+// Any byte in place of a line end costs no row, not even a brace.
 func TestEveryByteForALinesEnd(t *testing.T) {
 	rows := someRows(3)
 	text := encodeAll(t, rows...)
@@ -111,8 +110,7 @@ func TestEveryByteForALinesEnd(t *testing.T) {
 	}
 }
 
-// A write that was cut off, and one that went on behind it, as of a process that
-// did not look.
+// An incomplete write, followed by another process's write, costs only its own row.
 func TestTornLineWithinTheFile(t *testing.T) {
 	rows := someRows(3)
 	text := encodeAll(t, rows...)
@@ -154,7 +152,7 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// Windows' ends of lines are no damage.
+// Windows line ends are not damage.
 func TestCarriageReturns(t *testing.T) {
 	text := bytes.ReplaceAll(encodeAll(t, someRows(3)...), newline, []byte("\r\n"))
 	if d, damage, err := Decode(text); err != nil || len(damage) > 0 || d.Len() != 3 {
@@ -162,8 +160,8 @@ func TestCarriageReturns(t *testing.T) {
 	}
 }
 
-// Whatever is done to a file, nothing comes out that did not go in, lines that
-// were left alone survive, and what is repaired is whole.
+// For any damage to a file, no row appears that was not there, untouched lines survive,
+// and a repaired file has no damage.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("x"), uint64(1))
 	f.Add([]byte(begin), uint64(2))

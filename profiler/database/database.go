@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// Database is all rows, those of other engines and machines included, which are
-// kept apart: who asks names the engine and the machine. The zero value is an
-// empty one. It is not safe for concurrent use while it changes.
+// Database holds the rows of all engines and machines. A look-up names the engine and
+// the machine. The zero value is empty. It is not safe for concurrent use while it
+// changes.
 type Database struct {
 	sets       map[scope]*set
 	provenance []Provenance
 }
 
-// scope is what rows hold for.
+// scope is the engine and the machine of rows.
 type scope struct{ engine, machine string }
 
 // set is the rows of one scope.
 type set struct {
-	// operators has the rows by key, each list in point.order.
+	// operators maps each operator's key to its rows, sorted by point.order.
 	operators map[string][]Row
 	rows      int
 }
 
-// Add puts a row in. Of two rows of the same operator, batch, shares and
-// temperature on the same engine and machine, the one measured later stays, and
-// of two of one time the one that was added later. It reports whether the row is
-// now in the database. The row is not checked; see [Row.Validate].
+// Add adds a row and reports whether the database now has it. Two rows of the same
+// operator, batch, shares and temperature on the same engine and machine exclude each
+// other: the row measured later stays, and with equal times the row added later. Add
+// does not check the row; see [Row.Validate].
 func (d *Database) Add(r Row) bool { return d.add(r) != ignored }
 
-// outcome is what became of a row that was added.
+// outcome is the result of adding a row.
 type outcome uint8
 
 const (
-	ignored  outcome = iota // what was there is newer
-	inserted                // there was none
-	replaced                // what was there was older
+	ignored  outcome = iota // The database has a newer row.
+	inserted                // The database had no such row.
+	replaced                // The database had an older row.
 )
 
 func (d *Database) add(r Row) outcome {
@@ -70,8 +70,8 @@ func (d *Database) add(r Row) outcome {
 	}
 }
 
-// share takes the strings of a row of the same operator and scope, so that
-// thousands of rows do not hold as many copies of them.
+// share replaces the row's strings by those of a row of the same operator and scope.
+// So thousands of rows do not hold as many copies.
 func (r *Row) share(of Row) {
 	r.Operator, r.Engine, r.Machine = of.Operator, of.Engine, of.Machine
 	if r.Family == of.Family {
@@ -79,9 +79,9 @@ func (r *Row) share(of Row) {
 	}
 }
 
-// Lookup lists the rows of one operator on one engine and machine, by GPU share,
-// CPU share, warm before cold, and batch; nil if there is none. The caller must
-// not change them.
+// Lookup lists the rows of one operator on one engine and machine, nil if there are
+// none. They are sorted by GPU share, CPU share, warm before cold, and batch. The
+// caller must not change them.
 func (d *Database) Lookup(engine, machine, key string) []Row {
 	if s := d.sets[scope{engine, machine}]; s != nil {
 		return slices.Clip(s.operators[key])
@@ -89,8 +89,8 @@ func (d *Database) Lookup(engine, machine, key string) []Row {
 	return nil
 }
 
-// Rows goes through the rows of one engine and machine, by operator and then as
-// [Database.Lookup] has them.
+// Rows iterates over the rows of one engine and machine, sorted by operator and then
+// as in [Database.Lookup].
 func (d *Database) Rows(engine, machine string) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		s := d.sets[scope{engine, machine}]
@@ -116,19 +116,18 @@ func (d *Database) Len() int {
 	return n
 }
 
-// Machine is what a database holds of one engine on one machine.
+// Machine counts the rows of one engine on one machine.
 type Machine struct {
 	Engine, Machine string
-	// Rows and Operators are how many there are, Noisy how many of the rows are
-	// estimates, Families how many rows each family has.
+	// Rows and Operators count all rows and operators, Noisy the rows that are
+	// estimates. Families counts the rows of each family.
 	Rows, Noisy, Operators int
 	Families               map[string]int
-	// Oldest and Newest are when the first and the last of the rows was
-	// measured.
+	// Oldest and Newest are the times of the first and the last measurement.
 	Oldest, Newest time.Time
 }
 
-// Machines lists what the database has rows of, by machine and engine.
+// Machines counts the database's rows by machine and engine, sorted by these.
 func (d *Database) Machines() []Machine {
 	var all []Machine
 	for at, s := range d.sets {

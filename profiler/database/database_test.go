@@ -152,16 +152,16 @@ func TestValidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Row){
-		"without operator":      func(r *Row) { r.Operator = "" },
-		"without machine":       func(r *Row) { r.Machine = "" },
-		"is no UTF-8":           func(r *Row) { r.Family = "\xff" },
+		"has no operator":       func(r *Row) { r.Operator = "" },
+		"has no machine":        func(r *Row) { r.Machine = "" },
+		"is not UTF-8":          func(r *Row) { r.Family = "\xff" },
 		"operator has 65537":    func(r *Row) { r.Operator = strings.Repeat("x", maxKey+1) },
 		"batch 0":               func(r *Row) { r.Batch = 0 },
 		"0 millicores":          func(r *Row) { r.Millicores = 0 },
 		"GPU share of 101":      func(r *Row) { r.GPU = 101 },
 		"comes from 0 runs":     func(r *Row) { r.Runs = 0 },
 		"work is negative":      func(r *Row) { r.Features.OutBytes = -1 },
-		"spread of NaN":         func(r *Row) { r.Spread = math.NaN() },
+		"spread is NaN":         func(r *Row) { r.Spread = math.NaN() },
 		"measured at 0001":      func(r *Row) { r.MeasuredAt = time.Time{} },
 		"took 0 µs":             func(r *Row) { r.Median = 0 },
 		"took NaN µs":           func(r *Row) { r.Median = math.NaN() },
@@ -216,7 +216,7 @@ func TestExportAndMerge(t *testing.T) {
 	if m, taken := into.Merge(back); m.Added+m.Replaced+len(taken) > 0 {
 		t.Errorf("merged twice: %+v", m)
 	}
-	// What is exported on is told to come from both.
+	// A second export has both origins.
 	text, err = into.Export(Provenance{Note: "on"}, func(string, string) bool { return true })
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestNewerFormat(t *testing.T) {
 			t.Errorf("%s: repaired: %v", name, err)
 		}
 	}
-	// What only looks so is damage.
+	// A line that only resembles a newer format is damage.
 	if d, damage, err := Decode(append(bytes.Replace(line, []byte("2,"), []byte("3,"), 1), text...)); err != nil || len(damage) != 1 || d.Len() != 3 {
 		t.Errorf("damage %v, error %v", damage, err)
 	}

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// Damage is a part of a file that is no whole line. Nothing of it is used.
+// Damage is a part of a file that is not a complete line. It is not used.
 type Damage struct {
-	// Line is where it begins, from 1, and Offset the byte, from 0; Length is
-	// in bytes.
+	// Line is the line where it begins, from 1, and Offset the byte, from 0.
+	// Length is in bytes.
 	Line, Offset, Length int
-	// Why says what is wrong with it.
+	// Why is the reason.
 	Why error
 }
 
-// String names the line and what is wrong.
+// String names the line, the bytes and the reason.
 func (d Damage) String() string {
 	return fmt.Sprintf("line %d (%d bytes from byte %d): %v", d.Line, d.Length, d.Offset, d.Why)
 }
 
-// ErrForeign is wrapped where a file is not one of operator profiles at all.
-var ErrForeign = errors.New("this is no file of operator profiles, as `faas-infer profile export` writes them")
+// ErrForeign is wrapped by the error for a file that does not hold operator profiles.
+var ErrForeign = errors.New("the file does not hold operator profiles; give one that `faas-infer profile export` wrote")
 
-// Decode reads a file. Damaged rows are left out and told, in the file's
-// order; all whole rows survive, also where lines have run together. The error
-// is a *NewerError if a line is of a newer format, or [ErrForeign]; then there
-// is no database.
+// Decode reads a file. It leaves out damaged rows and returns them as Damage, in the
+// file's order. It keeps all complete rows, even if lines have run together. The error
+// is a *NewerError if a line has a newer format, or [ErrForeign]; the database is then
+// nil.
 func Decode(data []byte) (*Database, []Damage, error) {
 	if foreign(data) {
 		return nil, nil, ErrForeign
@@ -43,15 +43,15 @@ func Decode(data []byte) (*Database, []Damage, error) {
 	return d, damage, nil
 }
 
-// Append reads what has been appended to a file that d was decoded from. The
-// error is a *NewerError; d may have a part of data then.
+// Append reads data that was appended to the file of d. The error is a *NewerError; d
+// may then have a part of data.
 func (d *Database) Append(data []byte) ([]Damage, error) {
 	_, damage, err := d.read(data)
 	return damage, err
 }
 
-// Repair returns the file without its damage: a header and the whole lines as
-// they stand. The errors are Decode's.
+// Repair returns the file without its damage: a header and the complete lines,
+// unchanged. The errors are those of [Decode].
 func Repair(data []byte) ([]byte, error) {
 	if foreign(data) {
 		return nil, ErrForeign
@@ -67,8 +67,8 @@ func Repair(data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// read adds the whole lines of data, and returns them without their ends, headers
-// left out. If there is an error, d has a part of data.
+// read adds the complete lines of data. It returns them without line ends and without
+// headers. On an error d may have a part of data.
 func (d *Database) read(data []byte) (kept [][]byte, damage []Damage, err error) {
 	number, counted := 1, 0
 	damaged := func(p piece, why error) {
@@ -95,7 +95,7 @@ func (d *Database) read(data []byte) (kept [][]byte, damage []Damage, err error)
 	return kept, damage, nil
 }
 
-// take puts in what a line says.
+// take adds the content of a line.
 func (d *Database) take(l line) {
 	switch {
 	case l.Row != nil:
@@ -105,8 +105,8 @@ func (d *Database) take(l line) {
 	}
 }
 
-// decodePiece reads a line and returns its length, which is less than text's if
-// something follows that is not of it.
+// decodePiece reads a line and returns its length. It is shorter than text if other
+// bytes follow the line.
 func decodePiece(text []byte) (line, int, error) {
 	l, err := decode(text)
 	if !errors.Is(err, errSum) {
@@ -123,12 +123,12 @@ func decodePiece(text []byte) (line, int, error) {
 
 var newline = []byte{'\n'}
 
-// piece is a part of a file that may be one line, without its end.
+// piece is a part of a file that may be one line, without the line end.
 type piece struct{ start, end int }
 
-// pieces cuts a file at the ends of lines, and also where a line begins within
-// another, as after a write that was cut off, or where an end of a line was
-// lost. White space around them is left out.
+// pieces cuts a file at the line ends, and wherever a line begins within another one,
+// as after an incomplete write or a lost line end. It leaves out white space around
+// the pieces.
 func pieces(data []byte) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		for at := 0; at < len(data); {
@@ -151,16 +151,16 @@ func pieces(data []byte) iter.Seq[piece] {
 	}
 }
 
-// foreign reports whether data shows no sign of a file of ours, damaged or not.
-// Only zeros are what a machine that lost its power may leave of one.
+// foreign reports whether data has no sign of a file of operator profiles, damaged or
+// not. A file of zeros may be one: a loss of power can leave that.
 func foreign(data []byte) bool {
 	ours := len(bytes.Trim(data, "\x00")) == 0 || bytes.HasPrefix([]byte(begin), data) ||
 		bytes.Contains(data, []byte(begin)) || bytes.Contains(data, []byte(`"header":{`))
 	return !ours
 }
 
-// Export returns the file that holds p, what the database knows of where its
-// rows come from, and the rows for which keep is true.
+// Export returns a file with the provenance of the database, p as a further one, and
+// the rows of the machines for which keep is true.
 func (d *Database) Export(p Provenance, keep func(engine, machine string) bool) ([]byte, error) {
 	p.ExportedAt = p.ExportedAt.UTC().Truncate(time.Second)
 	out := Header()
@@ -186,22 +186,21 @@ func (d *Database) Export(p Provenance, keep func(engine, machine string) bool) 
 	return out, nil
 }
 
-// EncodeProvenance returns the line of p, its end included.
+// EncodeProvenance returns the line of p, with the line end.
 func EncodeProvenance(p Provenance) ([]byte, error) { return encode(line{Provenance: &p}) }
 
-// Provenance lists where rows that were imported come from.
+// Provenance lists the origins of the imported rows.
 func (d *Database) Provenance() []Provenance { return slices.Clone(d.provenance) }
 
-// Merged counts what became of the rows of another database.
+// Merged counts the rows of a merged database by result.
 type Merged struct {
-	// Added were not there, Replaced were older, Older and Same were left as
-	// they are.
+	// Added rows were new. Replaced ones took the place of older rows. Older ones
+	// were older than the database's rows, Same ones equal; both changed nothing.
 	Added, Replaced, Older, Same int
 }
 
-// Merge adds the rows of other, of all engines and machines, and where they come
-// from. It returns those that are now in d, and were not before, by machine,
-// engine and operator.
+// Merge adds the rows of other, of all engines and machines, and their provenance. It
+// returns the rows that are new in d, sorted by machine, engine and operator.
 func (d *Database) Merge(other *Database) (Merged, []Row) {
 	var m Merged
 	var taken []Row
@@ -231,7 +230,7 @@ func (d *Database) Merge(other *Database) (Merged, []Row) {
 	return m, taken
 }
 
-// has reports whether the very row is there.
+// has reports whether the database has an equal row.
 func (d *Database) has(r Row) bool {
 	rows := d.Lookup(r.Engine, r.Machine, r.Operator)
 	i, found := slices.BinarySearchFunc(rows, r.point(), func(r Row, p point) int { return r.point().order(p) })

@@ -13,21 +13,20 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// Format is the version of the file that this program writes. A change of what
-// a line means makes it one higher.
+// Format is the version of the file that this program writes. Increase it when the
+// meaning of a line changes.
 //
-// A file is lines of JSON, each of which stands for itself:
+// A file consists of independent lines of JSON:
 //
 //	{"crc32c":"0a1b2c3d","format":1,"header":{…}}
 //	{"crc32c":"4e5f6071","format":1,"provenance":{…}}
 //	{"crc32c":"8293a4b5","format":1,"row":{…}}
 //
 // The sum is the CRC-32C (Castagnoli) of the line's bytes from "format" with its
-// quotation mark to the last brace, without the line's end. Every format begins
-// its lines so, so that an older program can tell a newer file from a damaged
-// one. The beginning cannot occur within a line, since JSON writes a quotation
-// mark in a string as \". So lines are found again where an end of a line was
-// lost.
+// quotation mark to the last brace, without the line end. The lines of every format
+// begin in this way, so an older program can tell a newer file from a damaged one.
+// This beginning cannot occur within a line, because JSON writes a quotation mark in
+// a string as \". So the reader finds the next line even if a line end was lost.
 const Format = 1
 
 // Parts of a line.
@@ -35,7 +34,7 @@ const (
 	begin   = `{"crc32c":"`
 	sumSize = 2 * crc32.Size
 	between = `",`
-	// overhead is what stands before the part that is summed.
+	// overhead is the number of bytes before the summed part.
 	overhead = len(begin) + sumSize + len(between)
 )
 
@@ -54,21 +53,22 @@ type header struct {
 	Of string `json:"of"`
 }
 
-// of is what the header says the file is.
+// of is the header's description of the file.
 const of = "faas-infer operator profiles, times in µs"
 
-// Provenance tells where the rows of an exported file come from. A database
-// keeps those of the files that were imported.
+// Provenance is the origin of the rows of an exported file. A database keeps the
+// provenance of imported files.
 type Provenance struct {
-	// ExportedAt is when, Commit and Machine by which build and where.
+	// ExportedAt is the time of the export. Commit is the build that exported,
+	// Machine the machine where it ran.
 	ExportedAt time.Time `json:"exportedAt"`
 	Commit     string    `json:"commit,omitempty"`
 	Machine    string    `json:"machine,omitempty"`
-	// Note is what the exporting user says of it.
+	// Note is the exporting user's remark.
 	Note string `json:"note,omitempty"`
 }
 
-// rowText is a row as a file has it.
+// rowText is the form of a row in a file.
 type rowText struct {
 	Operator   string    `json:"operator"`
 	Family     string    `json:"family"`
@@ -101,8 +101,8 @@ func (t *rowText) row() Row {
 	}
 }
 
-// Encode returns the line of one row, its end included, or what [Row.Validate]
-// says against it.
+// Encode returns the line of one row, with the line end. It returns the error of
+// [Row.Validate] for an invalid row.
 func Encode(r Row) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -116,11 +116,11 @@ func Encode(r Row) ([]byte, error) {
 	}})
 }
 
-// Header returns the first line of a file, its end included.
+// Header returns the first line of a file, with the line end.
 func Header() []byte {
 	text, err := encode(line{Header: &header{Of: of}})
 	if err != nil {
-		panic(err) // it is a constant
+		panic(err) // The header is a constant.
 	}
 	return text
 }
@@ -129,7 +129,7 @@ func encode(l line) ([]byte, error) {
 	l.Format = Format
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // keys have < and > in them
+	e.SetEscapeHTML(false) // Keys contain < and >.
 	if err := e.Encode(l); err != nil {
 		return nil, fmt.Errorf("operator profiles: %w", err)
 	}
@@ -148,22 +148,22 @@ func sum(summed []byte) []byte {
 }
 
 var (
-	errIncomplete = errors.New("it is not whole")
+	errIncomplete = errors.New("it is incomplete")
 	errSum        = errors.New("its checksum is wrong")
 )
 
-// NewerError says that a newer version of this program wrote the file.
+// NewerError is the error for a file that a newer version of this program wrote.
 type NewerError struct {
-	// Format is the file's.
+	// Format is the file's format.
 	Format int
 }
 
 // Error says what to do.
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("the operator profiles are of format %d, written by a newer faas-infer; this one reads formats up to %d: take the newer one, or another file", e.Format, Format)
+	return fmt.Sprintf("the operator profiles have format %d, from a newer faas-infer; this version reads formats up to %d; use the newer version or another file", e.Format, Format)
 }
 
-// decode reads one line without its end.
+// decode reads one line without its line end.
 func decode(text []byte) (line, error) {
 	var l line
 	if len(text) <= overhead || !bytes.HasPrefix(text, []byte(begin)) || string(text[overhead-len(between):overhead]) != between {
@@ -186,8 +186,8 @@ func decode(text []byte) (line, error) {
 	return l, nil
 }
 
-// checkFormat returns an error unless the object is of [Format]. It asks before
-// the rest is read, which another format may have changed.
+// checkFormat returns an error unless the object has [Format]. Call it before decoding
+// the rest, which differs between formats.
 func checkFormat(object []byte) error {
 	var version struct {
 		Format float64 `json:"format"`
@@ -202,10 +202,10 @@ func checkFormat(object []byte) error {
 	case f > Format:
 		return &NewerError{Format: int(min(f, math.MaxInt32))}
 	case f != Format:
-		return fmt.Errorf("it is of format %v, which never was", f)
+		return fmt.Errorf("it has format %v, which does not exist", f)
 	}
 	return nil
 }
 
-// thisFormat is how a line of this format goes on after its sum.
+// thisFormat begins the summed part of a line in this format.
 var thisFormat = fmt.Appendf(nil, `{"format":%d,`, Format)

@@ -1,7 +1,8 @@
-// Package database keeps operators' profiles: how long each operator took at
-// each batch size and share of CPU and GPU, on which engine and machine (INFless
-// §3.3, "operator profile database"). Pure: it knows the rows and the form of
-// their file; profiler/measuring/operators is the file.
+// Package database keeps operators' profiles: the time of each operator at each batch
+// size and share of CPU and GPU, by engine and machine (INFless §3.3, "operator profile
+// database"). It holds the rows in memory and encodes and decodes their file; package
+// profiler/measuring/operators reads and writes the file. Begin with [Row], [Database]
+// and [Decode].
 package database
 
 import (
@@ -20,40 +21,40 @@ import (
 type Row struct {
 	// Operator is operator.Operator's Key: its type, attributes and shapes.
 	Operator string
-	// Family is operator.Operator's Family: what operators with one law of
-	// cost have in common.
+	// Family is operator.Operator's Family. Operators of a family share a law of
+	// cost.
 	Family string
 	// Features are the operator's work at this batch.
 	Features operator.Features
-	// Batch is b.
+	// Batch is the batch size b.
 	Batch int
 	// Millicores is c: 1000 is one whole core, 2000 two threads on a core each,
 	// 500 one thread under a quota of half a core.
 	Millicores int
 	// GPU is g in % of one GPU's SMs; 0 is without a GPU.
 	GPU int
-	// Cold says that weights and inputs came from memory and not from the
+	// Cold is true if weights and inputs came from memory and not from the
 	// last-level cache.
 	Cold bool
 	// Median, P95 and CPU are times of one execution in µs; CPU is processor
-	// time summed over threads, 0 where it was not taken.
+	// time summed over threads, 0 if it was not measured.
 	Median, P95, CPU float64
-	// Spread is how far the runs lay apart: their interquartile range over
-	// their median.
+	// Spread is the interquartile range of the runs over their median.
 	Spread float64
-	// Runs is how many executions the figures come from.
+	// Runs is the number of measured executions.
 	Runs int
-	// Noisy says that the machine was not quiet: the times are estimates, to be
-	// taken again when there is an occasion.
+	// Noisy is true if the machine was not quiet. The times are then estimates and
+	// should be measured again.
 	Noisy bool
-	// Engine and Machine say what the times hold for: "onnxruntime 1.31.1",
+	// Engine and Machine are those of the times, as "onnxruntime 1.31.1" and
 	// "AMD EPYC × 2".
 	Engine, Machine string
-	// MeasuredAt decides between two rows of the same thing.
+	// MeasuredAt is the time of the measurement. The later of two rows of the same
+	// point counts.
 	MeasuredAt time.Time
 }
 
-// Bounds of what a row may say; more is damage or a mistake.
+// The limits of a valid row.
 const (
 	maxKey   = 64 << 10
 	maxBatch = 1 << 20
@@ -61,18 +62,18 @@ const (
 	maxMicro = float64(time.Hour / time.Microsecond)
 )
 
-// Validate says what is wrong with a row, or nil.
+// Validate returns an error that names the first invalid field of a row.
 func (r Row) Validate() error {
 	for _, text := range []struct{ name, value string }{
 		{"operator", r.Operator}, {"family", r.Family}, {"engine", r.Engine}, {"machine", r.Machine},
 	} {
 		switch {
 		case text.value == "":
-			return fmt.Errorf("a row without %s", text.name)
+			return fmt.Errorf("a row has no %s", text.name)
 		case len(text.value) > maxKey:
-			return fmt.Errorf("a row whose %s has %d bytes, more than %d", text.name, len(text.value), maxKey)
+			return fmt.Errorf("a row's %s has %d bytes, more than %d", text.name, len(text.value), maxKey)
 		case !utf8.ValidString(text.value):
-			return fmt.Errorf("a row whose %s %q is no UTF-8", text.name, text.value)
+			return fmt.Errorf("a row's %s %q is not UTF-8", text.name, text.value)
 		}
 	}
 	switch f := r.Features; {
@@ -87,7 +88,7 @@ func (r Row) Validate() error {
 	case min(f.FLOPs, f.InBytes, f.OutBytes, f.WeightBytes) < 0:
 		return r.wrong("its work is negative: %+v", f)
 	case !(r.Spread >= 0) || math.IsInf(r.Spread, 0):
-		return r.wrong("a spread of %v", r.Spread)
+		return r.wrong("its spread is %v", r.Spread)
 	case r.MeasuredAt.IsZero() || r.MeasuredAt.Year() < 1 || r.MeasuredAt.Year() > 9999:
 		return r.wrong("it was measured at %v", r.MeasuredAt)
 	}
@@ -110,7 +111,7 @@ func (r Row) wrong(format string, args ...any) error {
 	return fmt.Errorf("row of %s: %s", name, fmt.Sprintf(format, args...))
 }
 
-// point is what tells the rows of one operator in one set apart.
+// point identifies a row among those of one operator in one set.
 type point struct {
 	batch, millicores, gpu int
 	cold                   bool

@@ -14,13 +14,13 @@ import (
 )
 
 // Caches are the sizes in bytes of a core's own (second-level) cache and of the
-// last-level one.
+// last-level cache.
 type Caches struct{ Own, Last int64 }
 
 // sample is the size of a sweep that the last-level cache is likely to hold.
 func (c Caches) sample() int64 { return min(c.Last/4, 24<<20) }
 
-// ReadCaches asks the kernel; where it does not say, they are 1 MiB and 32 MiB.
+// ReadCaches reads the sizes from the kernel. The defaults are 1 MiB and 32 MiB.
 func ReadCaches() Caches {
 	c := Caches{Own: 1 << 20, Last: 32 << 20}
 	levels, err := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*")
@@ -49,7 +49,7 @@ func word(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// bytesIn reads "2048K"; 0 if it is no size.
+// bytesIn reads a size such as "2048K", in bytes; 0 for any other text.
 func bytesIn(text string) int64 {
 	unit := int64(1)
 	switch {
@@ -65,12 +65,12 @@ func bytesIn(text string) int64 {
 	return n * unit
 }
 
-// sweeper reads through memory that nothing else uses, and so pushes everything
-// else out of the caches that are smaller.
+// sweeper reads through memory of its own. This evicts everything else from smaller
+// caches.
 type sweeper struct {
 	memory []uint64
 	bytes  []byte
-	// sum and others keep the compiler from leaving the reading out.
+	// sum and others keep the compiler from removing the reads.
 	sum, others uint64
 }
 
@@ -79,18 +79,18 @@ const (
 	word64 = 8
 )
 
-// newSweeper can sweep caches of up to size bytes. Its memory is in pages of 4 KiB,
-// as a mapped model's weights are, and not, by luck, in large ones here and small
-// ones there: a sweep would differ by half between two processes.
+// newSweeper makes a sweeper for caches of up to size bytes. Its memory is in pages of
+// 4 KiB, like the weights of a mapped model. With large pages by chance, a sweep would
+// differ by half between two processes.
 func newSweeper(size int64) (*sweeper, error) {
 	bytes, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		return nil, fmt.Errorf("%d MiB to sweep caches with: %w", size>>20, err)
+		return nil, fmt.Errorf("map %d MiB to sweep the caches: %w", size>>20, err)
 	}
-	// A kernel without large pages refuses, and has no need of it.
+	// A kernel without large pages returns an error. That does not matter.
 	_ = unix.Madvise(bytes, unix.MADV_NOHUGEPAGE)
 	s := &sweeper{bytes: bytes, memory: unsafe.Slice((*uint64)(unsafe.Pointer(&bytes[0])), len(bytes)/word64)}
-	for i := range s.memory { // Pages that were never written are all one.
+	for i := range s.memory { // All unwritten pages are one page.
 		s.memory[i] = uint64(i)
 	}
 	return s, nil
@@ -103,9 +103,9 @@ func (s *sweeper) sweep(size int64) {
 	s.sum += read(s.memory[:min(int(size/word64), len(s.memory))])
 }
 
-// sweepOn reads size bytes on each of so many threads at once, on every one
-// others. So all their cores' own caches are emptied, and none has slept long
-// when the engine needs it, as between two operators of a model.
+// sweepOn reads size bytes on each of several threads at once, other bytes on each. This
+// empties the own caches of their cores. It also keeps the cores awake for the engine,
+// as between two operators of a model.
 func (s *sweeper) sweepOn(threads int, size int64) {
 	n := min(int(size/word64), len(s.memory)/threads)
 	var done sync.WaitGroup
@@ -123,7 +123,7 @@ func read(memory []uint64) (sum uint64) {
 	return sum
 }
 
-// touch brings data, which an operator before would just have written, back.
+// touch reads data into the cache, as if the operator before had just written it.
 func (s *sweeper) touch(data []byte) {
 	for i := 0; i < len(data); i += line {
 		s.sum += uint64(data[i])

@@ -13,17 +13,17 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Calls is what one call of the engine costs around the operators that it runs:
-// taken off the time of a single operator, so that a model of n operators pays
-// it once and not n times. Times in µs.
+// Calls is the cost in µs of one call of the engine in addition to its operators. It is
+// subtracted from the time of a single operator, because a model of n operators pays it
+// once and not n times.
 type Calls struct {
-	// Base is that of a call with one input and one output, Tensor what each
-	// further pair adds. Node is what an operator costs for being one; it is
-	// the operator's own, and not taken off.
+	// Base is the cost of a call with one input and one output, Tensor that of each
+	// further pair. Node is the fixed cost of an operator. It belongs to the
+	// operator and is not subtracted.
 	Base, Tensor, Node float64
 }
 
-// Of is the cost of a call with so many inputs and outputs.
+// Of is the cost in µs of a call with this number of inputs and outputs.
 func (c Calls) Of(inputs, outputs int) float64 {
 	return c.Base + c.Tensor*max(0, float64(inputs+outputs)/2-1)
 }
@@ -35,9 +35,9 @@ const (
 
 var callBudget = Budget{Runs: 200, MinTime: 50 * time.Millisecond, MaxTime: 2 * time.Second}
 
-// calls measures by models of Identity, which does nothing: with n of them in a
-// chain a call takes Base + n·d, so that two lengths give d, what an operator
-// costs for being one, and Base; n side by side take Base + (n−1)·Tensor + n·d.
+// calls measures models of Identity operators, which do nothing. A chain of n takes
+// Base + n·d, where d is Node, so two lengths give Base and d. n side by side take
+// Base + (n−1)·Tensor + n·d.
 func (s *Sampler) calls(ctx context.Context) (Calls, error) {
 	one, err := s.identities(ctx, 1, 1)
 	if err != nil {
@@ -56,7 +56,8 @@ func (s *Sampler) calls(ctx context.Context) (Calls, error) {
 	return Calls{Base: base, Node: each, Tensor: max(0, (wide-base-pairs*each)/(pairs-1))}, nil
 }
 
-// identities times a model of so many chains of so many Identity operators.
+// identities measures a model of several chains of Identity operators, in µs. length is
+// the number of operators in each chain.
 func (s *Sampler) identities(ctx context.Context, chains, length int) (float64, error) {
 	g := &onnxpb.GraphProto{Name: proto.String("calls")}
 	var in, out []tensor.Tensor

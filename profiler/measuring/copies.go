@@ -10,22 +10,22 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// An operator that takes long is measured alone. One that does not is measured
-// several times in one model, side by side, each copy with weights of its own:
-// between other operators the engine's threads are still awake, as they would not
-// be at the beginning of a call, and by the next call the weights of the other
-// copies have taken the place of one's own in the core's cache.
+// copiesUpTo gives the number of copies of an operator by its time. A long operator is
+// measured alone. A short one is measured as several copies in one model, side by side,
+// each with its own weights. The engine's threads are then awake, as between operators
+// and unlike at the beginning of a call. And by the next call the other copies' weights
+// have replaced a copy's own in the core's cache.
 var copiesUpTo = []struct {
 	took   time.Duration
 	copies int
 }{{300 * time.Microsecond, 8}, {time.Millisecond, 4}, {4 * time.Millisecond, 2}}
 
-// maxCopied is the most bytes of weights of all copies together: what a part of
-// the last-level cache holds that neighbours are likely to leave.
+// maxCopied is the maximum size in bytes of the weights of all copies together. This part
+// of the last-level cache is likely to be free of neighbours' data.
 const maxCopied = 24 << 20
 
-// copiesFor is how many copies of an operator are measured that takes so long
-// and has so many bytes of weights.
+// copiesFor is the number of copies for an operator with this time and size of weights
+// in bytes.
 func copiesFor(took time.Duration, weights int64) int {
 	for _, c := range copiesUpTo {
 		if took < c.took && weights*int64(c.copies) <= maxCopied {
@@ -35,8 +35,8 @@ func copiesFor(took time.Duration, weights int64) int {
 	return 1
 }
 
-// copied is a model of n copies of another, which read the same inputs. The
-// weights of each differ in a bit, or the engine would keep one for all.
+// copied is a model of n copies of another, which read the same inputs. The weights of
+// the copies differ in a few bits, because the engine would share equal ones.
 func copied(m *model.Model, n int) (*model.Model, error) {
 	if n == 1 {
 		return m, nil

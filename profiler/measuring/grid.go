@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// straight is how far, relative to it, a time may be from the line through its
-// neighbours to be on it: then nothing between them is measured.
+// straight is the maximum relative distance of a time from the line through its
+// neighbours. Within it no batch between them is measured.
 const straight = 0.05
 
 // Task is one operator to measure on a number of threads.
@@ -18,15 +18,17 @@ type Task struct {
 	Threads  int
 	// Batches are ascending; the first and the last are always measured.
 	Batches []int
-	// Cold: with its data in memory, not in the last-level cache.
+	// Cold is true to measure with the data in memory, not in the last-level cache.
 	Cold bool
 }
 
-// Measure measures what of a task the database lacks. have returns the row of a
-// batch that is already there; put keeps a new one. Between two measured batches
-// the middle one is measured, and where it is off their line, the halves: time
-// is nearly a line in b but where a kernel changes, so that some three of six
-// batches are measured (BATCH §III-A does as much for whole models).
+// Measure measures the batches of a task that the database lacks. have returns the row
+// of a batch if it exists; put stores a new one.
+//
+// Between two measured batches Measure measures the middle one, and goes on with both
+// halves only if the middle is off their line. Time is nearly linear in b except where a
+// kernel changes, so it measures about three of six batches (BATCH §III-A does the same
+// for whole models).
 func (m *Measurer) Measure(ctx context.Context, t Task, have func(batch int) (database.Row, bool), put func(database.Row) error) (err error) {
 	g := &grid{Measurer: m, task: t, have: have, put: put}
 	defer func() {
@@ -56,7 +58,7 @@ type grid struct {
 	subject *subject
 }
 
-// at is the time of the i-th batch, measured if need be.
+// at is the row of the i-th batch. It measures the batch if there is no row.
 func (g *grid) at(ctx context.Context, i int) (database.Row, error) {
 	batch := g.task.Batches[i]
 	if r, ok := g.have(batch); ok {

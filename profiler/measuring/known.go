@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// The yardstick's time on the quiet machine is kept among the rows, so that
-// what is measured in another session is brought to the same pace.
+// The yardstick's time on the quiet machine is stored as a row. So another session's
+// times can be converted to the same pace.
 const (
 	yardstickFamily = "Yardstick"
 	computeKey      = "Yardstick compute"
@@ -17,8 +17,8 @@ const (
 	sweepKey        = "Yardstick sweep of %d MiB"
 )
 
-// KnownPace is the yardstick's base in µs that a database has for an engine on a
-// machine, 0 if it has none.
+// KnownPace is the yardstick's base in µs in a database, for an engine on a machine; 0 if
+// it has none.
 func KnownPace(db *database.Database, engine, machine string) float64 {
 	rows := db.Lookup(engine, machine, computeKey)
 	if len(rows) == 0 {
@@ -27,8 +27,8 @@ func KnownPace(db *database.Database, engine, machine string) float64 {
 	return rows[0].Median
 }
 
-// KnownSince is when the base was found that a database has for an engine on a
-// machine: rows from before it were measured on a machine that was not quiet.
+// KnownSince is the time when the base in a database was found, for an engine on a
+// machine. Older rows were measured on a machine that was not quiet.
 func KnownSince(db *database.Database, engine, machine string) time.Time {
 	rows := db.Lookup(engine, machine, computeKey)
 	if len(rows) == 0 {
@@ -37,8 +37,7 @@ func KnownSince(db *database.Database, engine, machine string) time.Time {
 	return rows[0].MeasuredAt
 }
 
-// KeepPace puts the yardstick's base into a database if it was found by this
-// measurer.
+// KeepPace stores the yardstick's base if this measurer found it.
 func (m *Measurer) KeepPace(put func(database.Row) error) error {
 	base, since := m.sampler.Yardstick()
 	if since.IsZero() {
@@ -50,12 +49,12 @@ func (m *Measurer) KeepPace(put func(database.Row) error) error {
 	})
 }
 
-// QuotaShare is the part of a core in millicores under which the effect of a quota
+// QuotaShare is the quota in millicores under which the effect of a quota on the caches
 // is measured.
 const QuotaShare = 500
 
-// KnownRefill is what [Sampler.Sweep] on a whole core and under a quota have
-// shown; not ok if a database does not have both.
+// KnownRefill is the result of [Sampler.Sweep] on a whole core and under a quota. ok is
+// false if a database does not have both.
 func KnownRefill(db *database.Database, engine, machine string) (refill cop.Refill, ok bool) {
 	var alone, mean float64
 	for _, r := range db.Lookup(engine, machine, againKey) {
@@ -81,8 +80,7 @@ func (m *Measurer) SweepRow(t Sample, millicores int) database.Row {
 	}
 }
 
-// KnownReuse is the curve of [Measurer.MeasureReuse] that a database has; an
-// empty one if it has none.
+// KnownReuse is the curve of [Measurer.MeasureReuse] in a database, empty if it has none.
 func KnownReuse(db *database.Database, engine, machine string) cop.Reuse {
 	var curve cop.Reuse
 	for size := smallestSweep; size <= largestSweep; size *= 2 {

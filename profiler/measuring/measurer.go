@@ -14,11 +14,11 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// resolution is the least time in µs that an operator is said to take; less
-// cannot be told from nothing beside the cost of a call.
+// resolution is the minimum time in µs of an operator. A shorter time is lost in the
+// cost of a call.
 const resolution = 0.05
 
-// Measurer measures operators one by one. Not safe for concurrent use.
+// Measurer measures operators one by one. It is not safe for concurrent use.
 type Measurer struct {
 	sampler *Sampler
 	calls   Calls
@@ -29,14 +29,14 @@ type Measurer struct {
 	budget          Budget
 }
 
-// Thorough is the budget of one figure by `profile operators`, which comes back
-// to noisy ones; Quick that of a deployment which waits for it.
+// Thorough is the budget per figure of `profile operators`, which measures noisy figures
+// again. Quick is the budget of a deployment that waits for the result.
 var (
 	Thorough = Budget{Runs: 7, MinTime: 40 * time.Millisecond, MaxTime: 160 * time.Millisecond}
 	Quick    = Budget{Runs: 5, MinTime: 10 * time.Millisecond, MaxTime: 60 * time.Millisecond}
 )
 
-// NewMeasurer makes one whose rows are of engine and machine; known is as with
+// NewMeasurer makes a measurer whose rows have this engine and machine. known is that of
 // [NewSampler].
 func NewMeasurer(ctx context.Context, engine, machine string, known float64, b Budget) (*Measurer, error) {
 	s, err := NewSampler(known)
@@ -46,7 +46,7 @@ func NewMeasurer(ctx context.Context, engine, machine string, known float64, b B
 	calls, err := s.calls(ctx)
 	if err != nil {
 		s.Close()
-		return nil, fmt.Errorf("what a call of the engine costs: %w", err)
+		return nil, fmt.Errorf("measure the cost of a call of the engine: %w", err)
 	}
 	caches := ReadCaches()
 	sweeper, err := newSweeper(max(ownSweep*caches.Own, lastSweep*caches.Last/2))
@@ -61,16 +61,16 @@ func NewMeasurer(ctx context.Context, engine, machine string, known float64, b B
 }
 
 const (
-	// ownSweep times the own cache's size is read to empty it, lastSweep
-	// halves of the last-level cache's size to empty that.
+	// ownSweep is the size of a sweep that empties the own cache, in sizes of that
+	// cache. lastSweep is that of the last-level cache, in halves of its size.
 	ownSweep  = 2
 	lastSweep = 3
 )
 
-// Sampler takes the measurer's times.
+// Sampler is the measurer's sampler.
 func (m *Measurer) Sampler() *Sampler { return m.sampler }
 
-// Close frees what the measurer holds.
+// Close frees the measurer's engine and memory.
 func (m *Measurer) Close() error { return errors.Join(m.sampler.Close(), m.sweeper.close()) }
 
 // subject is one operator loaded on a number of threads.
@@ -79,10 +79,11 @@ type subject struct {
 	op      *operator.Operator
 	threads int
 	model   *model.Model
-	// single has so many copies of the operator, 0 before it is loaded.
+	// single is the loaded model, and copies its number of copies of the operator, 0
+	// before it is loaded.
 	single *onnxruntime.Single
 	copies int
-	// batch is what is bound, inputs its data.
+	// batch is the bound batch size, inputs its data.
 	batch   int
 	inputs  []tensor.Tensor
 	outputs int
@@ -96,7 +97,7 @@ func (m *Measurer) open(op *operator.Operator, threads int) (*subject, error) {
 	return &subject{Measurer: m, op: op, threads: threads, model: made}, nil
 }
 
-// load loads so many copies.
+// load loads a model with this number of copies.
 func (s *subject) load(copies int) error {
 	if s.copies == copies {
 		return nil
@@ -116,8 +117,8 @@ func (s *subject) load(copies int) error {
 	return nil
 }
 
-// bind makes the inputs of a batch; the seed is the same for every run, so that
-// two measurements compare.
+// bind makes and binds the inputs of a batch. The seed depends only on the batch, so two
+// measurements are comparable.
 func (s *subject) bind(batch int) error {
 	if s.batch == batch {
 		return nil
@@ -134,7 +135,7 @@ func (s *subject) bind(batch int) error {
 	return nil
 }
 
-// ready loads as many copies as a batch of this operator calls for.
+// ready loads the number of copies that suits a batch of this operator, and binds it.
 func (s *subject) ready(batch int) error {
 	if s.single == nil {
 		if err := s.load(1); err != nil {
@@ -145,7 +146,7 @@ func (s *subject) ready(batch int) error {
 		return err
 	}
 	var least time.Duration
-	for i := range 3 { // The first allocates.
+	for i := range 3 { // The first run allocates.
 		start := time.Now()
 		if err := s.single.Run(); err != nil {
 			return err
@@ -184,19 +185,18 @@ func (s *subject) row(ctx context.Context, batch int, cold bool) (database.Row, 
 	}, nil
 }
 
-// each is an operator's part of a call's time.
+// each is one operator's part of a call's time, in µs.
 func (s *subject) each(t float64) float64 {
 	t = (t - s.calls.Of(len(s.inputs), s.outputs)) / float64(s.copies)
 	if s.op.View {
-		t -= s.calls.Node // The one that follows it.
+		t -= s.calls.Node // A Shape follows the view.
 	}
 	return t
 }
 
-// place puts the caches into the state in which a model's operator finds them:
-// the weights in the last-level cache, or, cold, in memory, where they are after
-// a run of a model that is larger than that; what the operator before has
-// written in the core's own.
+// place puts the caches into the state in which a model's operator finds them. The
+// weights are in the last-level cache, or in memory if cold, as in a model larger than
+// that cache. The output of the operator before is in the core's own cache.
 func (s *subject) place(cold bool) {
 	size := ownSweep * s.caches.Own
 	if cold {

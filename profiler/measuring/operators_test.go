@@ -19,8 +19,8 @@ import (
 
 func duration(micros int) time.Duration { return time.Duration(micros) * time.Microsecond }
 
-// Every operator that the engine runs of a small model can be measured, and from
-// the rows the model can be predicted at every batch and number of threads.
+// Every operator of a small model can be measured, and the rows predict the model at every
+// batch size and number of threads.
 func TestModelFromItsOperators(t *testing.T) {
 	engine(t)
 	for _, name := range []string{"mnist", "textcnn-69"} {
@@ -70,8 +70,8 @@ func optimised(t *testing.T, name string) *operator.Graph {
 	return g
 }
 
-// measure fills a database with the rows of a graph's operators, briefly, and
-// checks that a second time nothing is lacking.
+// measure fills a database with rows of a graph's operators, with a small budget. It
+// checks that a second pass measures nothing.
 func measure(t *testing.T, g *operator.Graph, batches, threads []int) *database.Database {
 	t.Helper()
 	brief := Budget{Runs: 1, MaxTime: time.Millisecond}
@@ -122,7 +122,7 @@ func finder(db *database.Database, task Task) func(int) (database.Row, bool) {
 	}
 }
 
-// A measurement that is given up leaves at once, with what was measured so far.
+// A cancelled measurement returns at once and keeps the rows so far.
 func TestGivenUp(t *testing.T) {
 	engine(t)
 	g := optimised(t, "mnist")
@@ -142,7 +142,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// The copies of an operator give what it gives alone, each with weights of its own.
+// The copies of an operator return its results, each with its own weights.
 func TestCopies(t *testing.T) {
 	engine(t)
 	g := optimised(t, "mnist")
@@ -200,7 +200,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// Of six batches on a line, three are asked for; off it, the halves as well.
+// Of six batches on a line, three are measured; off the line, also the halves.
 func TestGrid(t *testing.T) {
 	batches := []int{1, 2, 4, 8, 16, 32}
 	rows := map[int]float64{1: 11, 2: 14, 4: 14, 8: 22, 16: 28, 32: 42}

@@ -1,8 +1,8 @@
 package measuring
 
-// summarise brings samples that were taken at different paces to the quiet
-// machine's: a time of 1.4 ms at a pace of 1.4 counts as 1 ms. If there are enough
-// samples from the quiet machine, the others count for P95 only.
+// summarise converts samples at different paces to the quiet machine's pace: a time of
+// 1.4 ms at a pace of 1.4 counts as 1 ms. If there are enough samples from the quiet
+// machine, the others only count for Median and P95.
 func summarise(all []taken, enough int) Sample {
 	var r Sample
 	var walls []float64
@@ -27,7 +27,7 @@ func summarise(all []taken, enough int) Sample {
 	return r
 }
 
-// atPace are all samples at the quiet machine's pace.
+// atPace returns all samples, converted to the quiet machine's pace.
 func atPace(all []taken, of func(taken) []float64) []float64 {
 	var at []float64
 	for _, t := range all {

@@ -7,13 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// coldFrom is the size of weights in bytes from which it matters whether they
+// coldFrom is the minimum size in bytes of weights for which it matters whether they
 // come from the last-level cache or from memory.
 const coldFrom = 256 << 10
 
-// Tasks lists what is to be measured for a set of graphs: each distinct
-// operator once per number of threads, and those with weights a second time,
-// cold, if a model has them that does not fit into a core's own cache.
+// Tasks lists the measurements for a set of graphs: each distinct operator once per
+// number of threads. An operator with weights is measured a second time, cold, if it is
+// in a model that is larger than a core's own cache.
 func Tasks(graphs []*operator.Graph, batches, threads []int, caches Caches) []Task {
 	var tasks []Task
 	seen := map[string]int{} // 1: warm, 2: cold as well
@@ -41,20 +41,19 @@ func Tasks(graphs []*operator.Graph, batches, threads []int, caches Caches) []Ta
 	return tasks
 }
 
-// onLine reports whether the middle one of three rows is where its neighbours
-// would have it.
+// onLine reports whether the middle one of three rows is on the line through the others.
 func onLine(low, middle, high database.Row) bool {
 	line := low.Median + (high.Median-low.Median)*float64(middle.Batch-low.Batch)/float64(high.Batch-low.Batch)
 	return middle.Median >= line*(1-straight) && middle.Median <= line*(1+straight)
 }
 
-// Alone is how many bytes lie between two executions of an operator while its
-// warm time is taken: those of its copies, or what empties the core's own cache.
+// Alone is the number of bytes read between two executions of an operator while its warm
+// time is measured: its copies' weights, or the sweep of the core's own cache.
 func Alone(op *operator.Operator, batch int, caches Caches) int64 {
 	w := op.Features(batch).WeightBytes
 	return max(w+ownSweep*caches.Own, min(maxCopied, w*int64(copiesUpTo[0].copies))/2)
 }
 
-// Working is how many bytes a graph's run reads: its weights once, and the
-// activations, whose memory is used again and again.
+// Working is the number of bytes that a graph's run reads: its weights, and its
+// activations, whose memory is reused.
 func Working(g *operator.Graph, batch int) int64 { return g.WeightBytes() + g.ActivationBytes(batch) }

@@ -11,14 +11,14 @@ import (
 const (
 	smallestSweep int64 = 4 << 20
 	largestSweep  int64 = 256 << 20
-	// reuseRounds is how often each sweep is timed: some seconds in all, so
-	// that the neighbours' part of the cache is a typical one.
+	// reuseRounds is the number of times that each sweep is measured: some seconds
+	// in all, so the neighbours' part of the cache is typical.
 	reuseRounds = 15
 )
 
-// MeasureReuse measures where data comes from that is read again and again: the
-// time to read 4, 8, … 256 MiB in a circle. It is what a model's weights are to
-// the caches, of which nobody says how much the neighbours leave (cop.Reuse).
+// MeasureReuse measures the time to read 4, 8, … 256 MiB again and again. A model reads
+// its weights in the same way. The time shows how much of the last-level cache the
+// neighbours leave, which cannot be read from the system (cop.Reuse).
 func (m *Measurer) MeasureReuse(ctx context.Context, have func(key string) bool, put func(database.Row) error) error {
 	if have(fmt.Sprintf(sweepKey, largestSweep>>20)) {
 		return nil
@@ -34,7 +34,7 @@ func (m *Measurer) MeasureReuse(ctx context.Context, have func(key string) bool,
 			return err
 		}
 		for size := smallestSweep; size <= largestSweep; size *= 2 {
-			memory.sweep(size) // The lines that another size has pushed out come back.
+			memory.sweep(size) // Reload the lines that another size evicted.
 			start := time.Now()
 			memory.sweep(size)
 			times[size] = append(times[size], micros(time.Since(start)))

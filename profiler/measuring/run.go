@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// runType is the pseudo-operator that stands for what one execution costs
-// whatever its operators: the call, binding, and memory for the outputs.
+// runType is the pseudo-operator for the fixed cost of an execution, independent of its
+// operators: the call, binding, and memory for the outputs.
 const runType = "Run"
 
 // Run is the pseudo-operator of a graph: its features are the sizes of the
@@ -24,13 +24,12 @@ func Run(g *operator.Graph) *operator.Operator {
 	return &operator.Operator{Type: runType, Inputs: g.Inputs, Outputs: g.Outputs}
 }
 
-// widths are the sizes in floats of what passes through the model by which Run
-// is measured.
+// widths are the widths, in floats, of the input with which Run is measured.
 var widths = []int{1, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22}
 
-// MeasureRun measures Run where the database lacks it: batches of one through a
-// model of one Identity, in the engine as instances use it, less the Identity's
-// own time alone.
+// MeasureRun measures the rows of Run that the database lacks. It runs batches of one
+// through a model of one Identity, in the engine as instances use it, and subtracts the
+// Identity's own time.
 func (m *Measurer) MeasureRun(ctx context.Context, have func(key string) bool, put func(database.Row) error) error {
 	dir, err := os.MkdirTemp("", "faas-infer-run-")
 	if err != nil {
@@ -64,7 +63,7 @@ func (m *Measurer) MeasureRun(ctx context.Context, have func(key string) bool, p
 		}
 		whole, alone, err := m.run(ctx, engine, single, width)
 		if err != nil {
-			return fmt.Errorf("what an execution costs: %w", err)
+			return fmt.Errorf("measure the cost of an execution: %w", err)
 		}
 		own := max(0, alone.Typical-m.calls.Of(1, 1))
 		if err := put(database.Row{
@@ -78,7 +77,7 @@ func (m *Measurer) MeasureRun(ctx context.Context, have func(key string) bool, p
 	return nil
 }
 
-// run times the whole execution, and the operator alone.
+// run measures the whole execution, and the operator alone.
 func (m *Measurer) run(ctx context.Context, engine *onnxruntime.Engine, single *onnxruntime.Single, width int) (whole, alone Sample, err error) {
 	in := []tensor.Tensor{{Name: engine.Inputs()[0].Name, Type: tensor.FP32, Shape: []int64{1, int64(width)}, Data: floats(width)}}
 	whole, err = m.sampler.Take(ctx, m.budget, nil, func() error {

@@ -16,58 +16,59 @@ import (
 )
 
 const (
-	// stretch is how long samples are taken between two looks at the
-	// yardstick; stretches are so many at least.
+	// stretch is the time of sampling between two readings of the yardstick,
+	// stretches the minimum number of these.
 	stretch   = 5 * time.Millisecond
 	stretches = 3
-	// representative is the quantile that stands for an undisturbed run: below
-	// the median, since what disturbs only ever adds.
+	// representative is the quantile of an undisturbed run. It is below the median,
+	// since a disturbance only adds time.
 	representative = 0.4
-	// quiet is the pace of a quiet machine, at most.
+	// quiet is the maximum pace of a quiet machine.
 	quiet = 1.13
 	// crowded is the part of one core that other processes may use while
 	// several threads are measured.
 	crowded = 0.1
-	// look is the time between two looks while waiting for quiet.
+	// look is the time between two readings while waiting for a quiet machine.
 	look = 20 * time.Millisecond
 )
 
-// Budget is how much is spent on one figure.
+// Budget limits the measurement of one figure.
 type Budget struct {
-	// Runs are samples to have at least, MinTime the least time to take.
+	// Runs is the minimum number of samples, MinTime the minimum time.
 	Runs    int
 	MinTime time.Duration
-	// MaxTime is how long to wait for Runs on the quiet machine; then others
-	// have to do, at least 3.
+	// MaxTime is the maximum wait for Runs samples on the quiet machine. After it
+	// samples from a noisy machine are enough, at least 3.
 	MaxTime time.Duration
-	// Threads are those that the runs compute on, 0 for 1.
+	// Threads is the number of threads of a run, 0 for 1.
 	Threads int
 }
 
-// Sample is what a number of executions took, in µs.
+// Sample summarises the times of several executions, in µs.
 type Sample struct {
-	// Typical is the time at the quiet machine's pace; Median and P95 are as
-	// taken; CPU is processor time at the quiet machine's pace.
+	// Typical is the time at the quiet machine's pace; Median and P95 are not
+	// converted; CPU is processor time at the quiet machine's pace.
 	Typical, Median, P95, CPU float64
 	// Spread is the interquartile range of the samples, at the quiet machine's
 	// pace, over Typical.
 	Spread float64
 	Runs   int
-	// Noisy: the machine did not become quiet, or others used the cores.
+	// Noisy is true if the machine did not become quiet, or other processes used
+	// the cores.
 	Noisy bool
-	// Pace is the yardstick's mean meanwhile, 1 on the quiet machine.
+	// Pace is the yardstick's mean during the measurement, 1 on the quiet machine.
 	Pace float64
 }
 
-// Sampler takes times. Not safe for concurrent use.
+// Sampler measures times. It is not safe for concurrent use.
 type Sampler struct {
 	yard *yardstick
-	// Taken and Loud count all samples and those at more than the quiet pace.
+	// Taken counts all samples, Loud those above the quiet pace.
 	Taken, Loud int
 }
 
-// NewSampler makes a sampler; known is the [Sampler.Yardstick] of an earlier one
-// on this machine, or 0. onnxruntime.Load must have succeeded before.
+// NewSampler makes a sampler. known is the [Sampler.Yardstick] of an earlier one on this
+// machine, or 0. onnxruntime.Load must have succeeded before.
 func NewSampler(known float64) (*Sampler, error) {
 	y, err := newYardstick(known)
 	if err != nil {
@@ -76,9 +77,9 @@ func NewSampler(known float64) (*Sampler, error) {
 	return &Sampler{yard: y}, nil
 }
 
-// Yardstick is what the yardstick takes on the quiet machine, in µs. Figures are
-// for the machine at that pace. since is when that became known in this
-// process, zero if it was known before: figures from before it are doubtful.
+// Yardstick is the yardstick's time on the quiet machine, in µs. Figures are for the
+// machine at that pace. since is the time when this process found the base; older
+// figures are doubtful. It is zero if the base was known before.
 func (s *Sampler) Yardstick() (base float64, since time.Time) { return s.yard.base, s.yard.since }
 
 // Close frees the yardstick.
@@ -92,10 +93,10 @@ type taken struct {
 
 func (t taken) calm() bool { return t.pace < quiet }
 
-// Take runs until the budget is met. before, which may be nil, prepares each
-// run and is not timed.
+// Take calls run until the budget is used. before, which may be nil, prepares each run
+// and is not measured.
 func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() error) (Sample, error) {
-	if err := run(); err != nil { // Allocates and faults pages in.
+	if err := run(); err != nil { // The first run allocates and faults pages in.
 		return Sample{}, err
 	}
 	var all []taken
@@ -134,8 +135,8 @@ func (s *Sampler) Take(ctx context.Context, b Budget, before func(), run func() 
 	}
 }
 
-// stretchOf runs for the length of a stretch. A run during which the thread lost
-// its core counts only if there is no other.
+// stretchOf runs for the length of a stretch. Runs during which the thread lost its core
+// count only if there are no others.
 func stretchOf(before func(), run func() error) (taken, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -165,7 +166,7 @@ func stretchOf(before func(), run func() error) (taken, error) {
 	}
 }
 
-// AwaitQuiet returns when the machine is quiet, or at the end of the wait.
+// AwaitQuiet returns when the machine is quiet, or at the time end.
 func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		pace, err := s.yard.read()
@@ -181,7 +182,7 @@ func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
 	return ctx.Err()
 }
 
-// others knows what other processes use of the machine.
+// others measures the CPU time of other processes.
 type others struct {
 	began     time.Time
 	all, self time.Duration
@@ -189,14 +190,14 @@ type others struct {
 
 func newOthers() others { return others{time.Now(), busyTime(), processorTime()} }
 
-// share is what they have used since, in cores.
+// share is the CPU time of other processes since then, in cores.
 func (o others) share() float64 {
 	elapsed := time.Since(o.began)
 	return max(0, float64(busyTime()-o.all-(processorTime()-o.self))/float64(elapsed))
 }
 
-// busyTime is what all processes have used so far, in steps of a hundredth of a
-// second; 0 if the kernel does not say.
+// busyTime is the CPU time of all processes so far, in steps of a hundredth of a second;
+// 0 if the kernel does not give it.
 func busyTime() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -214,7 +215,7 @@ func busyTime() time.Duration {
 	return time.Duration(busy) * time.Second / 100
 }
 
-// switches counts how often the calling thread has lost its core to others.
+// switches is the number of times that the calling thread lost its core to others.
 func switches() int64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
@@ -233,8 +234,8 @@ func processorTime() time.Duration {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// quantile is the smallest value that at least the part q of the values does
-// not exceed.
+// quantile is the smallest value that at least the fraction q of the values does not
+// exceed.
 func quantile(values []float64, q float64) float64 {
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)

@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// block is how long executions follow each other before their mean is
-	// taken: forty periods of a quota, so that it does not matter when in one
-	// it begins and ends, or that the yardstick uses some of it.
+	// block is the time of executions over which the mean is taken. It is forty
+	// periods of a quota, so its position within a period does not matter, nor the
+	// yardstick's own use of the quota.
 	block  = 400 * time.Millisecond
 	blocks = 3
-	// refill is a pause after the yardstick, in which the quota comes back that
-	// it has used.
+	// refill is a pause after the yardstick, in which the quota that it used comes
+	// back.
 	refill = 20 * time.Millisecond
-	// settle is how often the pace is read.
+	// settle is the number of readings of the pace.
 	settle = 3
 )
 
-// TakeMean is [Sampler.Take] for a process under a CPU quota. There an execution
-// takes its undisturbed time or that and a pause, according to what is left of
-// the quota, so what is sampled is the mean of executions one after another.
+// TakeMean is [Sampler.Take] for a process under a CPU quota. There an execution takes
+// its undisturbed time, or longer by a pause if the quota is used up. So TakeMean samples
+// the mean of consecutive executions.
 func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sample, error) {
 	if err := run(); err != nil {
 		return Sample{}, err
@@ -59,8 +59,8 @@ func (s *Sampler) TakeMean(ctx context.Context, b Budget, run func() error) (Sam
 	}
 }
 
-// unthrottled is the pace as it is between two pauses for want of quota, the
-// least of a few readings: right after one it is slower.
+// unthrottled is the pace between two pauses of the quota. It is the minimum of a few
+// readings, because the pace is slower right after a pause.
 func (s *Sampler) unthrottled() (float64, error) {
 	least := math.Inf(1)
 	for range settle {
@@ -74,8 +74,7 @@ func (s *Sampler) unthrottled() (float64, error) {
 	return least, nil
 }
 
-// Sweep is [Sampler.TakeMean] of a sweep through a part of the last-level cache,
-// again and again.
+// Sweep is [Sampler.TakeMean] of repeated sweeps through a part of the last-level cache.
 func (s *Sampler) Sweep(ctx context.Context, b Budget) (Sample, error) {
 	size := ReadCaches().sample()
 	memory, err := newSweeper(size)

@@ -13,28 +13,28 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// side is the yardstick's: a 128×128 matrix product of some 35 µs, which stays
+// side is the side of the yardstick's matrices. Their product takes about 35 µs and stays
 // in the core's own caches.
 const side = 128
 
-// yardstick is a piece of work that takes equally long on a quiet machine. It
-// tells how much slower than there the core computes now, its pace: 1 on the
-// quiet machine, 1.4 while a neighbour has the other half of the core. (A sweep
-// through memory was tried as a second one. It differs by more between two
+// yardstick is a piece of work whose time on a quiet machine is constant. It gives the
+// pace: the factor by which the core is slower now than on the quiet machine. The pace is
+// 1 on the quiet machine, and 1.4 while a neighbour uses the other half of the core. (A
+// sweep through memory was tried as a second yardstick. It differs more between two
 // processes than between two neighbours.)
 type yardstick struct {
 	single *onnxruntime.Single
-	// base is what it takes in µs on the quiet machine, as far as is known, and
-	// since when that is known.
+	// base is the best known time in µs on the quiet machine, since the time when it
+	// was found.
 	base  float64
 	since time.Time
-	// recent are the last readings in µs, next the place of the next one.
+	// recent are the last readings in µs, next the index of the next one.
 	recent []float64
 	next   int
 }
 
-// newYardstick makes one; known is the base of an earlier one on this machine, 0
-// if there was none: then the machine is watched for more than a second.
+// newYardstick makes a yardstick. known is the base of an earlier one on this machine. If
+// it is 0, newYardstick reads the pace for more than a second to find the base.
 func newYardstick(known float64) (*yardstick, error) {
 	m, err := model.FromProto(product(side))
 	if err != nil {
@@ -59,13 +59,13 @@ func newYardstick(known float64) (*yardstick, error) {
 }
 
 const (
-	// calibrations are so many readings, with pauses of a hundredth of a
-	// second: long enough to see the machine quiet for a moment.
+	// calibrations is the number of readings for a base, with pauses of a hundredth
+	// of a second. That is long enough for a quiet moment.
 	calibrations = 120
 	// undisturbed is the quantile of readings that counts as quiet.
 	undisturbed = 0.15
-	// remembered is how many readings are kept, and faster how much faster
-	// than its base the machine has to be for the base to have been wrong.
+	// remembered is the minimum number of readings for a new base. The base is
+	// replaced if the quiet readings are below faster times the base.
 	remembered = 60
 	faster     = 0.88
 )
@@ -85,12 +85,12 @@ func (y *yardstick) calibrate(known float64) error {
 	return nil
 }
 
-// typical is the quiet one of the recent readings.
+// typical is the quiet quantile of the recent readings, in µs.
 func (y *yardstick) typical() float64 { return quantile(y.recent, undisturbed) }
 
-// read is the pace now. Where the machine has become much faster than the base,
-// it was not quiet when that was taken, and the base is replaced: what was
-// measured before since is to be measured again.
+// read is the current pace. If the machine is now much faster than the base, it was not
+// quiet when the base was found. read then replaces the base, and rows from before since
+// must be measured again.
 func (y *yardstick) read() (pace float64, err error) {
 	now, err := y.compute()
 	if err != nil {
@@ -111,10 +111,11 @@ func (y *yardstick) read() (pace float64, err error) {
 	return now / y.base, nil
 }
 
-// products are so many that the last ones run at the core's full pace.
+// products is the number of products per reading. The last ones run at the core's full
+// speed.
 const products = 12
 
-// compute is the least time of a product in µs.
+// compute is the minimum time of a product in µs.
 func (y *yardstick) compute() (float64, error) {
 	least := math.Inf(1)
 	for range products {

@@ -13,22 +13,24 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// irVersion is that of the models made here; every engine since 2022 reads it.
+// irVersion is the IR version of the models. Every engine since 2022 reads it.
 const irVersion = 8
 
-// Model makes a model of the operator alone, to be loaded without optimisation:
-// the graph is the one that runs in the place that it was taken from. Its
-// weights are initialisers of seeded values like those of trained ones;
-// activations are inputs, and so are contents that grow with the batch, in the
-// order of the operator's inputs. Dimensions that grow with the batch are
-// dynamic, wherever they stand. No input or output is a scalar, which engines'
-// bindings do not take: one that is read is an initialiser, or sent as a vector
-// if it grows, and one that is written is left inside. An operator that would have no input gets one that it does not
-// read. A [Operator.View] is followed by a Shape, which reads no data,
-// as its output would be copied if it were the model's.
+// Model makes a model of the operator alone. Load it without optimisation, so that the
+// same operator runs as in the original model.
+//
+// Weights are initialisers of seeded values like those of trained weights. Activations,
+// and contents that grow with the batch, are inputs, in the order of the operator's
+// inputs. Dimensions that grow with the batch are dynamic, in any position.
+//
+// No input or output is a scalar, because engines' bindings do not take scalars. A
+// scalar input is an initialiser, or is sent as a vector if it grows. A scalar output
+// stays inside. An operator without inputs gets one that it does not read. After an
+// [Operator.View] comes a Shape, which reads no data, because an output of the model
+// would be copied.
 func (o *Operator) Model() (*model.Model, error) {
 	if o.Unknown && o.Domain != "" && o.Domain != "com.microsoft" && o.Domain != "com.microsoft.nchwc" {
-		return nil, fmt.Errorf("no model can be made of %s alone: its domain %s is not known", o.Type, o.Domain)
+		return nil, fmt.Errorf("%s cannot be measured alone: its domain %s is unknown", o.Type, o.Domain)
 	}
 	g := &onnxpb.GraphProto{Name: proto.String(o.name())}
 	node := &onnxpb.NodeProto{OpType: proto.String(o.name()), Attribute: o.Attributes}
@@ -75,8 +77,8 @@ type result struct {
 	Operand
 }
 
-// results are the outputs of the operator's model: its own but for scalars, or
-// what comes after it.
+// results are the outputs of the operator's model: the operator's own except scalars,
+// or those of the node after it.
 func (o *Operator) results() (all []result) {
 	only := Operand{}
 	for i, out := range o.Outputs {
@@ -96,8 +98,7 @@ func (o *Operator) results() (all []result) {
 	return all
 }
 
-// finish adds what comes after a view, and after an operator that gives scalars
-// only.
+// finish adds the node after a view, or after an operator with only scalar outputs.
 func (o *Operator) finish(g *onnxpb.GraphProto) {
 	at := slices.IndexFunc(o.Outputs, func(out Operand) bool { return out.Role != Absent })
 	after := o.results()[0].name
@@ -112,9 +113,9 @@ func (o *Operator) finish(g *onnxpb.GraphProto) {
 	}
 }
 
-// Results are the outputs of the operator's [Operator.Model] at a batch size, in
-// its order: their names, types and shapes, without data. They are not always
-// the operator's own.
+// Results are the outputs of the operator's [Operator.Model] at a batch size, in the
+// model's order: their names, types and shapes, without data. They may differ from the
+// operator's own outputs.
 func (o *Operator) Results(batch int) []tensor.Tensor {
 	var all []tensor.Tensor
 	for _, r := range o.results() {
@@ -123,7 +124,7 @@ func (o *Operator) Results(batch int) []tensor.Tensor {
 	return all
 }
 
-// imports are the operator's domain and the standard one.
+// imports are the operator's domain and the standard domain.
 func (o *Operator) imports() []*onnxpb.OperatorSetIdProto {
 	const standard = 17
 	of := func(domain string, version int64) *onnxpb.OperatorSetIdProto {
@@ -162,10 +163,10 @@ func (o *Operator) place(g *onnxpb.GraphProto, i int, rng *rand.Rand) (string, e
 	return name, nil
 }
 
-// one is the shape of a scalar that is sent.
+// one is the shape in which a scalar is sent.
 var one = []Dim{{Fixed: 1}}
 
-// scalar makes an input of one element a scalar, which copies nothing.
+// scalar turns an input of one element into a scalar, without a copy.
 func scalar(g *onnxpb.GraphProto, name string) string {
 	none := &onnxpb.TensorProto{Name: proto.String(name + "_shape"), DataType: proto.Int32(int32(onnxpb.TensorProto_INT64)), Dims: []int64{0}}
 	g.Initializer = append(g.Initializer, none)
@@ -191,8 +192,7 @@ func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) 
 	return t, err
 }
 
-// declare describes an input or output; dimensions that grow are named by how
-// they do.
+// declare describes an input or output. The name of a dimension that grows says how.
 func declare(name string, t tensor.Type, shape []Dim) *onnxpb.ValueInfoProto {
 	dims := make([]*onnxpb.TensorShapeProto_Dimension, len(shape))
 	for i, d := range shape {

@@ -1,26 +1,29 @@
 package operator
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// Features are what an operator does at a batch size: what its time depends on
-// within a family.
+// Features are an operator's work at a batch size. Within a family its time depends on
+// them.
 type Features struct {
 	FLOPs int64 `json:"flops"`
-	// InBytes and OutBytes are those of the activations that it reads and
-	// writes, WeightBytes those of the constants that it reads. Of a table
-	// only the rows that are looked up count.
+	// InBytes and OutBytes are the sizes of the activations that it reads and
+	// writes, WeightBytes the size of the constants that it reads. Only the
+	// looked-up rows of a table count.
 	InBytes     int64 `json:"in"`
 	OutBytes    int64 `json:"out"`
 	WeightBytes int64 `json:"weights"`
 }
 
-// picks are operators that read only as much as they write.
+// picks holds the operators that read only as much as they write.
 var picks = map[string]bool{
 	"Gather": true, "GatherElements": true, "GatherND": true, "Slice": true, "Shape": true, "Size": true,
 	"EmbedLayerNormalization": true,
 }
 
-// Features are the operator's at a batch size.
+// Features is the operator's work at a batch size.
 func (o *Operator) Features(batch int) Features {
 	if o.View {
 		return Features{}
@@ -45,8 +48,8 @@ func (o *Operator) Features(batch int) Features {
 	return f
 }
 
-// Family is the operator's type and, after a slash, what splits its costs'
-// law: "Conv/depthwise". The fused activation does not matter, so that
+// Family is the operator's type and, after a slash, the part of the type with its own
+// law of cost: "Conv/depthwise". A fused activation does not matter:
 // com.microsoft.FusedConv is a Conv.
 func (o *Operator) Family() string {
 	if o.family == "" {
@@ -55,7 +58,7 @@ func (o *Operator) Family() string {
 	return o.family
 }
 
-// unfused are the types whose kernel is another's.
+// unfused maps fused types to the type whose kernel they use.
 var unfused = map[string]string{"FusedConv": "Conv", "FusedGemm": "Gemm"}
 
 func (o *Operator) split() string {
@@ -90,7 +93,7 @@ func (o *Operator) part() string {
 	return ""
 }
 
-// convolution tells the kernels of convolutions apart.
+// convolution names the kernel of a convolution.
 func (o *Operator) convolution() string {
 	at := 1
 	if o.name() == "QLinearConv" {
@@ -113,14 +116,15 @@ func (o *Operator) convolution() string {
 	case len(w) == 3:
 		return "1d"
 	case o.Domain == blocked && len(o.input(0).Shape) == 4 && o.input(0).Shape[1].Fixed%8 != 0:
-		return "unblocked" // the first one reads an image that is not in blocks
+		return "unblocked" // The first convolution reads an image that is not in blocks.
 	case kernel == 1:
 		return "pointwise"
 	}
 	return ""
 }
 
-// transposition: one that keeps the last dimension moves whole rows.
+// transposition names the kind of a transposition. One that keeps the last dimension
+// moves whole rows.
 func (o *Operator) transposition() string {
 	perm := o.attribute("perm").GetInts()
 	if n := len(perm); n > 0 && perm[n-1] == int64(n-1) {
@@ -135,7 +139,8 @@ var broadcasts = map[string]bool{
 	"Mod": true, "Equal": true, "Greater": true, "Less": true, "And": true, "Or": true,
 }
 
-// broadcast: a scalar costs nothing to read, and rows are repeated.
+// broadcast names the kind of a broadcast. Reading a scalar costs nothing; other
+// operands are repeated.
 func (o *Operator) broadcast() string {
 	a, b := o.input(0), o.input(1)
 	switch n, m := a.Elements(1), b.Elements(1); {
@@ -147,16 +152,13 @@ func (o *Operator) broadcast() string {
 	return ""
 }
 
+// moves reports whether the operand's shape depends on the batch.
 func moves(o Operand) bool {
-	for _, d := range o.Shape {
-		if d.PerRow != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Shape, func(d Dim) bool { return d.PerRow != 0 })
 }
 
-// reduction: along the last dimension elements lie side by side.
+// reduction names the kind of a reduction. Along the last dimension elements are
+// adjacent in memory.
 func (o *Operator) reduction() string {
 	rank := int64(len(o.input(0).Shape))
 	last := func(a int64) bool { return a == -1 || a == rank-1 }

@@ -7,10 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// FromGraphs takes a model apart as [Read] does, one of any format: at gives its
-// graph at a batch size. Inputs with a Constant are weights.
-//
-// Dynamic dimensions beside the batch have to be settled before.
+// FromGraphs is [Read] for a model of any format. at returns its graph at a batch size.
+// Inputs with a Constant are weights. Dynamic dimensions other than the batch must have
+// a size already.
 func FromGraphs(at func(batch int) (*model.Graph, error)) (*Graph, error) {
 	r := emptyReading()
 	if err := r.look(at); err != nil {
@@ -18,7 +17,7 @@ func FromGraphs(at func(batch int) (*model.Graph, error)) (*Graph, error) {
 	}
 	for _, g := range r.at[1:] {
 		if !slices.EqualFunc(g.Operators, r.at[0].Operators, sameNode) {
-			return nil, &Unpredictable{[]string{fmt.Sprintf("a batch of %d", g.Batch)}, "other operators run than at a batch of 1"}
+			return nil, &Unpredictable{[]string{fmt.Sprintf("a batch of %d", g.Batch)}, "its operators differ from those at a batch of 1"}
 		}
 	}
 	for _, op := range r.at[0].Operators {

@@ -13,7 +13,7 @@ import (
 // describe is the key: type{attributes}(inputs)->(outputs).
 func (o *Operator) describe() string {
 	if o.View {
-		return o.Type + " view" // whatever its shapes are, it only names them
+		return o.Type + " view" // A view costs the same for all shapes.
 	}
 	b := make([]byte, 0, 256)
 	b = append(b, o.Type...)
@@ -39,15 +39,15 @@ func (o *Operator) describe() string {
 	return string(append(b, ')'))
 }
 
-// shapesTell are operators of which the output's shape says all that their
-// contents do.
+// shapesTell holds the operators whose output shape already has the information of
+// their contents.
 var shapesTell = map[string]bool{
 	"Reshape": true, "Expand": true, "Squeeze": true, "Unsqueeze": true, "Tile": true, "ConstantOfShape": true,
 }
 
 // describe appends "FP32[b,64]", "w:FP32[64]" for a weight, "INT64[2]{b,64}" for
-// contents, "INT64[b,9]<100" for rows of a table, "^0" for input 0 once more and
-// "-" for what is absent.
+// contents, "INT64[b,9]<100" for rows of a table, "^0" for input 0 once more and "-" for
+// an absent operand.
 func (o Operand) describe(b []byte, contents bool) []byte {
 	switch {
 	case o.Role == Absent:
@@ -72,7 +72,8 @@ func (o Operand) describe(b []byte, contents bool) []byte {
 	return b
 }
 
-// maxShown is how many contents a key shows; of more it has a sum.
+// maxShown is the maximum number of contents that a key shows. For more it has a
+// checksum.
 const maxShown = 16
 
 func (o Operand) appendContents(b []byte) []byte {
@@ -101,8 +102,8 @@ func appendDims(b []byte, dims []Dim) []byte {
 	return b
 }
 
-// settings are the attributes that decide how long the operator takes, as
-// texts, sorted, without those that have their default.
+// settings are the attributes that affect the operator's time, as sorted texts, without
+// those that have their default.
 func (o *Operator) settings() []string {
 	var all []string
 	for _, a := range o.Attributes {
@@ -126,7 +127,7 @@ func (o *Operator) settings() []string {
 	return all
 }
 
-// defaults of attributes, of one operator where its name stands before.
+// defaults maps attributes to their default. "Gemm.alpha" is for one operator only.
 var defaults = map[string]string{
 	"auto_pad": "NOTSET", "group": "1", "ceil_mode": "0", "storage_order": "0", "count_include_pad": "0",
 	"allowzero": "0", "stash_type": "1", "keepdims": "1", "noop_with_empty_axes": "0", "transA": "0", "transB": "0",
@@ -137,7 +138,7 @@ var defaults = map[string]string{
 	"GELU.approximate": "none", "Pad.mode": "constant",
 }
 
-// neutral is what all numbers of an attribute are by default.
+// neutral is the default of every number of an attribute.
 var neutral = map[string]int64{"strides": 1, "dilations": 1, "pads": 0}
 
 func uniform(a *onnxpb.AttributeProto, of int64) bool {
@@ -153,7 +154,7 @@ var axes = map[string]int64{
 	"Softmax": -1, "LogSoftmax": -1, "Hardmax": -1, "LayerNormalization": -1, "TopK": -1, "OneHot": -1,
 }
 
-// axis is the attribute counted from the front.
+// axis is the attribute axis, counted from the front; false if the operator has none.
 func (o *Operator) axis() (string, bool) {
 	at, known := axes[o.name()]
 	if o.flattens() {
@@ -168,7 +169,8 @@ func (o *Operator) axis() (string, bool) {
 	return strconv.FormatInt(at, 10), known
 }
 
-// flattens: before opset 13 these took all dimensions from the axis on as one.
+// flattens reports whether the operator treats all dimensions from the axis on as one,
+// as these did before opset 13.
 func (o *Operator) flattens() bool {
 	n := o.name()
 	return o.Domain == "" && o.Opset > 0 && o.Opset < 13 && (n == "Softmax" || n == "LogSoftmax" || n == "Hardmax")
@@ -202,8 +204,8 @@ func join[T any](values []T, text func(T) string) string {
 
 func float(v float32) string { return strconv.FormatFloat(float64(v), 'g', -1, 32) }
 
-// tensorText is a constant's dimensions and values, a sum of these if there are
-// many.
+// tensorText describes a constant: its values if they are few floats, otherwise its
+// type, its dimensions and a checksum.
 func tensorText(t *onnxpb.TensorProto) string {
 	if values := floats(t); values != nil && len(values) <= maxShown {
 		return join(values, float)

@@ -2,25 +2,25 @@ package operator
 
 import "strings"
 
-// kind says what values make an input like that of a real model, where its
-// element type alone does not.
+// kind says which values an input needs to resemble that of a real model, where the
+// element type is not enough.
 type kind uint8
 
 const (
 	plain    kind = iota
-	decides       // values decide the time or the output's shape
-	positive      // variances, what a logarithm or a root is taken of
+	decides       // The values affect the time or the output's shape.
+	positive      // variances, and arguments of logarithms and roots
 	unit          // from -1 to 1
 	mask          // rows of ones followed by zeros
 	index         // rows of a table
-	length        // of sequences
-	scale         // of quantised values
+	length        // lengths of sequences
+	scale         // scales of quantised values
 	zero          // zero points of quantised values
-	bias          // whole numbers that decide nothing
+	bias          // whole numbers that do not affect the time
 )
 
-// kinds are those of an operator's inputs, in order; the others are plain. Names
-// are without their domains.
+// kinds maps an operator, without its domain, to the kinds of its inputs, in order.
+// Further inputs are plain.
 var kinds = map[string][]kind{
 	"Log": {positive}, "ReduceLogSum": {positive}, "BitShift": {plain, positive}, "Sqrt": {positive}, "Pow": {positive, decides}, "Div": {plain, positive},
 	"Mod": {plain, positive}, "Reciprocal": {positive}, "Acos": {unit}, "Asin": {unit}, "Atanh": {unit},
@@ -57,7 +57,7 @@ var kinds = map[string][]kind{
 	"ConstantOfShape": {decides}, "Trilu": {plain, decides}, "GridSample": {plain, unit},
 }
 
-// quantised are operators of one quantised input and one output.
+// quantised are the kinds of an operator with one quantised input and one output.
 var quantised = []kind{plain, scale, zero, scale, zero}
 
 // kindOf is the kind of input i of an operator.
@@ -65,7 +65,7 @@ func kindOf(name string, i int) kind {
 	ks, known := kinds[name]
 	switch {
 	case known:
-	case name == "QLinearConcat" && i > 1: // After the output's, each input has three.
+	case name == "QLinearConcat" && i > 1: // Inputs 0 and 1 are the output's; then come three per tensor.
 		return [...]kind{plain, scale, zero}[(i-2)%3]
 	case name == "QLinearConcat":
 		return quantised[i+1]
@@ -80,9 +80,9 @@ func kindOf(name string, i int) kind {
 	return plain
 }
 
-// bound is the number that the elements of input i stay below, 0 if they have
-// none: how many rows a table has at the smallest batch, or one more than the
-// longest sequence.
+// bound is the number that the elements of input i must stay below, 0 for no bound. It
+// is the number of a table's rows at the smallest batch, or one more than the longest
+// sequence.
 func (o *Operator) bound(i int) int64 {
 	x := o.input(0)
 	size := func(of Operand, axis int64) int64 {
@@ -117,7 +117,7 @@ func (o *Operator) bound(i int) int64 {
 			return max(1, depth[0].At(1))
 		}
 		return 1
-	case "EmbedLayerNormalization": // Words, segments and places have a table each.
+	case "EmbedLayerNormalization": // Words, segments and positions have a table each.
 		return size(o.input(map[int]int{0: 2, 1: 4, 8: 3}[i]), 0)
 	case "RotaryEmbedding":
 		return size(o.input(2), 0)

@@ -35,7 +35,7 @@ func samples(t testing.TB, o *operator.Operator, batch int) []tensor.Tensor {
 	return in
 }
 
-// An operator's samples are what its model takes, its results what that gives.
+// An operator's samples fit its model's inputs, its results the model's outputs.
 func TestSamplesFitModels(t *testing.T) {
 	models := []*model.Model{ofZoo(t, "mnist"), ofZoo(t, "textcnn"), ofZoo(t, "lstm"), ofZoo(t, "dssm")}
 	for _, c := range cases(t) {
@@ -87,7 +87,8 @@ func fits(x tensor.Tensor, info tensor.Info) error {
 	return nil
 }
 
-// The model of one operator has that operator, if its inputs lead with the batch.
+// The model of one operator contains the same operator if the inputs' first dimension is
+// the batch.
 func TestModelHoldsTheOperator(t *testing.T) {
 	for _, c := range cases(t) {
 		for _, o := range read(t, parse(t, c[1], "17")).Operators {
@@ -117,8 +118,8 @@ func TestModelOfView(t *testing.T) {
 	}
 }
 
-// Bindings take no scalars: those that are read become constants, or vectors
-// where they grow, and those that are written stay inside.
+// Bindings take no scalars. Scalar inputs become constants, or vectors if they grow;
+// scalar outputs stay inside.
 func TestModelWithoutScalars(t *testing.T) {
 	g := read(t, parse(t, `
 		node { op_type: "DynamicQuantizeLinear" input: "x" output: "q" output: "scale" output: "zero" }
@@ -145,8 +146,7 @@ func TestModelWithoutScalars(t *testing.T) {
 	}
 }
 
-// Weights are the same each time, and as small as there are many: no zeros and
-// none below the normal numbers.
+// Weights are the same each time and scaled to their number. None is zero or denormal.
 func TestWeights(t *testing.T) {
 	o := read(t, ofZoo(t, "dssm")).Operators[0] // [2365, 1024] and a bias
 	m, again := alone(t, o).Proto(), alone(t, o).Proto()
@@ -210,7 +210,7 @@ func number(t tensor.Type, b []byte) float64 {
 	return float64(b[0])
 }
 
-// What an input holds depends on the seed, and on nothing else.
+// The values of an input depend only on the seed.
 func TestSamplesRepeat(t *testing.T) {
 	o := read(t, parse(t, `node { op_type: "Softmax" input: "x" output: "y" }`, "17")).Operators[0]
 	a, _ := o.Samples(4, 1)
@@ -249,7 +249,7 @@ func TestModelErrors(t *testing.T) {
 	}
 }
 
-// FuzzRead: no model, however damaged, brings the reader down.
+// FuzzRead checks that no damaged model makes the reader panic.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"mnist"} {
 		p := ofZoo(f, name).Proto()

@@ -10,20 +10,19 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// maxKept is the most elements of a constant that is kept by value.
+// maxKept is the maximum number of elements of a constant whose values are kept.
 const maxKept = 64
 
-// random are operators that give something else each time, so that they are not
-// folded.
+// random holds the operators with a new result in every run. They are not folded.
 var random = map[string]bool{
 	"RandomNormal": true, "RandomNormalLike": true, "RandomUniform": true, "RandomUniformLike": true,
 	"Bernoulli": true, "Multinomial": true,
 }
 
-// views are the operators that only give a tensor another shape.
+// views holds the operators that only give a tensor another shape.
 var views = map[string]bool{"Reshape": true, "Flatten": true, "Squeeze": true, "Unsqueeze": true, "Identity": true}
 
-// add takes node i in.
+// add adds node i to the graph.
 func (r *reading) add(i int) error {
 	op := &r.at[0].Operators[i]
 	if r.folds(op.Node) {
@@ -62,8 +61,8 @@ func (r *reading) folds(n *onnxpb.NodeProto) bool {
 	return !slices.ContainsFunc(n.GetInput(), func(name string) bool { return name != "" && !r.folded[name] })
 }
 
-// values are operand j of node i at each batch size, where skipped counts the
-// operands before it that are left out.
+// values are operand j of node i at each batch size. j does not count operands that the
+// node leaves out.
 func (r *reading) values(i, j int, of func(*model.Operator) []model.Value) (vs [3]model.Value) {
 	for k, g := range r.at {
 		vs[k] = of(&g.Operators[i])[j]
@@ -98,7 +97,7 @@ func (r *reading) inputs(o *Operator, i int) error {
 	return nil
 }
 
-// input says what input j is.
+// input describes input j.
 func (r *reading) input(o *Operator, j int, vs [3]model.Value) (Operand, error) {
 	v := vs[0]
 	dims, err := shapes(vs)
@@ -115,7 +114,7 @@ func (r *reading) input(o *Operator, j int, vs [3]model.Value) (Operand, error) 
 			in.Constant = t
 		}
 	}
-	if told(v.Type, k) {
+	if byValue(v.Type, k) {
 		if contents, ok := contents(vs); ok {
 			in.Role, in.Contents, in.Constant = Contents, contents, nil
 			return in, nil
@@ -123,16 +122,16 @@ func (r *reading) input(o *Operator, j int, vs [3]model.Value) (Operand, error) 
 	}
 	if k == decides && in.Elements(1) > 0 {
 		if in.Constant == nil {
-			return in, fmt.Errorf("what its input %d holds is only known while the model runs", j)
+			return in, fmt.Errorf("the values of its input %d are only known while the model runs", j)
 		}
 		in.Role = Contents
 	}
 	return in, nil
 }
 
-// told reports whether elements of the type and kind are taken by value: whole
-// numbers, but for those of quantised arithmetic.
-func told(t tensor.Type, k kind) bool {
+// byValue reports whether elements of the type and kind are kept by value. These are
+// whole numbers except those of quantised arithmetic, and values that affect the time.
+func byValue(t tensor.Type, k kind) bool {
 	switch {
 	case k == bias || k == zero || k == scale:
 		return false
@@ -152,7 +151,7 @@ func (r *reading) results(o *Operator, i int) error {
 			continue
 		}
 		vs := r.values(i, j-skipped, func(op *model.Operator) []model.Value { return op.Outputs })
-		if vs[0].Shape == nil || slices.Contains(vs[0].Shape, -1) { // Nobody reads it.
+		if vs[0].Shape == nil || slices.Contains(vs[0].Shape, -1) { // No node reads it.
 			o.Outputs = append(o.Outputs, Operand{Role: Absent})
 			continue
 		}
@@ -210,15 +209,15 @@ func shapes(vs [3]model.Value) ([]Dim, error) {
 	for i := range a {
 		d, ok := line(a[i], b[i], c[i])
 		if !ok || a[i] < 0 {
-			return nil, fmt.Errorf("its shapes are %v, %v and %v at batches of 1, 2 and 5, not so many per row of the batch", a, b, c)
+			return nil, fmt.Errorf("its shapes are %v, %v and %v at batches of 1, 2 and 5, not linear in the batch", a, b, c)
 		}
 		dims[i] = d
 	}
 	return dims, nil
 }
 
-// contents finds how the elements grow with the batch; ok is false if they are
-// not known or do not do so in a straight line.
+// contents finds how the elements grow with the batch. ok is false if they are unknown
+// or do not grow linearly.
 func contents(vs [3]model.Value) (dims []Dim, ok bool) {
 	a, b, c := vs[0].Contents, vs[1].Contents, vs[2].Contents
 	if a == nil || len(b) != len(a) || len(c) != len(a) {
@@ -233,15 +232,16 @@ func contents(vs [3]model.Value) (dims []Dim, ok bool) {
 	return dims, true
 }
 
-// line is the straight line through the numbers at the batches.
+// line is the straight line through the numbers at the three batches; false if there is
+// none.
 func line(a, b, c int64) (Dim, bool) {
 	d := Dim{PerRow: b - a}
 	d.Fixed = a - d.PerRow*int64(batches[0])
 	return d, d.At(batches[2]) == c
 }
 
-// polynomial is the one through the numbers at the batches 1, 2 and 5: its
-// coefficients of 1, b and b².
+// polynomial returns the coefficients of 1, b and b² of the polynomial through the
+// numbers at the batches 1, 2 and 5.
 func polynomial(a, b, c float64) [3]float64 {
 	first, second := b-a, (c-b)/3
 	square := (second - first) / 4

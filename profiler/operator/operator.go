@@ -1,17 +1,17 @@
-// Package operator says what an operator is: a node's type with its attributes
-// and the shapes of what it reads, at every batch size at once. INFless §3.3
-// profiles models by such operators, ⟨p, b, c, g⟩ → t, because models share
-// them: its eleven models call more than a thousand and have 71 distinct ones.
+// Package operator splits models into distinct operators. An operator is a node's type
+// with its attributes and the shapes of its inputs, as functions of the batch size.
+// INFless §3.3 profiles models by such operators, ⟨p, b, c, g⟩ → t, because models
+// share them: its eleven models call more than a thousand and have 71 distinct ones.
+// The package measures nothing and does no I/O.
 //
-// [Read] takes a model apart into its distinct operators and the nodes that
-// call them; [Operator.Model] makes a model of one operator alone, and
-// [Operator.Samples] inputs like those that it would get in its place.
-//
-// The package is pure.
+// Begin with [Read], which returns a model's distinct operators and the nodes that
+// call them. [Operator.Model] makes a model of one operator alone, and
+// [Operator.Samples] makes inputs like those that it gets in a model.
 package operator
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,15 +44,15 @@ func (d Dim) String() string {
 	return text
 }
 
-// Role is what an operator reads or writes as an operand.
+// Role is the role of an operand.
 type Role uint8
 
 const (
 	// Activation is computed while the model runs, or sent by its caller.
 	Activation Role = iota
-	// Weight is a constant whose values do not decide how long it takes.
+	// Weight is a constant whose values do not affect the operator's time.
 	Weight
-	// Contents are numbers that decide: shapes, axes, indices, bounds.
+	// Contents are numbers that affect the time: shapes, axes, indices, bounds.
 	Contents
 	// Absent is an operand that the node leaves out.
 	Absent
@@ -69,16 +69,16 @@ type Operand struct {
 	Type  tensor.Type
 	Shape []Dim
 	Role  Role
-	// Contents are the elements, row by row, of an operand with that role; nil
-	// if Constant holds them.
+	// Contents are the elements, row by row, of an operand with that role. It is
+	// nil if Constant holds them.
 	Contents []Dim
-	// Constant are the values of a constant of few elements, nil otherwise. It
+	// Constant is a constant of few elements with its values, nil otherwise. It
 	// must not be changed.
 	Constant *onnxpb.TensorProto
-	// Lookup, if it is above 0, says that the elements are whole numbers below
-	// it: rows of a table, or lengths.
+	// Lookup is an upper bound of elements that are row numbers of a table, or
+	// lengths: they are below it. 0 is no bound.
 	Lookup int64
-	// Same is 1 + the place of an earlier input that is the same tensor, 0 if
+	// Same is 1 + the index of an earlier input that is the same tensor, 0 if
 	// there is none.
 	Same int
 }
@@ -111,12 +111,7 @@ func (o Operand) At(batch int) []int64 {
 
 // grows reports whether the operand's contents depend on the batch.
 func (o Operand) grows() bool {
-	for _, d := range o.Contents {
-		if d.PerRow != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Contents, func(d Dim) bool { return d.PerRow != 0 })
 }
 
 // sent reports whether the operand is an input of its operator's model.
@@ -124,23 +119,23 @@ func (o Operand) sent() bool {
 	return o.Role == Activation && len(o.Shape) > 0 || o.Role == Contents && o.grows()
 }
 
-// Operator is one distinct operator of a model, whatever its nodes are named.
-// It must not be changed after it was made.
+// Operator is one distinct operator of a model. Nodes of any name may call it. It must
+// not be changed.
 type Operator struct {
-	// Type is the ONNX operator with its domain before it where that is not
-	// the standard one, as in [model.Operator]: "com.microsoft.FusedConv".
+	// Type is the ONNX operator. An operator of another domain has the domain
+	// before it, as in [model.Operator]: "com.microsoft.FusedConv".
 	Type string
-	// Domain is "" for the standard operators, and Opset the version of it that
-	// the model uses.
+	// Domain is "" for the standard operators. Opset is the domain's version in the
+	// model.
 	Domain string
 	Opset  int64
-	// Attributes are as the model has them.
+	// Attributes are those of the model's node.
 	Attributes      []*onnxpb.AttributeProto
 	Inputs, Outputs []Operand
-	// View: the engine only gives the input another shape and copies nothing,
-	// as ONNX Runtime does for a Reshape whose output is not the model's.
+	// View is true if the engine only gives the input another shape and copies
+	// nothing. ONNX Runtime does so for a Reshape whose output is not the model's.
 	View bool
-	// Unknown: nothing is known of its cost.
+	// Unknown is true if its cost is unknown.
 	Unknown bool
 	// FLOPs are the coefficients of 1, b and b² in the number of
 	// multiply-adds, counted as [model.Operator] does.
@@ -149,9 +144,9 @@ type Operator struct {
 	key, family string
 }
 
-// Key is the operator as a text for people and for the database. Operators that
-// take equally long have equal keys, whatever the names in their models, and
-// whether an attribute is left out or has its default.
+// Key is the operator as a text, for people and for the database. Operators that take
+// the same time have equal keys: names do not matter, and an attribute with its default
+// equals one that is left out.
 func (o *Operator) Key() string {
 	if o.key == "" {
 		return o.describe()
@@ -159,7 +154,7 @@ func (o *Operator) Key() string {
 	return o.key
 }
 
-// attribute is nil if the operator does not have it.
+// attribute is the attribute of that name, nil if the operator has none.
 func (o *Operator) attribute(name string) *onnxpb.AttributeProto {
 	for _, a := range o.Attributes {
 		if a.GetName() == name {
@@ -169,7 +164,7 @@ func (o *Operator) attribute(name string) *onnxpb.AttributeProto {
 	return nil
 }
 
-// int is an attribute's number.
+// int is an attribute's number, otherwise if the operator does not have it.
 func (o *Operator) int(name string, otherwise int64) int64 {
 	if a := o.attribute(name); a != nil {
 		return a.GetI()
@@ -177,7 +172,7 @@ func (o *Operator) int(name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// input is the absent operand if there are fewer.
+// input is input i, the absent operand if the operator has fewer inputs.
 func (o *Operator) input(i int) Operand {
 	if i < len(o.Inputs) {
 		return o.Inputs[i]

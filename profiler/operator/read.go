@@ -10,18 +10,17 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// Graph is a model as its engine runs it: nodes, in the order of their
-// execution, each of which calls one of the distinct operators.
+// Graph is a model as its engine runs it: nodes in the order of their execution. Each
+// node calls one of the distinct operators.
 type Graph struct {
 	Operators []*Operator
 	Nodes     []Node
 	// Inputs and Outputs are the model's.
 	Inputs, Outputs []Operand
-	// Assumed says what dynamic dimensions beside the batch were taken to be,
-	// one sentence each: those of [model.Model.SampleInputs].
+	// Assumed has one sentence for each dynamic dimension other than the batch. It
+	// gives the assumed size, that of [model.Model.SampleInputs].
 	Assumed []string
-	// Unknown names the nodes of whose operators nothing but the shapes is
-	// known.
+	// Unknown names the nodes of whose operators only the shapes are known.
 	Unknown []string
 
 	weightBytes int64
@@ -31,21 +30,21 @@ type Graph struct {
 // Node is one call of an operator.
 type Node struct {
 	Name string
-	// Operator is its place among the graph's operators.
+	// Operator is its index in the graph's Operators.
 	Operator int
-	// Inputs are the nodes that it reads, ascending.
+	// Inputs are the nodes whose outputs it reads, ascending.
 	Inputs []int
 }
 
-// Unpredictable is the error of a model whose latency cannot be told from its
-// operators. It has to be measured whole.
+// Unpredictable is the error for a model whose latency cannot be predicted from its
+// operators. It must be measured whole.
 type Unpredictable struct {
-	// Nodes are those to blame, Why what is wrong with them.
+	// Nodes are the nodes that cause it, Why is the reason.
 	Nodes []string
 	Why   string
 }
 
-// Error names the nodes, the first few if they are many.
+// Error names the nodes, or the first five.
 func (u *Unpredictable) Error() string {
 	const shown = 5
 	names := strings.Join(u.Nodes[:min(shown, len(u.Nodes))], ", ")
@@ -55,36 +54,36 @@ func (u *Unpredictable) Error() string {
 	return fmt.Sprintf("the model cannot be predicted from its operators: %s: %s; measure the model whole instead", names, u.Why)
 }
 
-// batches are those at which a model is looked at. Three tell what grows with
-// the batch and how, and no two of them what only seems to.
+// batches are the batch sizes at which a model is read. Two give a line, and the third
+// shows whether a number really is linear in the batch.
 var batches = [3]int{1, 2, 5}
 
-// reading takes one model apart.
+// reading is one call of [Read].
 type reading struct {
 	at    [3]*model.Graph
 	nodes []*onnxpb.NodeProto
-	// optimised: the engine has folded all that it folds.
+	// optimised is true if the engine has folded constants already.
 	optimised bool
 	opsets    map[string]int64
 
 	graph *Graph
-	// folded are the results of nodes that run once, when the model is loaded,
-	// besides the initialisers.
+	// folded names the initialisers, and the outputs of nodes that run only once,
+	// when the model is loaded.
 	folded   map[string]bool
 	producer map[string]int // the node that computes a tensor
-	tensor   map[string]int // its place among graph.tensors
-	operator map[string]int // by key
+	tensor   map[string]int // a tensor's index in graph.tensors
+	operator map[string]int // an operator's index by key
 	weights  map[string]bool
 	outputs  map[string]bool
 }
 
-// Read takes a model apart, as it stands: give it the graph that the engine
-// really runs, with what its optimiser fused. An operator that depends on constants only
-// runs once, when the model is loaded, and is left out; so is nothing else.
+// Read splits a model into its operators, without optimising it. Pass the graph that
+// the engine runs, after its optimiser. Read leaves out only operators that depend on
+// nothing but constants, because they run once, when the model is loaded.
 //
-// The error of a model that cannot be batched is that of [model.Model.Graph];
-// control flow, and shapes that depend on more than the batch, or not in a
-// straight line on it, give an [*Unpredictable].
+// For a model that cannot be batched, the error is that of [model.Model.Graph]. It is an
+// [*Unpredictable] for control flow, and for shapes that depend on more than the batch
+// or not linearly on it.
 func Read(m *model.Model) (*Graph, error) {
 	settled, assumed, err := settle(m)
 	if err != nil {
@@ -102,7 +101,7 @@ func Read(m *model.Model) (*Graph, error) {
 	return r.take()
 }
 
-// look infers the graph at some batch sizes.
+// look infers the graph at the three batch sizes.
 func (r *reading) look(at func(batch int) (*model.Graph, error)) (err error) {
 	for i, b := range batches {
 		if r.at[i], err = at(b); err != nil {
@@ -112,10 +111,10 @@ func (r *reading) look(at func(batch int) (*model.Graph, error)) (err error) {
 	return nil
 }
 
-// take makes the graph of what the model is at those batch sizes.
+// take makes the result from the graphs at the three batch sizes.
 func (r *reading) take() (*Graph, error) {
 	if flow := r.at[0].ControlFlow; len(flow) > 0 {
-		return nil, &Unpredictable{flow, "control flow decides while the model runs what is executed"}
+		return nil, &Unpredictable{flow, "control flow chooses the operators while the model runs"}
 	}
 	err := r.known()
 	if err != nil {
@@ -154,7 +153,7 @@ func newReading(m *model.Model) *reading {
 		}
 		r.opsets[domain] = o.GetVersion()
 	}
-	// ONNX Runtime's optimiser imports this, and exporters do not.
+	// ONNX Runtime's optimiser imports this domain, and exporters do not.
 	_, r.optimised = r.opsets[blocked]
 	for _, t := range g.GetInitializer() {
 		r.folded[t.GetName()] = true
@@ -171,8 +170,8 @@ func newReading(m *model.Model) *reading {
 // blocked is the domain of ONNX Runtime's operators on blocked images.
 const blocked = "com.microsoft.nchwc"
 
-// known refuses a graph with shapes that are not known, and says where that
-// begins.
+// known refuses a graph with unknown shapes. The error names the first nodes that have
+// one.
 func (r *reading) known() error {
 	var custom, open []string
 	unread := r.unread()
@@ -190,14 +189,14 @@ func (r *reading) known() error {
 	}
 	switch {
 	case len(custom) > 0:
-		return &Unpredictable{custom, "what these operators, of a domain of their own, give and cost is not known"}
+		return &Unpredictable{custom, "the output and cost of these operators of another domain are unknown"}
 	case len(open) > 0:
-		return &Unpredictable{open, "what shapes these operators give is only known while the model runs"}
+		return &Unpredictable{open, "the output shapes of these operators are only known while the model runs"}
 	}
 	return nil
 }
 
-// unread are the outputs of nodes that nobody reads.
+// unread names the outputs that no node reads and that are not the model's.
 func (r *reading) unread() map[string]bool {
 	unread := make(map[string]bool)
 	for _, n := range r.nodes {

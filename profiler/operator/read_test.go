@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// around is a graph but for its nodes.
+// around is a graph without its nodes.
 const around = `
 ir_version: 8
 opset_import { version: OPSET } opset_import { domain: "com.microsoft" version: 1 } opset_import { domain: "com.example" version: 1 }
@@ -61,7 +61,7 @@ func ofZoo(t testing.TB, name string) *model.Model {
 	return m
 }
 
-// cases are those of testdata/keys.txt: a name, nodes, and what is wanted.
+// cases reads testdata/keys.txt: a name, nodes, and the expected result.
 func cases(t *testing.T) (all [][3]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/keys.txt")
@@ -90,7 +90,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Before opset 13 a Softmax along axis 1 took all that follows as one row.
+// Before opset 13 a Softmax along axis 1 takes all following dimensions as one row.
 func TestKeyOfOldSoftmax(t *testing.T) {
 	const node = `node { op_type: "Softmax" input: "x" output: "y" }`
 	if got := read(t, parse(t, node, "12")).Operators[0].Key(); got != "Softmax{axis=1 flat}(FP32[b,4,8])->(FP32[b,4,8])" {
@@ -98,7 +98,7 @@ func TestKeyOfOldSoftmax(t *testing.T) {
 	}
 }
 
-// Two layers of the same sizes are one operator, whatever they are named.
+// Two layers of the same sizes are one operator; names do not matter.
 func TestReadFindsEqualOperators(t *testing.T) {
 	g := read(t, parse(t, `
 		node { op_type: "Tanh" name: "first" input: "x" output: "p" }
@@ -165,9 +165,9 @@ func TestUnpredictable(t *testing.T) {
 	const relu = `node { op_type: "Relu" name: "after" input: "g" output: "y" }`
 	for _, c := range []struct{ name, nodes, node, why string }{
 		{"control flow", `node { op_type: "If" name: "choose" input: "c" output: "g" attribute { name: "then_branch" g { name: "t" output { name: "x" } } type: GRAPH } }` + relu, "choose", "control flow"},
-		{"custom operator", `node { op_type: "Sorcery" domain: "com.example" name: "strange" input: "x" output: "g" }` + relu, "strange (com.example.Sorcery)", "not known"},
+		{"custom operator", `node { op_type: "Sorcery" domain: "com.example" name: "strange" input: "x" output: "g" }` + relu, "strange (com.example.Sorcery)", "are unknown"},
 		{"shape from data", `node { op_type: "NonZero" name: "find" input: "x" output: "g" } node { op_type: "Cast" input: "g" output: "y" attribute { name: "to" i: 1 type: INT } }`, "find (NonZero)", "only known while the model runs"},
-		{"contents from data", `node { op_type: "ReduceMin" input: "i" output: "k" attribute { name: "keepdims" i: 0 type: INT } } node { op_type: "CumSum" name: "sums" input: "x" input: "k" output: "g" }` + relu, "sums (CumSum)", "its input 1 holds"},
+		{"contents from data", `node { op_type: "ReduceMin" input: "i" output: "k" attribute { name: "keepdims" i: 0 type: INT } } node { op_type: "CumSum" name: "sums" input: "x" input: "k" output: "g" }` + relu, "sums (CumSum)", "the values of its input 1 are"},
 		{"not in a line", `node { op_type: "Transpose" input: "f" output: "g" } node { op_type: "MatMul" input: "f" input: "g" output: "h" } node { op_type: "Flatten" name: "flat" input: "h" output: "y" attribute { name: "axis" i: 2 type: INT } }`, "flat (Flatten)", "at batches of 1, 2 and 5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestUnpredictable(t *testing.T) {
 	}
 }
 
-// A model that cannot be batched is the fault of the model.
+// The error for a model that cannot be batched is ErrNoBatch, not Unpredictable.
 func TestReadRefusesFixedBatch(t *testing.T) {
 	p := ofZoo(t, "mnist").Proto()
 	p.GetGraph().GetInput()[0].GetType().GetTensorType().GetShape().GetDim()[0].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: 1}
@@ -199,7 +199,7 @@ func TestReadRefusesFixedBatch(t *testing.T) {
 	}
 }
 
-// Dynamic dimensions beside the batch are what a sample's are.
+// Dynamic dimensions other than the batch get the sizes of a sample.
 func TestReadAssumesWhatSamplesHave(t *testing.T) {
 	p := new(onnxpb.ModelProto)
 	if err := prototext.Unmarshal([]byte(`ir_version: 8 opset_import { version: 17 } graph { name: "open"
@@ -223,7 +223,7 @@ func TestReadAssumesWhatSamplesHave(t *testing.T) {
 			t.Errorf("input %s is taken to be %v, its sample is %v", s.Name, got, s.Shape)
 		}
 	}
-	if len(g.Assumed) != 4 || g.Assumed[3] != `dimension 1 of input "words", which is dynamic, is taken to be 128` {
+	if len(g.Assumed) != 4 || g.Assumed[3] != `dimension 1 of input "words" is dynamic and assumed to be 128` {
 		t.Errorf("assumed %q", g.Assumed)
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Samples makes inputs of the operator's [Operator.Model] at a batch size, in
-// its order, the same for the same seed. They are as in the operator's place in
-// a model: numbers around 0, words within their table, masks of ones and then
-// zeros; what they hold can change how long it takes, a softmax of zeros is
-// much faster.
+// Samples makes inputs of the operator's [Operator.Model] at a batch size, in the
+// model's order. The same seed gives the same inputs. They resemble the operator's
+// inputs in a real model: numbers around 0, words within their table, masks of ones and
+// then zeros. Values can change the time: a softmax of zeros is much faster.
 func (o *Operator) Samples(batch int, seed uint64) ([]tensor.Tensor, error) {
 	if batch < 1 || batch > model.MaxBatch {
 		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, model.MaxBatch)
@@ -43,10 +42,10 @@ func (o *Operator) Samples(batch int, seed uint64) ([]tensor.Tensor, error) {
 	return all, nil
 }
 
-// unread is the input of an operator that has no other.
+// unread is the input of an operator without inputs.
 var unread = tensor.Tensor{Name: "unread", Type: tensor.Bool, Shape: []int64{1}, Data: []byte{1}}
 
-// filling says what values input i of that shape gets.
+// filling describes the values of input i with that shape.
 func (o *Operator) filling(i int, shape []int64) filling {
 	in := o.Inputs[i]
 	f := filling{elem: in.Type, kind: kindOf(o.name(), i), bound: in.Lookup, width: 1}
@@ -59,8 +58,8 @@ func (o *Operator) filling(i int, shape []int64) filling {
 	return f
 }
 
-// fanIn is how many products an output element sums up; weights are as much
-// smaller that outputs are as large as inputs.
+// fanIn is the number of products in an output element. Weights are scaled down by its
+// square root, so that outputs are about as large as inputs.
 func (o *Operator) fanIn(shape []int64) int64 {
 	switch {
 	case len(shape) < 2:
@@ -77,7 +76,7 @@ func (o *Operator) fanIn(shape []int64) int64 {
 	return n
 }
 
-// gates are those of a recurrent operator, 0 for another.
+// gates is the number of gates of a recurrent operator, 0 for any other.
 func (o *Operator) gates() int {
 	return map[string]int{"LSTM": 4, "GRU": 3, "RNN": 1}[o.name()]
 }

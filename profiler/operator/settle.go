@@ -9,15 +9,16 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// What [model.Model.SampleInputs] makes of dynamic dimensions beside the batch:
-// those of an image (rank four) and others.
+// The sizes of dynamic dimensions other than the batch, for images (rank four) and for
+// other inputs. [model.Model.SampleInputs] uses the same.
 const (
 	assumedChannels = 3
 	assumedSide     = 224
 	assumedLength   = 128
 )
 
-// settle gives dynamic dimensions beside the batch a size, and says which.
+// settle gives dynamic dimensions other than the batch a size. It returns one sentence
+// for each.
 func settle(m *model.Model) (*model.Model, []string, error) {
 	var assumed []string
 	old := m.Proto().GetGraph()
@@ -37,7 +38,7 @@ func settle(m *model.Model) (*model.Model, []string, error) {
 				size = map[bool]int64{true: assumedChannels, false: assumedSide}[j == 1]
 			}
 			inputs[i].GetType().GetTensorType().GetShape().Dim[j].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: size}
-			assumed = append(assumed, fmt.Sprintf("dimension %d of input %q, which is dynamic, is taken to be %d", j, in.GetName(), size))
+			assumed = append(assumed, fmt.Sprintf("dimension %d of input %q is dynamic and assumed to be %d", j, in.GetName(), size))
 		}
 	}
 	if assumed == nil {
@@ -53,7 +54,8 @@ func settle(m *model.Model) (*model.Model, []string, error) {
 	return settled, assumed, err
 }
 
-// initialised: before IR version 4 weights are among the inputs, too.
+// initialised reports whether an input is a weight. Before IR version 4 models list
+// weights among their inputs.
 func initialised(g *onnxpb.GraphProto, name string) bool {
 	for _, t := range g.GetInitializer() {
 		if t.GetName() == name {

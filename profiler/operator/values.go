@@ -10,21 +10,20 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// period is how many values are made before they repeat; it is prime, so that
-// rows differ.
+// period is the number of values before they repeat. It is prime, so rows differ.
 const period = 65521
 
-// filling says what values a tensor gets.
+// filling describes the values of a tensor.
 type filling struct {
 	elem  tensor.Type
 	kind  kind
-	bound int64   // whole numbers stay below it, if it is above 0
-	width float64 // of floats: their standard deviation
+	bound int64   // upper bound of whole numbers, which stay below it; 0 for none
+	width float64 // standard deviation of floats
 	row   int64   // the last dimension, for masks
 }
 
-// maxBytes is the most that one weight or input takes; a protobuf message ends
-// at twice that.
+// maxBytes is the maximum size of one weight or input. The limit of a protobuf message
+// is twice that.
 const maxBytes = 1 << 30
 
 // fill makes a tensor's elements, the same for the same generator.
@@ -55,8 +54,8 @@ func (f filling) fill(shape []int64, rng *rand.Rand) ([]byte, error) {
 	return data, nil
 }
 
-// values is what comes next. Floats are neither zero nor close to it: numbers
-// below the normal ones, and zeros that make more zeros, take another time.
+// values returns a generator of elements. Floats are neither zero nor close to it,
+// because the time differs for denormal numbers, and for zeros that make more zeros.
 func (f filling) values(rng *rand.Rand) func() float64 {
 	whole := f.elem != tensor.FP16 && f.elem != tensor.FP32 && f.elem != tensor.FP64
 	switch {
@@ -89,7 +88,8 @@ func (f filling) values(rng *rand.Rand) func() float64 {
 	}
 }
 
-// wholes are quantised values around the type's middle, or small numbers.
+// wholes returns a generator of whole numbers: quantised values around the type's
+// middle, or small numbers.
 func (f filling) wholes(rng *rand.Rand) func() float64 {
 	if f.kind == positive {
 		return func() float64 { return float64(1 + rng.Int64N(16)) }
@@ -102,8 +102,8 @@ func (f filling) wholes(rng *rand.Rand) func() float64 {
 	}
 }
 
-// mask is rows of ones, at least one, and then zeros, as of sentences that are
-// shorter than the longest.
+// mask returns a generator of rows: at least one 1, then zeros, as for sentences shorter
+// than the longest.
 func (f filling) mask(rng *rand.Rand) func() float64 {
 	row := max(1, f.row)
 	at, ones := int64(0), int64(0)
@@ -153,7 +153,7 @@ func appendWhole(b []byte, t tensor.Type, v int64) []byte {
 	return append(b, whole[:t.Size()]...)
 }
 
-// half is v as a float16, held to its normal numbers.
+// half is v as a float16, within the range of its normal numbers.
 func half(v float64) uint16 {
 	bits := math.Float32bits(float32(v))
 	sign := uint16(bits >> 16 & 0x8000)
@@ -167,7 +167,7 @@ func half(v float64) uint16 {
 	return sign | uint16(exponent)<<10 | uint16(bits>>13&0x3ff)
 }
 
-// elements are the codes of the element types.
+// elements maps element types to their ONNX codes.
 var elements = map[tensor.Type]onnxpb.TensorProto_DataType{
 	tensor.Bool: onnxpb.TensorProto_BOOL, tensor.Uint8: onnxpb.TensorProto_UINT8, tensor.Int8: onnxpb.TensorProto_INT8,
 	tensor.Int16: onnxpb.TensorProto_INT16, tensor.Uint16: onnxpb.TensorProto_UINT16,
@@ -176,8 +176,8 @@ var elements = map[tensor.Type]onnxpb.TensorProto_DataType{
 	tensor.FP16: onnxpb.TensorProto_FLOAT16, tensor.FP32: onnxpb.TensorProto_FLOAT, tensor.FP64: onnxpb.TensorProto_DOUBLE,
 }
 
-// floats are the values of a small constant of floats that the model's own file
-// holds, nil for others.
+// floats are the values of a small constant of floats in the model's own file, nil for
+// any other tensor.
 func floats(t *onnxpb.TensorProto) []float32 {
 	if t.GetDataType() != int32(onnxpb.TensorProto_FLOAT) || len(t.GetRawData()) > 4*maxKept {
 		return nil

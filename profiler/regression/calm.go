@@ -2,19 +2,20 @@ package regression
 
 import "slices"
 
-// Disturbed is a measurement that contradicts another one of the same operator:
-// something else ran meanwhile. A disturbance makes a time longer and never
-// shorter, so the other one is taken at its word.
+// Disturbed is a measurement that contradicts another one of the same operator, because
+// another program ran meanwhile. A disturbance makes a time longer and never shorter, so
+// the other measurement counts.
 type Disturbed struct {
 	Operator, Family  string
 	Batch, Millicores int
 	Cold              bool
-	// Measured is the time in µs, Plausible the most that the other allows.
+	// Measured is the time in µs, Plausible the maximum that the other measurement
+	// allows.
 	Measured, Plausible float64
 }
 
-// Disturbed lists the measurements that were disturbed by more than tolerance,
-// 0.05 for 5 %, by operator: they are worth being measured again.
+// Disturbed lists the measurements that were disturbed by more than tolerance, 0.05 for
+// 5 %, sorted by operator. They should be measured again.
 func (m *Model) Disturbed(tolerance float64) []Disturbed {
 	var all []Disturbed
 	for _, d := range m.disturbed {
@@ -25,11 +26,11 @@ func (m *Model) Disturbed(tolerance float64) []Disturbed {
 	return all
 }
 
-// calm lowers the times that are above those of the same operator with its
-// weights in memory, or of a larger batch, and returns what it lowered.
+// calm lowers each time that exceeds that of a larger batch, or that of the same operator
+// with its weights in memory. It returns the lowered measurements.
 func (s *subject) calm(settings []setting) []Disturbed {
 	var all []Disturbed
-	// From cold to warm, since a cold time bounds the warm one.
+	// Cold comes first, since a cold time bounds the warm one.
 	for i := len(settings) - 1; i >= 0; i-- {
 		c := s.measured[i]
 		cold := slices.Index(settings, setting{settings[i].millicores, true})

@@ -16,19 +16,19 @@ type point struct {
 	estimate cop.Estimate
 }
 
-// curve is one operator's time by batch in one setting, by ascending batch.
+// curve has one operator's times in one setting, sorted by batch.
 type curve []point
 
-// find is the position of a batch, or where it would be.
+// find is the index of a batch, or the index at which to insert it.
 func (c curve) find(batch int) (int, bool) {
 	return slices.BinarySearchFunc(c, batch, func(p point, b int) int { return cmp.Compare(p.batch, b) })
 }
 
-// at is the estimate at a batch: what is in the curve, between two of its
-// points on the line through them, and beyond them on the line through the last
-// two, but with a time that neither falls as the batch grows nor grows faster
-// than the batch. A curve of one point is bent like shape, the time by
-// batch of a law that need not be in proportion; it may be nil.
+// at is the estimate at a batch. A batch of the curve has its own estimate. Between two
+// points the estimate is on the line through them, beyond them on the line through the
+// last two. There the time neither falls as the batch grows nor grows faster than the
+// batch. A curve of one point follows shape, the time by batch of a law, up to a factor.
+// shape may be nil.
 func (c curve) at(batch int, shape func(batch int) float64) (cop.Estimate, bool) {
 	if len(c) == 0 {
 		return cop.Estimate{}, false
@@ -44,7 +44,7 @@ func (c curve) at(batch int, shape func(batch int) float64) (cop.Estimate, bool)
 	}
 }
 
-// between is the line through two points.
+// between is the estimate on the line through two points.
 func between(p, q point, batch int) cop.Estimate {
 	part := float64(batch-p.batch) / float64(q.batch-p.batch)
 	line := func(a, b float64) float64 { return a + part*(b-a) }
@@ -55,8 +55,8 @@ func between(p, q point, batch int) cop.Estimate {
 	}
 }
 
-// beyond continues the curve on either side. Each doubling of the distance to
-// the measured batches adds the paper's margin once more.
+// beyond continues the curve on either side. Each factor of 2 beyond the measured batches
+// adds the paper's margin once more.
 func (c curve) beyond(batch int, shape func(int) float64) cop.Estimate {
 	near, next := c[0], c[min(1, len(c)-1)]
 	if batch > near.batch {
@@ -78,7 +78,7 @@ func (c curve) beyond(batch int, shape func(int) float64) cop.Estimate {
 	return e
 }
 
-// scaled is e with another median; P95 and CPU time in proportion.
+// scaled is e with another median, and P95 and CPU time in proportion.
 func scaled(e cop.Estimate, median float64) cop.Estimate {
 	if e.Median > 0 {
 		e.P95 *= median / e.Median
@@ -88,8 +88,8 @@ func scaled(e cop.Estimate, median float64) cop.Estimate {
 	return e
 }
 
-// setting is under what an operator was measured: whole cores, in millicores,
-// and whether its weights came from memory.
+// setting is the condition of a measurement: whole cores, in millicores, and whether the
+// weights came from memory.
 type setting struct {
 	millicores int
 	cold       bool
@@ -100,14 +100,14 @@ type subject struct {
 	key, family string
 	// features are its work by batch.
 	features map[int]operator.Features
-	// curves are in the order of Model.settings; measured is what was
-	// measured of them, the rest was filled in.
+	// curves are in the order of Model.settings. measured has their measured points;
+	// fill adds the others.
 	curves, measured []curve
 	// parts are its times on shares that are not whole cores.
 	parts map[part]cop.Estimate
 }
 
-// part is a share that is not a number of whole cores.
+// part is a batch on a share that is not a number of whole cores.
 type part struct {
 	setting
 	batch int
@@ -125,6 +125,6 @@ func (s *subject) batches() []int {
 	return slices.Compact(all)
 }
 
-// weights is how many bytes come from memory, and not from the cache, when the
+// weights is the number of bytes that come from memory, and not from the cache, when the
 // operator runs cold.
 func (s *subject) weights(batch int) float64 { return float64(s.features[batch].WeightBytes) }

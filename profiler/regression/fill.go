@@ -8,11 +8,10 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
-// fill completes the subjects' curves: in a setting that an operator was not
-// measured in, or not up to batches that it was measured at in another, its
-// times come from that other, so that a measurement at few batches is enough to
-// say how settings differ. Between two batches measured in a setting its own
-// line counts.
+// fill completes the subjects' curves. If an operator lacks a setting, or a batch beyond
+// the measured ones, fill derives the time from another setting. So measurements at a few
+// batches are enough to show how settings differ. Between two batches measured in a
+// setting, the line through them counts.
 func fill(settings []setting, subjects []*subject) {
 	t := newTransfers(settings, subjects)
 	for _, s := range subjects {
@@ -23,7 +22,7 @@ func fill(settings []setting, subjects []*subject) {
 	}
 }
 
-// basis is what a point comes from: the time in a setting.
+// basis is the origin of a point: a time in a setting.
 type basis struct {
 	setting int
 	time    float64
@@ -47,7 +46,7 @@ func (s *subject) complete(settings []setting, i int, batches []int, t *transfer
 			continue
 		}
 		p := own.around(point{b, e})
-		// It falls with the batch only where what it comes from does.
+		// It may fall with the batch only if the times that it comes from do.
 		if k := len(c) - 1; k >= 0 && last.setting != i && (from.setting != last.setting || from.time >= last.time) {
 			p.estimate = scaled(p.estimate, max(p.estimate.Median, c[k].estimate.Median))
 		}
@@ -56,8 +55,8 @@ func (s *subject) complete(settings []setting, i int, batches []int, t *transfer
 	return c
 }
 
-// anywhere is the time at a batch in setting i as the nearest setting that knows
-// tells it.
+// anywhere is the time at a batch in setting i, derived from the nearest setting that has
+// one.
 func (s *subject) anywhere(settings []setting, i, batch int, t *transfers) (cop.Estimate, basis, bool) {
 	for _, j := range nearest(settings, i) {
 		if e, time, ok := s.from(settings, j, i, batch, t); ok {
@@ -67,8 +66,8 @@ func (s *subject) anywhere(settings []setting, i, batch int, t *transfers) (cop.
 	return cop.Estimate{}, basis{}, false
 }
 
-// around keeps a point beyond what was measured from falling as the batch grows,
-// and from growing faster than it.
+// around limits a point beyond the measured batches: it neither falls as the batch grows
+// nor grows faster than the batch.
 func (c curve) around(p point) point {
 	if len(c) == 0 {
 		return p
@@ -82,8 +81,8 @@ func (c curve) around(p point) point {
 	return p
 }
 
-// nearest orders the other settings by how little they differ from setting i:
-// first the one with the weights elsewhere, then other numbers of cores.
+// nearest sorts the other settings by their distance from setting i. The one that differs
+// only in cold comes first, then those with other numbers of cores.
 func nearest(settings []setting, i int) []int {
 	var order []int
 	distance := func(j int) float64 {
@@ -107,11 +106,11 @@ func nearest(settings []setting, i int) []int {
 	return order
 }
 
-// from is the time at a batch in setting i as setting j tells it, and what it
-// is there. Where the operator was measured in both, at any batch, it is known
-// how it differs; else that is taken from operators of its kind, unless it was
-// measured in setting i at all, so that its own curve tells more. An operator
-// without weights is the same wherever these are.
+// from is the time at a batch in setting i, derived from setting j, and the time in
+// setting j. If the operator was measured in both settings at some batch, its own change
+// counts. If it was measured in setting i at other batches only, from is false, because
+// its own curve is better. Otherwise the change comes from operators of its kind. An
+// operator without weights takes the same time warm and cold.
 func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop.Estimate, time float64, ok bool) {
 	at, found := s.measured[j].find(batch)
 	if !found {
@@ -138,7 +137,7 @@ func (s *subject) from(settings []setting, j, i, batch int, t *transfers) (e cop
 		e.Source, e.Margin = cop.Derived, 2*profiler.Margin
 	case moved > profiler.Margin:
 		e.Source, e.Margin = cop.Derived, profiler.Margin+moved
-	default: // Few weights: where they are is within what is added anyway.
+	default: // With few weights the change is within the margin.
 	}
 	return e, time, true
 }

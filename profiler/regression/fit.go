@@ -7,16 +7,15 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// evidence is one operator's times in one setting. Every operator counts the
-// same, however many batches it was measured at, and every time by its relative
-// error.
+// evidence is one operator's times in one setting. Every operator has the same weight,
+// whatever its number of batches. Every time counts by its relative error.
 type evidence struct {
 	family string
 	terms  []vector
 	times  []float64
 	work   []float64 // CPU time
 	p95    []float64
-	// wall and cpu are the equations that say terms·weights = time.
+	// wall and cpu are the equations terms·weights = time.
 	wall, cpu system
 }
 
@@ -51,7 +50,7 @@ func (e *evidence) residuals(w vector) []float64 {
 	return all
 }
 
-// plus is the system of both's observations.
+// plus is the system of the observations of both.
 func (s system) plus(t *system) system {
 	for i := range s.squares {
 		for j := range s.squares[i] {
@@ -62,11 +61,11 @@ func (s system) plus(t *system) system {
 	return s
 }
 
-// fit is a law and what it errs by, as log(measured/fitted).
+// fit is a law and its errors, as log(measured/fitted).
 type fit struct {
 	law
-	// off is the median error at each operator, residuals are all errors at an
-	// operator of the law that was made without it.
+	// off is the median error at each operator. residuals are all errors at an
+	// operator of the law that is fitted without it.
 	off       map[*evidence]float64
 	residuals map[*evidence][]float64
 }
@@ -74,8 +73,8 @@ type fit struct {
 func newFit(members []*evidence, threads float64) *fit {
 	f := &fit{off: map[*evidence]float64{}, residuals: map[*evidence][]float64{}}
 	// before[k] and after[k] are the sums over the first k members and over
-	// those from k on: a sum without one member needs no subtraction, which
-	// would leave nothing but rounding.
+	// those from k on. So a sum without one member needs no subtraction, which
+	// could leave only rounding errors.
 	n := len(members)
 	before, after := make([]system, n+1), make([]system, n+1)
 	var cpu system
@@ -96,9 +95,8 @@ func newFit(members []*evidence, threads float64) *fit {
 	return f
 }
 
-// scaledTo is the law scaled to members, which are some or all of its own, and
-// how far it is off in the mean of |log|; infinite where there is nothing to
-// judge by.
+// scaledTo is the law scaled to members, which are some or all of its own, and its error:
+// the mean of |log|. The error is infinite for a single member.
 func (f *fit) scaledTo(members []*evidence) (*law, float64) {
 	var offs []float64
 	for _, e := range members {
@@ -134,8 +132,8 @@ func finiteOr(x, otherwise float64) float64 {
 	return x
 }
 
-// quantile is the smallest value that at least the part q of the values does
-// not exceed; NaN of none.
+// quantile is the smallest value that at least the fraction q of the values does not
+// exceed; NaN without values.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()

@@ -11,8 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// world is random operators and how long they take: more with the batch, in
-// every setting.
+// world is a set of random operators and their times, which grow with the batch in every
+// setting.
 type world struct {
 	r         *rand.Rand
 	operators []made
@@ -60,10 +60,9 @@ func (w *world) measure(op made) {
 	}
 }
 
-// Whatever was measured: what was, is returned as it was, unless it contradicts
-// another measurement; no time is negative
-// or infinite; larger batches never take less if no measured one did; and if
-// everything takes k times as long, so does everything that is said.
+// For any rows: a measured time is returned unchanged unless it contradicts another one. No
+// time is negative or infinite. Larger batches never take less if no measured one did. If
+// all rows take k times as long, so do all estimates.
 func FuzzTime(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)

@@ -22,13 +22,13 @@ const (
 	levels
 )
 
-// viewed ends the families of views, which only rename what is there, whatever
-// their type.
+// viewed ends the families of views. Views of all types are one kind, because they only
+// rename data.
 const viewed = "/view"
 
-// apart are families that are no operators: what it costs to run a model, and
-// what the machine's pace is measured by. They say nothing of operators, nor
-// operators of them.
+// apart are the families of pseudo-operators: the fixed cost of a run, and the yardstick
+// of the machine's pace. They are not used to estimate operators, nor operators to
+// estimate them.
 var apart = []string{"Run", "Yardstick"}
 
 // labels are the kinds that an operator belongs to, the narrowest first.
@@ -47,19 +47,19 @@ func labels(family string) [levels]label {
 	return [levels]label{{ofFamily, family}, {ofType, kind}, all}
 }
 
-// alone is the margin of a law that rests on one operator, so that nothing is
-// known of its errors: it may take twice as long. widest bounds all of them.
+// alone is the margin of a law fitted to one operator, whose errors are unknown: the time
+// may be twice as long. widest is the maximum margin.
 const (
 	alone  = 1.0
 	widest = 10.0
 )
 
-// law says how long operators of a kind take: a sum of non-negative shares of
-// the terms, in µs.
+// law gives the time of operators of a kind in µs: a sum of the terms with non-negative
+// weights.
 type law struct {
 	wall, cpu vector
-	// p95 is the 95th percentile over the median; threads bounds the CPU time
-	// over it.
+	// p95 is the 95th percentile over the median; threads is the maximum of the CPU
+	// time over the median.
 	p95, threads, margin float64
 }
 
@@ -68,11 +68,11 @@ func (l *law) estimate(x vector) cop.Estimate {
 	return cop.Estimate{Median: t, P95: t * l.p95, CPU: min(l.cpu.dot(x), t*l.threads), Margin: l.margin, Source: cop.Regressed}
 }
 
-// laws are those of one setting, by label.
+// laws maps labels to the laws of one setting.
 type laws map[label]*law
 
-// estimate is what the narrowest kind says, with a wider margin if it is not
-// the operator's family; false if there is none, not even of all operators.
+// estimate uses the law of the narrowest kind, with a larger margin if that is not the
+// operator's family. It is false if there is no law, not even of all operators.
 func (ls laws) estimate(family string, x vector) (cop.Estimate, bool) {
 	for level, kind := range labels(family) {
 		if l := ls[kind]; l != nil {
@@ -84,8 +84,8 @@ func (ls laws) estimate(family string, x vector) (cop.Estimate, bool) {
 	return cop.Estimate{}, false
 }
 
-// newLaws fits a law to the curves of setting i for every family, for every
-// type, and for all.
+// newLaws fits laws to the curves of setting i: for every family, for every type, and for
+// all operators.
 func newLaws(subjects []*subject, i int, threads float64) laws {
 	groups := map[label][]*evidence{}
 	var order []label
@@ -112,8 +112,8 @@ func newLaws(subjects []*subject, i int, threads float64) laws {
 	return ls
 }
 
-// choose takes for a kind the law, its own or a wider kind's, that was best at
-// its operators when they were left out; a wider one is scaled to them.
+// choose picks the law of a kind: its own, or a wider kind's scaled to its operators. It
+// takes the law with the smallest error when each operator is left out of the fit.
 func choose(kind label, groups map[label][]*evidence, fits map[label]*fit) *law {
 	members := groups[kind]
 	var best *law

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// terms is how many terms a law has.
+// terms is the number of terms of a law.
 const terms = 5
 
 // vector is the terms' values or their weights.
@@ -27,7 +27,7 @@ type system struct {
 	products vector
 }
 
-// add takes an observation into account: that x·w should be y.
+// add adds an observation: x·w should be y.
 func (s *system) add(x vector, y float64) {
 	for i := range x {
 		for j := range x {
@@ -37,7 +37,7 @@ func (s *system) add(x vector, y float64) {
 	}
 }
 
-// subsets are all sets of terms, as bits, the smaller first.
+// subsets are all sets of terms, as bits, smaller sets first.
 var subsets = func() (all []int) {
 	for set := 1; set < 1<<terms; set++ {
 		all = append(all, set)
@@ -46,11 +46,10 @@ var subsets = func() (all []int) {
 	return all
 }()
 
-// solve finds the weights, none below 0, with the least squared error. With so
-// few terms it can try every set of them: the best set whose weights all come
-// out at 0 or above is the solution of the constrained problem. Of sets that
-// are equally good, as where there are fewer observations than terms, it is
-// the smallest.
+// solve finds the non-negative weights with the least squared error. With few terms it can
+// try every set of them: the best set whose weights are all non-negative solves the
+// constrained problem. Of equally good sets, as with fewer observations than terms, it
+// takes the smallest.
 func (s *system) solve() vector {
 	const equal = 1e-9
 	var best vector
@@ -68,8 +67,8 @@ func (s *system) solve() vector {
 	return best
 }
 
-// subset solves for the terms in set alone, by Cholesky on columns of length
-// 1. It is false where a weight is negative or the terms say the same thing.
+// subset solves for the terms in set alone, by Cholesky decomposition on columns of length
+// 1. It is false if a weight is negative or the terms are linearly dependent.
 func (s *system) subset(set int) (vector, bool) {
 	var index [terms]int
 	n := 0

@@ -32,7 +32,7 @@ func FuzzSolve(f *testing.F) {
 		}
 		w := s.solve()
 		for i := range w {
-			gradient := s.products[i] - s.squares[i].dot(w) // the way down
+			gradient := s.products[i] - s.squares[i].dot(w) // the direction of descent
 			size := math.Sqrt(s.squares[i][i] * yy)
 			if w[i] < 0 || w[i] > 0 && math.Abs(gradient) > 1e-4*size || w[i] == 0 && gradient > 1e-4*size {
 				t.Fatalf("weight %d is %v with gradient %v of %v: %v", i, w[i], gradient, size, w)

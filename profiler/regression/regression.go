@@ -1,8 +1,8 @@
-// Package regression says how long an operator takes from the rows of a
-// database: measured, interpolated between batches, derived from its own times
-// on another share, or regressed from the times of operators of its kind (the
-// rest of the grid that INFless §3.3 does not measure; one regression per kind
-// of operator as in Gillis §IV-A). Pure.
+// Package regression estimates the time of an operator from the rows of a database. A
+// time is measured, interpolated between batches, derived from the operator's times on
+// another share, or regressed from operators of its kind (INFless §3.3 does not measure
+// the rest of the grid; one regression per kind of operator as in Gillis §IV-A). It does
+// not combine operators; package cop does. Begin with [New] and [Model.Time].
 package regression
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// Model is what a set of rows says about all operators; it implements
-// [cop.Times]. It is safe for concurrent use.
+// Model estimates operators from a set of rows. It implements [cop.Times]. It is safe for
+// concurrent use.
 type Model struct {
-	// settings are those that there are rows of.
+	// settings are those that have rows.
 	settings []setting
 	subjects map[string]*subject
-	// laws are in the order of settings, each made when it is first asked for.
+	// laws are in the order of settings. Each is fitted when it is first used.
 	laws      []func() laws
 	disturbed []Disturbed
 }
 
-// New learns from the rows of one engine on one machine that were measured with
-// a GPU share of gpu %, 0 for none. Of two rows of the same the later counts.
+// New makes a model from the rows of one engine on one machine. It uses the rows with a
+// GPU share of gpu %, 0 for none. The later of two rows of the same point counts.
 func New(rows iter.Seq[database.Row], gpu int) *Model {
 	m := &Model{subjects: map[string]*subject{}}
 	var kept []database.Row
@@ -70,7 +70,7 @@ func number(b bool) int {
 	return 0
 }
 
-// add puts a row where it belongs.
+// add adds a row to its operator.
 func (m *Model) add(r database.Row) {
 	s := m.subjects[r.Operator]
 	if s == nil {
@@ -82,8 +82,8 @@ func (m *Model) add(r database.Row) {
 	}
 	s.features[r.Batch] = r.Features
 	e := cop.Estimate{Median: r.Median, P95: max(r.P95, r.Median), CPU: r.CPU, Margin: profiler.Margin, Source: cop.Measured}
-	// At most all threads computed throughout: what is above that was used by
-	// others in the process.
+	// All threads together compute at most this long. CPU time above it was used
+	// elsewhere in the process.
 	if most := e.Median * float64((r.Millicores+999)/1000); e.CPU == 0 || e.CPU > most {
 		e.CPU = most
 	}
@@ -100,7 +100,7 @@ func (m *Model) add(r database.Row) {
 	}
 }
 
-// ordered lists the subjects by key, so that nothing depends on a map's order.
+// ordered lists the subjects by key, so nothing depends on a map's order.
 func (m *Model) ordered() []*subject {
 	var all []*subject
 	for _, s := range m.subjects {
@@ -110,16 +110,15 @@ func (m *Model) ordered() []*subject {
 	return all
 }
 
-// Time is how long one execution of op takes at a batch on millicores. On a
-// share that is not a number of whole cores, and that was not measured, it is
-// the mean under the quota ([profiler.MeanUnderQuota]) of the time on the next
-// whole number. It is false only where there are no rows at all for that number
-// of cores, or the operator is an unknown one and has no features.
+// Time is the time of one execution of op at a batch on a CPU share in millicores. On a
+// part of a core that was not measured it is the mean under the quota
+// ([profiler.MeanUnderQuota]) of the time on the next whole number of cores. It is false
+// if that number of cores has no rows from which op could be estimated.
 func (m *Model) Time(op *operator.Operator, batch, millicores int, cold bool) (cop.Estimate, bool) {
 	return m.time(op, batch, millicores, cold)
 }
 
-// asked is what has to be known of an operator.
+// asked is the part of an operator that an estimate needs.
 type asked interface {
 	Key() string
 	Family() string
@@ -167,8 +166,8 @@ func (m *Model) whole(s *subject, op asked, batch int, at setting) (cop.Estimate
 	return e, ok
 }
 
-// setting is the position of a setting, that with the weights elsewhere if there
-// are no rows of it at all, or -1.
+// setting is the index of a setting. If it has no rows, it is the index of the one that
+// differs only in cold, or -1.
 func (m *Model) setting(at setting) int {
 	if i := slices.Index(m.settings, at); i >= 0 {
 		return i
@@ -176,8 +175,8 @@ func (m *Model) setting(at setting) int {
 	return slices.Index(m.settings, setting{at.millicores, !at.cold})
 }
 
-// lawTerms are the terms of the cost law: what an execution costs whatever its
-// size, per FLOP, and per byte read, written and of weights.
+// lawTerms are the terms of the cost law: a fixed cost, and costs per FLOP and per byte of
+// inputs, outputs and weights.
 func lawTerms(f operator.Features) vector {
 	return vector{1, float64(f.FLOPs), float64(f.InBytes), float64(f.OutBytes), float64(f.WeightBytes)}
 }

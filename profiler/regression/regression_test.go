@@ -54,13 +54,13 @@ func TestInterpolation(t *testing.T) {
 	}
 	wantTime(t, m, conv, 2, 1000, false, 150, cop.Interpolated)
 	wantTime(t, m, conv, 10, 1000, false, 670, cop.Interpolated)
-	// Beyond the last on the line through the last two: 1090 + 16·70 would be
-	// 2210, but 32 requests take at most twice as long as 16.
+	// Beyond the last batch it is on the line through the last two: 1090 + 16·70
+	// would be 2210, but 32 requests take at most twice as long as 16.
 	wantTime(t, m, conv, 32, 1000, false, 2180, cop.Interpolated)
 	if e, _ := m.time(conv, 64, 1000, false); math.Abs(e.Margin-0.3) > 1e-9 {
 		t.Errorf("two doublings beyond: margin %v, want 0.3", e.Margin)
 	}
-	// Nothing was measured on two threads, or from memory.
+	// There are no rows on two threads or from memory.
 	if e, ok := m.time(conv, 1, 2000, false); ok {
 		t.Errorf("two threads: %+v", e)
 	}
@@ -79,7 +79,7 @@ func TestDisturbed(t *testing.T) {
 	if d := m.Disturbed(0.5); len(d) != 0 {
 		t.Errorf("disturbed by more than half: %+v", d)
 	}
-	// Weights that come from the cache do not come later than from memory.
+	// Weights from the cache do not take longer than weights from memory.
 	m = model(row(conv, 1, 1000, false, 100), row(conv, 1, 1000, true, 90))
 	wantTime(t, m, conv, 1, 1000, false, 90, cop.Measured)
 	// Nor can one thread use more than one core.
@@ -90,7 +90,7 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// Below a core the mean under the quota, unless it was measured.
+// Below a core the time is the mean under the quota, unless it was measured.
 func TestParts(t *testing.T) {
 	m := model(row(conv, 1, 1000, false, 100), row(conv, 4, 1000, false, 300), row(conv, 4, 500, false, 640))
 	wantTime(t, m, conv, 1, 500, false, 200, cop.Derived)
@@ -100,7 +100,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Two batches on two threads are enough to say how larger ones are.
+// Two batches on two threads are enough to estimate larger ones.
 func TestAnotherSetting(t *testing.T) {
 	m := model(
 		row(conv, 1, 1000, false, 100), row(conv, 2, 1000, false, 180), row(conv, 4, 1000, false, 400), row(conv, 8, 1000, false, 720),
@@ -111,7 +111,7 @@ func TestAnotherSetting(t *testing.T) {
 	if e, _ := m.time(conv, 8, 2000, false); e.CPU != 864 {
 		t.Errorf("CPU time %v", e.CPU)
 	}
-	// Weights from memory cost 10 µs more at whatever batch.
+	// Weights from memory cost 10 µs more at every batch.
 	m = model(row(conv, 1, 1000, false, 100), row(conv, 8, 1000, false, 720), row(conv, 1, 1000, true, 110))
 	wantTime(t, m, conv, 8, 1000, true, 730, cop.Interpolated)
 	// Without weights there is no difference.
@@ -120,8 +120,7 @@ func TestAnotherSetting(t *testing.T) {
 	wantTime(t, m, relu, 1, 1000, true, 5, cop.Measured)
 }
 
-// An operator that was never measured in a setting differs as those of its kind
-// do.
+// An operator that was never measured in a setting changes like those of its kind.
 func TestDerived(t *testing.T) {
 	var rows []database.Row
 	for i := range 8 {
@@ -133,8 +132,7 @@ func TestDerived(t *testing.T) {
 	wantTime(t, m, lone, 1, 2000, false, 222*0.6, cop.Derived)
 }
 
-// A law that holds exactly is found exactly, also where the weights are in
-// cache or not and for batches that nobody measured.
+// An exact law is found exactly, for warm and cold weights and for unmeasured batches.
 func TestRegressedExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	us := func(m made, b int) float64 {
@@ -163,7 +161,7 @@ func TestRegressedExactly(t *testing.T) {
 	}
 }
 
-// Rows of another GPU share, and rows that cannot be, say nothing.
+// Rows of another GPU share and invalid rows are ignored.
 func TestOtherRows(t *testing.T) {
 	gpu, bad := row(conv, 1, 1000, false, 7), row(conv, 1, 1000, false, 100)
 	gpu.GPU, bad.Median = 50, math.NaN()
@@ -179,7 +177,7 @@ func TestOtherRows(t *testing.T) {
 	}
 }
 
-// What it costs to run a model says nothing of operators.
+// The fixed cost of a run is not used to estimate operators.
 func TestRunIsApart(t *testing.T) {
 	run := made{key: "Run 1", family: "Run", in: 4000}
 	m := model(row(run, 1, 1000, false, 50), row(made{key: "Run 2", family: "Run", in: 40000}, 1, 1000, false, 95))

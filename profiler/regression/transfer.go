@@ -8,13 +8,13 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
-// change is how an operator's time differs between two settings: by a factor,
-// and by so many µs per byte of weights that come from memory in the one only. CPU time
-// is the new time's threads fold.
+// change is the difference of an operator's time between two settings: a factor, and µs
+// per byte of weights that come from memory in one of them. The new CPU time is threads
+// times the new time.
 type change struct{ factor, perByte, threads float64 }
 
-// leastWarm bounds how much faster an operator gets by having its data in the
-// cache: a cache delivers several times as fast as memory.
+// leastWarm is the minimum of a warm time over the cold one. A cache is several times as
+// fast as memory.
 const leastWarm = 0.2
 
 func (c change) apply(e cop.Estimate, bytes float64) cop.Estimate {
@@ -24,8 +24,7 @@ func (c change) apply(e cop.Estimate, bytes float64) cop.Estimate {
 	return e
 }
 
-// difference is the change between the times of an operator that was measured
-// in both settings at the same batch.
+// difference is the change between an operator's times in two settings at one batch.
 func difference(from, to setting, a, b cop.Estimate, bytes float64) change {
 	c := change{factor: 1, threads: b.CPU / b.Median}
 	if from.millicores == to.millicores && bytes > 0 {
@@ -36,7 +35,7 @@ func difference(from, to setting, a, b cop.Estimate, bytes float64) change {
 	return c
 }
 
-// changes are an operator's differences between two settings by batch.
+// changes are an operator's changes between two settings, sorted by batch.
 type changes []struct {
 	batch int
 	change
@@ -56,8 +55,8 @@ func (s *subject) changes(settings []setting, j, i int) changes {
 	return all
 }
 
-// at is the change at a batch: between two batches as the logarithm of the
-// batch, beyond them that of the last.
+// at is the change at a batch. Between two batches it is interpolated over the logarithm
+// of the batch; beyond them it is that of the last one.
 func (cs changes) at(batch int) (change, bool) {
 	if len(cs) == 0 {
 		return change{}, false
@@ -75,18 +74,18 @@ func (cs changes) at(batch int) (change, bool) {
 	return change{mid(p.factor, q.factor), mid(p.perByte, q.perByte), mid(p.threads, q.threads)}, true
 }
 
-// transfers are how the times of operators differ between two settings, to say
-// the same of an operator that was measured in one of them only.
+// transfers are the changes of operators between two settings. They predict the change of
+// an operator that was measured in only one of the two.
 type transfers struct {
 	settings []setting
-	// samples are by the positions of the two settings, and by label.
+	// samples maps the indices of two settings, and a label, to changes.
 	samples map[[2]int]map[label][]sample
 }
 
-// sample is one operator's change at a batch. Changes resemble each other
-// where place does: of the number of threads, where the time is alike (short
-// operators gain nothing by more); of the memory, where the time per byte is
-// (much arithmetic hides it).
+// sample is one operator's change at a batch. Samples of similar place have similar
+// changes. For the number of threads place is the time, because short operators gain
+// nothing by more threads. For the memory it is the time per byte, because much
+// arithmetic hides the memory.
 type sample struct {
 	place float64
 	change
@@ -128,12 +127,12 @@ func (t *transfers) place(s *subject, j, i, batch int, median float64) float64 {
 	return math.Log(median)
 }
 
-// few is how many samples are worth asking, and how many are asked.
+// few is the minimum number of samples of a kind, and the number of samples used.
 const few = 5
 
-// change is the median of those of the nearest samples, of the narrowest kind
-// that has enough. If there are none, fewer threads have to do the same work,
-// more are no help, and all else is the same.
+// change is the median change of the nearest samples, from the narrowest kind that has
+// enough. Without samples it assumes the same work on fewer threads, no gain by more
+// threads, and no other difference.
 func (t *transfers) change(s *subject, j, i, batch int, e cop.Estimate) change {
 	var all []sample
 	for _, l := range labels(s.family) {

@@ -65,7 +65,7 @@ func TestWriteAndRead(t *testing.T) {
 			t.Errorf("%s became %s, %v", before, after, err)
 		}
 	}
-	// Docker's index says the same.
+	// Docker's index has the same names.
 	old, err := tarball.ImageFromPath(path, nil)
 	if err == nil || old != nil {
 		t.Error("two images are one for Docker")
@@ -157,7 +157,7 @@ func replace(yes bool, text []byte, by string) []byte {
 	return text
 }
 
-// edited copies a tar; a file that edit makes nil is left out.
+// edited copies a tar. It leaves out a file for which edit returns nil.
 func edited(t *testing.T, from, to string, edit func(name string, text []byte) []byte) {
 	t.Helper()
 	in, err := os.Open(from)

@@ -15,21 +15,22 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// kept is a bundle that Pull has left on this machine.
+// kept is a bundle that Pull left on this machine. folder is its directory's name,
+// used the time of its last Pull.
 type kept struct {
 	folder string
 	bytes  int64
 	used   time.Time
 }
 
-// Evict removes bundles from a directory that [Pull] fills, the one that was asked for
-// longest ago first, until those that are left have at most so many bytes together.
-// A bundle used after that time stays, however large all of these are: somebody may be reading it. It
-// returns how many bytes were removed.
-func Evict(cacheDir string, most int64, used time.Time) (freed int64, err error) {
+// Evict removes bundles from a directory that [Pull] fills, least recently used
+// first, until the rest have at most maxBytes together. It keeps every bundle that
+// was used after the given time, because a process may be reading it. It returns the
+// number of bytes removed.
+func Evict(cacheDir string, maxBytes int64, used time.Time) (freed int64, err error) {
 	all, err := list(cacheDir)
 	if err != nil {
-		return 0, fmt.Errorf("look at the bundles kept: %w", err)
+		return 0, fmt.Errorf("list the cached bundles: %w", err)
 	}
 	total := int64(0)
 	for _, k := range all {
@@ -37,7 +38,7 @@ func Evict(cacheDir string, most int64, used time.Time) (freed int64, err error)
 	}
 	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.folder, b.folder)) })
 	for _, k := range all {
-		if total <= most || k.used.After(used) {
+		if total <= maxBytes || k.used.After(used) {
 			break
 		}
 		if err := evict(cacheDir, k.folder, used); err != nil {
@@ -48,13 +49,13 @@ func Evict(cacheDir string, most int64, used time.Time) (freed int64, err error)
 	return freed, bundle.Sweep(cacheDir)
 }
 
-// evict takes a bundle out of its place, unless it was asked for meanwhile.
+// evict takes a bundle out of its place, unless it was used meanwhile.
 func evict(cacheDir, folder string, used time.Time) error {
 	dir := filepath.Join(cacheDir, folder)
 	defer lock(dir)()
 	info, err := os.Stat(dir)
 	if err != nil || info.ModTime().After(used) {
-		return nil // Gone, or wanted again.
+		return nil // It is gone, or in use again.
 	}
 	staging := filepath.Join(cacheDir, bundle.StagingDir)
 	if err := os.MkdirAll(staging, 0o700); err != nil {
@@ -64,7 +65,7 @@ func evict(cacheDir, folder string, used time.Time) error {
 	return os.Rename(dir, filepath.Join(staging, "evicted-"+folder))
 }
 
-// list finds the bundles by their folders' names, which are digests.
+// list finds the bundles by the names of their folders, which are digests.
 func list(cacheDir string) (all []kept, err error) {
 	entries, err := os.ReadDir(cacheDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,15 +98,15 @@ func list(cacheDir string) (all []kept, err error) {
 	return all, nil
 }
 
-// lock keeps a bundle's directory to its caller until what it returns is called.
+// lock locks a bundle's directory until unlock is called.
 func lock(dir string) (unlock func()) {
 	l, _ := pulls.LoadOrStore(dir, new(sync.Mutex))
 	l.(*sync.Mutex).Lock()
 	return l.(*sync.Mutex).Unlock
 }
 
-// touch notes that a bundle is asked for now. Where it cannot be noted, the bundle goes
-// sooner than it should, and comes again.
+// touch records that a bundle is used now. If that fails, the bundle is evicted too
+// early and pulled again.
 func touch(dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)

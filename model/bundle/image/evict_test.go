@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// fill makes bundles of so many bytes; the first was asked for longest ago, each other
-// a minute later.
+// fill makes bundles of the given sizes in bytes. The first was used longest ago, each
+// next one a minute later.
 func fill(t *testing.T, dir string, began time.Time, sizes ...int) (folders []string) {
 	t.Helper()
 	for i, size := range sizes {
@@ -85,7 +85,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// What is pulled, or only looked up, is in use; what was evicted is pulled again.
+// Pull marks a bundle as used even if it is cached. An evicted bundle is pulled again.
 func TestEvictedBundlesComeBack(t *testing.T) {
 	host, counts := serve(t)
 	cache := t.TempDir()
@@ -117,7 +117,7 @@ func TestEvictedBundlesComeBack(t *testing.T) {
 	pull("a")
 	whenKept := len(counts.blobs)
 	pull("b")
-	// Of both the config is read; of the one that was evicted its layers, too.
+	// Pull reads the config of both, and the layers of the evicted one.
 	if again := len(counts.blobs) - whenKept; again <= whenKept-read {
 		t.Errorf("the kept one's blobs were read %d times, the evicted one's %d times", whenKept-read, again)
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// extraction is a bundle on its way out of an image.
+// extraction copies a bundle out of an image.
 type extraction struct {
 	root *os.Root
-	// prefix is what the names of the bundle's files begin with, bytes and files
-	// are how many may still come.
+	// prefix begins the names of the bundle's files.
 	prefix string
-	bytes  int64
-	files  int
-	// links are made last, so that nothing is written through one.
+	// bytes and files are what is left of the limits.
+	bytes int64
+	files int
+	// links are made last. Nothing can then be written through one.
 	links []link
 }
 
@@ -65,7 +65,7 @@ func (s settings) extract(ctx context.Context, r *Resolved, dir string) error {
 	}
 }
 
-// layers is an image of which only some layers are read.
+// layers is an image with only some of its layers.
 type layers struct {
 	v1.Image
 	chosen []v1.Layer
@@ -74,8 +74,8 @@ type layers struct {
 // Layers implements [v1.Image].
 func (l layers) Layers() ([]v1.Layer, error) { return l.chosen, nil }
 
-// upper leaves out the layers below the one that says that it has the whole
-// bundle.
+// upper leaves out the layers below the one whose annotation says that it has the
+// whole bundle.
 func upper(image v1.Image, dir string) (v1.Image, error) {
 	manifest, err := image.Manifest()
 	if err != nil {
@@ -93,7 +93,7 @@ func upper(image v1.Image, dir string) (v1.Image, error) {
 	return image, nil
 }
 
-// entry writes one entry of the flattened image, if it is of the bundle.
+// entry writes one entry of the flattened image if it belongs to the bundle.
 func (x *extraction) entry(header *tar.Header, data io.Reader) error {
 	name, ok := strings.CutPrefix(strings.TrimPrefix(path.Clean(header.Name), "/"), x.prefix)
 	if !ok || name == "" {
@@ -103,7 +103,7 @@ func (x *extraction) entry(header *tar.Header, data io.Reader) error {
 		return fmt.Errorf("the name %q leads out of the bundle", header.Name)
 	}
 	if x.files--; x.files < 0 {
-		return fmt.Errorf("%w: it has too many files", ErrTooLarge)
+		return fmt.Errorf("%w: it has more files than the limit", ErrTooLarge)
 	}
 	if err := x.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("unpack the bundle: %w", err)
@@ -139,7 +139,7 @@ func (x *extraction) write(name string, header *tar.Header, data io.Reader) erro
 
 func (x *extraction) writeFile(name string, header *tar.Header, data io.Reader) error {
 	if x.bytes -= header.Size; header.Size < 0 || x.bytes < 0 {
-		return fmt.Errorf("%w: its files have more bytes than they may", ErrTooLarge)
+		return fmt.Errorf("%w: its files have more bytes than the limit", ErrTooLarge)
 	}
 	mode := fs.FileMode(0o644)
 	if header.Mode&0o111 != 0 {
@@ -153,7 +153,7 @@ func (x *extraction) writeFile(name string, header *tar.Header, data io.Reader) 
 	return errors.Join(err, f.Close())
 }
 
-// makeLinks makes the links, the hard ones first: these are to files only.
+// makeLinks makes the links, hard links first: they lead to files only.
 func (x *extraction) makeLinks() error {
 	for _, hard := range []bool{true, false} {
 		for _, l := range x.links {
@@ -172,7 +172,7 @@ func (x *extraction) makeLinks() error {
 	return x.checkLinks()
 }
 
-// checkLinks refuses what leads out of the bundle by way of several links.
+// checkLinks refuses links that lead out of the bundle through other links.
 func (x *extraction) checkLinks() error {
 	for _, l := range x.links {
 		if _, err := x.root.Stat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) {

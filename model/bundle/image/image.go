@@ -1,12 +1,14 @@
-// Package image puts bundles into container images and takes them out again: on
-// Kubernetes a function's image is one in a registry, and no directory.
+// Package image puts bundles into container images and takes them out again. On
+// Kubernetes a function's image is an image in a registry, not a directory. The
+// package does not make base images; package debian does. Begin with [Append] and
+// [Pull].
 //
-// An image with a bundle has the label [Label] in its config, which names the
-// bundle's directory in the image's file system. That is all: whatever tool makes
-// such an image, [Pull] finds the bundle in it. Images that [Append] makes have
-// the bundle in one layer of their own, which they say in its annotation of the
-// same name, so that nothing else need be read. [WriteFile] and [ReadFile] keep images in
-// one file, an OCI archive that docker load takes, too.
+// An image with a bundle has the label [Label] in its config. The label names the
+// bundle's directory in the image's file system. [Pull] needs nothing else, so any
+// tool can make such an image. Images that [Append] makes have the whole bundle in
+// one layer with an annotation of the same name, and Pull reads only that layer.
+// [WriteFile] and [ReadFile] store images in one file, an OCI archive that docker
+// load takes too.
 package image
 
 import (
@@ -28,30 +30,30 @@ import (
 )
 
 const (
-	// Label is the key in an image's config that names the directory of its
-	// bundle, and the annotation of the layer that has the whole bundle in it.
+	// Label is the label of an image that names the directory of its bundle, and
+	// the annotation of the layer that has the whole bundle.
 	Label = "dev.faas-infer.bundle"
 	// Dir is the bundle's directory in the images that Append makes.
 	Dir = "/bundle"
-	// Program is the program in the images that functions are built on.
+	// Program is the path of the program faas-infer in base images.
 	Program = "/usr/bin/faas-infer"
-	// Listen is where the instances' server listens.
+	// Listen is the address of the server in an instance.
 	Listen = "tcp://0.0.0.0:8080"
-	// User is the user and group that images run as: not root.
+	// User is the user and group that images run as. It is not root.
 	User = 65532
 )
 
-// ErrBase is wrapped by Append's error for an image that functions cannot be
-// built on.
+// ErrBase is wrapped by Append's error for an image that is not a base image of
+// functions.
 var ErrBase = errors.New("not an image for functions")
 
-// Epoch is the time of everything in the images that are made here, so that the
-// same content is the same image.
+// Epoch is the time of all files in the images of this package. So the same content
+// gives the same image.
 var Epoch = time.Unix(0, 0).UTC()
 
-// Append makes a function's image: a base image, which has [Program] as its
-// entrypoint, and the bundle at [Dir]. A model's image needs arguments to run, as
-// "instance --model /bundle/model.onnx"; a program's serves without any.
+// Append makes a function's image: a base image, whose entrypoint is [Program], and
+// the bundle at [Dir]. A model's image needs arguments to run, as
+// "instance --model /bundle/model.onnx"; a program's image needs none.
 func Append(base v1.Image, b *bundle.Bundle) (v1.Image, error) {
 	config, err := base.ConfigFile()
 	if err != nil {
@@ -61,7 +63,7 @@ func Append(base v1.Image, b *bundle.Bundle) (v1.Image, error) {
 		return nil, fmt.Errorf("%w: its entrypoint is %q, not %s; make one with `faas-infer-kubernetes image base`", ErrBase, config.Config.Entrypoint, Program)
 	}
 	if b.InPython() && !HasPackages(base) {
-		return nil, fmt.Errorf("%w in Python: it lacks the packages that the engine %s needs", ErrBase, b.Engine)
+		return nil, fmt.Errorf("%w in Python: it lacks the packages of the engine %s; make the image with `faas-infer-kubernetes image function`", ErrBase, b.Engine)
 	}
 	layer, err := bundleLayer(b.Dir, config.Config.Labels[Label] != "")
 	if err != nil {
@@ -83,7 +85,8 @@ func Append(base v1.Image, b *bundle.Bundle) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// describe says in an image's config what it is.
+// describe writes the bundle's labels, command and environment into an image's
+// config.
 func describe(c *v1.Config, b *bundle.Bundle) {
 	c.Labels = maps.Clone(c.Labels)
 	if c.Labels == nil {
@@ -111,8 +114,8 @@ func describe(c *v1.Config, b *bundle.Bundle) {
 	}
 }
 
-// bundleLayer is the layer of a bundle's directory; alone if what the base has
-// in its place is not to be seen.
+// bundleLayer is the layer of a bundle's directory. If alone, it hides the files
+// that the base image has there.
 func bundleLayer(dir string, alone bool) (v1.Layer, error) {
 	inside := strings.TrimPrefix(Dir, "/")
 	var entries []Entry
@@ -126,9 +129,9 @@ func bundleLayer(dir string, alone bool) (v1.Layer, error) {
 	return Layer(append(entries, files...))
 }
 
-// Directory lists a directory's files as they are to be in an image below the
-// name to. Everybody may read all of it, and execute what its owner may; only root
-// may write. A symbolic link that leads out of the directory is an error.
+// Directory lists a directory's files as entries of an image below the name to.
+// Every user may read all files, and execute those that the owner may execute; only
+// root may write. A symbolic link that leads out of the directory is an error.
 func Directory(dir, to string) ([]Entry, error) {
 	var entries []Entry
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {

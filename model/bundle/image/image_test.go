@@ -27,7 +27,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// a registry that counts what is read of it.
+// counting is a registry that records the blobs read from it.
 type counting struct {
 	http.Handler
 	blobs []string
@@ -48,7 +48,7 @@ func serve(t *testing.T) (host string, _ *counting) {
 	return strings.TrimPrefix(s.URL, "http://"), c
 }
 
-// baseImage is one that functions can be built on, with a layer that nobody reads.
+// baseImage is a base image of functions. Its layer is never read.
 func baseImage(t *testing.T) v1.Image {
 	t.Helper()
 	layer, err := Layer([]Entry{Bytes("usr/bin/faas-infer", 0o755, bytes.Repeat([]byte("program "), 1000))})
@@ -66,7 +66,7 @@ func baseImage(t *testing.T) v1.Image {
 	return platform(t, i)
 }
 
-// platform says that an image is for this machine.
+// platform makes an image one for this machine.
 func platform(t *testing.T, i v1.Image) v1.Image {
 	t.Helper()
 	c, err := i.ConfigFile()
@@ -131,7 +131,7 @@ func TestAppendAndPull(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the model differs: %v", err)
 	}
-	// The config and the bundle's layer, not the base's.
+	// Pull reads the config and the bundle's layer, not the base's.
 	if len(registry.blobs) != 2 {
 		t.Errorf("read %q", registry.blobs)
 	}
@@ -165,7 +165,7 @@ func TestSameBundleSameImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		digests = append(digests, d)
-		// Another time and other rights change nothing.
+		// Other times and permissions change nothing.
 		if err := os.Chmod(b.ModelPath(), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestSameBundleSameImage(t *testing.T) {
 	}
 }
 
-// What an earlier bundle left in a base is not in an image built on it.
+// An image does not show the files of an earlier bundle in its base.
 func TestAppendTwice(t *testing.T) {
 	host, _ := serve(t)
 	first := modelBundle(t)
@@ -272,7 +272,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// foreign is an image as another tool makes it: the label, and layers of tars.
+// foreign is an image as other tools make it: the label, and layers of tars.
 func foreign(t *testing.T, label string, layers ...[]tar.Header) v1.Image {
 	t.Helper()
 	i := v1.Image(empty.Image)
@@ -432,7 +432,7 @@ func TestPublish(t *testing.T) {
 	if err != nil || pulled.Reference != reference {
 		t.Errorf("pulled %+v, %v, published %s", pulled, err, reference)
 	}
-	if _, err := Publish(t.Context(), host+"/absent", host+"/x", on, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "built on") {
+	if _, err := Publish(t.Context(), host+"/absent", host+"/x", on, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "base image") {
 		t.Errorf("no base: %v", err)
 	}
 	if _, err := Publish(t.Context(), host+"/base:v1", "Not A Name", on, nil); !errors.Is(err, ErrReference) {
@@ -440,7 +440,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// Whatever a layer says, nothing comes outside the bundle's directory.
+// No layer can make Pull write outside the bundle's directory.
 func FuzzExtract(f *testing.F) {
 	for _, seed := range []struct{ a, b, link string }{
 		{"bundle/a", "bundle/a/b", "/etc"}, {"bundle/../x", "bundle/l/x", ".."}, {"/bundle/./l", "bundle/l/../../x", "../../outside"}, {"bundle//", "bundle/a\x00", ""},
@@ -460,7 +460,7 @@ func FuzzExtract(f *testing.F) {
 		}
 		defer root.Close()
 		x := &extraction{root: root, prefix: "bundle/", bytes: 100, files: 10}
-		// What goes wrong is the image's affair; where it goes is not.
+		// Errors are allowed. A write outside the directory is not.
 		_ = x.entry(&tar.Header{Name: first, Typeflag: kind, Linkname: target}, strings.NewReader(""))
 		_ = x.entry(&tar.Header{Name: second, Typeflag: tar.TypeReg, Size: 1}, strings.NewReader("x"))
 		_ = x.makeLinks()

@@ -3,7 +3,7 @@ package image
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -12,20 +12,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// credential is who one is at the registry, or below the part of it, that the
-// pattern names.
+// credential is the login for the registries that match host, and there only for
+// images below path if that is set.
 type credential struct {
 	host, path string
 	config     authn.AuthConfig
 }
 
-// keychain finds credentials as the kubelet does: the longest path that fits
-// first.
+// keychain finds credentials as the kubelet does: the longest matching path first.
 type keychain []credential
 
-// NewKeychain is the keychain of image pull secrets: each config is the value of a
-// secret's key .dockerconfigjson. A registry that none of them names is asked
-// without credentials.
+// NewKeychain is the keychain of image pull secrets. Each config is the value of a
+// secret's key .dockerconfigjson. A registry that no secret names gets no
+// credentials.
 func NewKeychain(configs ...[]byte) (authn.Keychain, error) {
 	var k keychain
 	for _, text := range configs {
@@ -33,8 +32,8 @@ func NewKeychain(configs ...[]byte) (authn.Keychain, error) {
 			Auths map[string]authn.AuthConfig `json:"auths"`
 		}
 		if err := json.Unmarshal(text, &config); err != nil {
-			// The text has passwords in it, and the error might quote them.
-			return nil, fmt.Errorf(".dockerconfigjson of a pull secret is not JSON with the key auths, as `kubectl create secret docker-registry` makes it")
+			// The decoder's error might quote a password.
+			return nil, errors.New(".dockerconfigjson of a pull secret is not JSON with the key auths; make the secret with `kubectl create secret docker-registry`")
 		}
 		for pattern, auth := range config.Auths {
 			host, below := split(pattern)
@@ -47,7 +46,7 @@ func NewKeychain(configs ...[]byte) (authn.Keychain, error) {
 	return k, nil
 }
 
-// split takes a key of auths, which may be a URL, into host and path.
+// split splits a key of auths, which may be a URL, into host and path.
 func split(pattern string) (host, below string) {
 	_, rest, isURL := strings.Cut(pattern, "://")
 	if !isURL {
@@ -55,7 +54,7 @@ func split(pattern string) (host, below string) {
 	}
 	host, below, _ = strings.Cut(rest, "/")
 	below = strings.Trim(below, "/")
-	// Docker's own clients write the first version of its API.
+	// Docker's own clients append the API's version.
 	if below == "v1" || below == "v2" {
 		below = ""
 	}
@@ -76,8 +75,8 @@ func (k keychain) Resolve(r authn.Resource) (authn.Authenticator, error) {
 	return authn.Anonymous, nil
 }
 
-// hostFits reports whether a pattern, of which each part may have wildcards, is
-// of a host.
+// hostFits reports whether a host matches a pattern. Each part of the pattern
+// between dots may have wildcards.
 func hostFits(pattern, host string) bool {
 	parts, of := strings.Split(pattern, "."), strings.Split(host, ".")
 	if len(parts) != len(of) {

@@ -15,33 +15,34 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// smallLayer is how large a layer's files may be together, in bytes, for its
-// compressed form to be kept in memory instead of being made twice.
+// smallLayer is the maximum size of a layer's files, in bytes, for its compressed
+// form to be kept in memory. A larger layer is compressed twice.
 const smallLayer = 128 << 20
 
-// Entry is a file, a directory or a symbolic link of a layer. All belong to root.
+// Entry is a file, a directory or a symbolic link of a layer.
 type Entry struct {
-	// Name is its path, with no slash at the beginning.
+	// Name is its path, without a leading slash.
 	Name string
-	// Mode is its type and rights.
+	// Mode is its type and permissions.
 	Mode fs.FileMode
-	// Owner is its user and group; root is 0.
+	// Owner is its user and group, 0 for root.
 	Owner int
-	// Link is where a symbolic link leads.
+	// Link is the target of a symbolic link.
 	Link string
-	// Size is a file's size in bytes, and Open opens it.
+	// Size is the size of a file in bytes, and Open opens the file.
 	Size int64
 	Open func() (io.ReadCloser, error)
 }
 
-// Bytes is a file of which the content is known.
+// Bytes is a file with this content.
 func Bytes(name string, mode fs.FileMode, content []byte) Entry {
 	return Entry{Name: name, Mode: mode, Size: int64(len(content)), Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
 	}}
 }
 
-// File is a copy of a file of this machine, with these rights.
+// File is a copy of the file at the path from on this machine, with these
+// permissions.
 func File(name string, mode fs.FileMode, from string) (Entry, error) {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -53,7 +54,7 @@ func File(name string, mode fs.FileMode, from string) (Entry, error) {
 	return Entry{Name: name, Mode: mode, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(from) }}, nil
 }
 
-// file is what was found at the path from, called name.
+// file is the entry, called name, of the file, directory or link at the path from.
 func file(from, name string, found fs.DirEntry) (Entry, error) {
 	info, err := found.Info()
 	if err != nil {
@@ -75,20 +76,20 @@ func file(from, name string, found fs.DirEntry) (Entry, error) {
 	return File(name, mode, from)
 }
 
-// Layer is the layer with these entries, in the order of their names. It reads
-// the files when it is asked for; they must stay as they are until then. The same
-// entries are the same layer.
+// Layer is the layer with these entries, sorted by name. It reads the files when its
+// content is used, so they must not change before. The same entries give the same
+// layer.
 func Layer(entries []Entry) (v1.Layer, error) {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 	var size int64
 	for i, e := range entries {
 		if i > 0 && entries[i-1].Name == e.Name && (!e.Mode.IsDir() || !entries[i-1].Mode.IsDir()) {
-			return nil, fmt.Errorf("two files of a layer are called %s", e.Name)
+			return nil, fmt.Errorf("a layer has two entries named %s; remove one", e.Name)
 		}
 		size += e.Size
 	}
-	// Of a directory that is there twice the first counts.
+	// The first of two directories with the same name counts.
 	entries = slices.CompactFunc(entries, func(a, b Entry) bool { return a.Name == b.Name })
 	options := []tarball.LayerOption{tarball.WithMediaType(types.OCILayer)}
 	if size <= smallLayer {
@@ -97,7 +98,7 @@ func Layer(entries []Entry) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return pack(entries), nil }, options...)
 }
 
-// pack is the tar of the entries, made as it is read.
+// pack is the tar of the entries, made while it is read.
 func pack(entries []Entry) io.ReadCloser {
 	from, to := io.Pipe()
 	go func() {
@@ -134,7 +135,7 @@ func (e Entry) write(tape *tar.Writer) error {
 		return err
 	}
 	defer content.Close()
-	// A file that grows meanwhile ends here, one that shrinks is an error.
+	// A file that grew meanwhile is cut here. A file that shrank is an error.
 	_, err = io.CopyN(tape, content, e.Size)
 	return err
 }

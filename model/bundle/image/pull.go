@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,25 +23,26 @@ import (
 
 // Errors that Resolve and Pull wrap.
 var (
-	// ErrReference: the text is no image's name.
+	// ErrReference: the text is not an image's name.
 	ErrReference = errors.New("invalid image name")
 	// ErrNotFound: the registry has no such image.
 	ErrNotFound = errors.New("no such image")
-	// ErrDenied: the registry does not let us have it.
+	// ErrDenied: the registry refuses access to the image.
 	ErrDenied = errors.New("the registry refuses access")
 	// ErrNoBundle: the image has no bundle in it.
 	ErrNoBundle = errors.New("the image has no bundle")
-	// ErrTooLarge: the bundle is larger than it may be.
+	// ErrTooLarge: the bundle exceeds a limit.
 	ErrTooLarge = errors.New("the bundle is too large")
 )
 
-// The limits of what Pull takes unless it is told otherwise.
+// DefaultMaxBytes and DefaultMaxFiles limit a bundle that Pull takes, unless
+// [WithLimits] sets other limits.
 const (
 	DefaultMaxBytes = 16 << 30
 	DefaultMaxFiles = 100_000
 )
 
-// settings are what options change.
+// settings holds the options.
 type settings struct {
 	maxBytes  int64
 	maxFiles  int
@@ -51,29 +53,22 @@ type settings struct {
 // Option changes how Resolve and Pull work.
 type Option func(*settings)
 
-// WithLimits bounds a bundle: its files together have at most so many bytes, and
-// there are at most so many of them.
+// WithLimits limits a bundle: its files have at most this many bytes together, and
+// there are at most this many files.
 func WithLimits(bytes int64, files int) Option {
 	return func(s *settings) { s.maxBytes, s.maxFiles = bytes, files }
 }
 
-// WithPlain names registries, as registry.example.com:5000, to which plain HTTP is
-// spoken where they do not answer over TLS. Those of this machine and with private
-// addresses need not be named.
+// WithPlain names registries, as registry.example.com:5000, that may be reached over
+// plain HTTP if they do not answer over TLS. Registries on this machine and at
+// private addresses need no naming.
 func WithPlain(registries ...string) Option {
 	return func(s *settings) {
-		s.plain = func(registry string) bool {
-			for _, r := range registries {
-				if r == registry {
-					return true
-				}
-			}
-			return false
-		}
+		s.plain = func(registry string) bool { return slices.Contains(registries, registry) }
 	}
 }
 
-// WithTransport has requests to registries go through t.
+// WithTransport sends requests to registries through t.
 func WithTransport(t http.RoundTripper) Option { return func(s *settings) { s.transport = t } }
 
 func newSettings(options []Option) settings {
@@ -100,18 +95,17 @@ func (s settings) parse(ref string) (name.Reference, error) {
 type Resolved struct {
 	// Reference names the image by its digest, for pods to run.
 	Reference string
-	// Digest is "sha256:" and 64 hexadecimal digits: that of the tag, which may
-	// stand for images for several platforms.
+	// Digest is "sha256:" and 64 hexadecimal digits. It is the tag's digest, which
+	// may cover images for several platforms.
 	Digest string
-	// Bundle is the directory of the image's bundle, the empty string if it has
-	// none.
+	// Bundle is the directory of the image's bundle, "" if it has none.
 	Bundle string
 	image  v1.Image
 }
 
-// Resolve finds an image in its registry and reads its config, no layers. The
-// error wraps [ErrReference], [ErrNotFound] or [ErrDenied] where that is why. A
-// nil keychain is that of Docker's config.
+// Resolve finds an image in its registry and reads its config, but no layers. The
+// error wraps [ErrReference], [ErrNotFound] or [ErrDenied] for these causes. A nil
+// keychain means the keychain of Docker's config.
 func Resolve(ctx context.Context, ref string, keychain authn.Keychain, options ...Option) (*Resolved, error) {
 	return resolve(ctx, ref, keychain, newSettings(options))
 }
@@ -146,7 +140,7 @@ func resolve(ctx context.Context, ref string, keychain authn.Keychain, s setting
 	return r, nil
 }
 
-// explain says what a registry's answer means.
+// explain turns a registry's answer into one of this package's errors.
 func explain(ref string, err error) error {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
@@ -160,15 +154,15 @@ func explain(ref string, err error) error {
 	return fmt.Errorf("image %s: %w", ref, err)
 }
 
-// Bundle is a bundle that was taken out of an image.
+// Bundle is a bundle from an image.
 type Bundle struct {
-	// Bundle is its copy on this machine.
+	// Bundle is the copy on this machine.
 	*bundle.Bundle
 	Resolved
 }
 
-// InImage is the path in the image of a file of the bundle, which is given by its
-// path on this machine.
+// InImage turns the path of a bundle's file on this machine into its path in the
+// image.
 func (b *Bundle) InImage(file string) (string, error) {
 	below, err := filepath.Rel(b.Dir, file)
 	if err != nil || !filepath.IsLocal(below) {
@@ -177,14 +171,14 @@ func (b *Bundle) InImage(file string) (string, error) {
 	return path.Join(b.Resolved.Bundle, filepath.ToSlash(below)), nil
 }
 
-// pulls has a lock for every directory that is being pulled into.
+// pulls has a lock for every directory that a bundle was pulled into.
 var pulls sync.Map
 
-// Pull takes the bundle out of an image, into a directory below cacheDir that is
-// named by the image's digest; where it is there already, only the tag is looked
-// up. [Evict] removes what is too much there. The errors are Resolve's, those that wrap [ErrNoBundle] and [ErrTooLarge], and
-// [bundle.Open]'s. Nothing of the image comes outside the directory, whatever it
-// says.
+// Pull copies the bundle out of an image into a directory below cacheDir, named by
+// the image's digest. If the directory is there already, Pull only looks up the tag.
+// [Evict] limits the size of cacheDir. The errors are those of [Resolve] and
+// [bundle.Open], or wrap [ErrNoBundle] or [ErrTooLarge]. Pull writes nothing outside
+// the directory, whatever the image contains.
 func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir string, options ...Option) (*Bundle, error) {
 	s := newSettings(options)
 	r, err := resolve(ctx, ref, keychain, s)
@@ -209,7 +203,7 @@ func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir str
 	return &Bundle{Bundle: b, Resolved: *r}, nil
 }
 
-// take unpacks an image's bundle and puts it at folder below cacheDir.
+// take unpacks an image's bundle to folder below cacheDir.
 func (s settings) take(ctx context.Context, r *Resolved, cacheDir, folder string) (_ *bundle.Bundle, err error) {
 	staged, err := bundle.NewStaged(cacheDir)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Push sends an image to its registry, less the layers that are there, and returns
-// its name with its digest. A nil keychain is that of Docker's config. The error
-// wraps [ErrReference] or [ErrDenied] where that is why.
+// Push sends an image to its registry, except the layers that the registry has, and
+// returns its name with its digest. A nil keychain means the keychain of Docker's
+// config. The error wraps [ErrReference] or [ErrDenied] for these causes.
 func Push(ctx context.Context, ref string, image v1.Image, keychain authn.Keychain, options ...Option) (string, error) {
 	s := newSettings(options)
 	parsed, err := s.parse(ref)
@@ -31,8 +31,8 @@ func Push(ctx context.Context, ref string, image v1.Image, keychain authn.Keycha
 	return parsed.Context().Digest(digest.String()).Name(), nil
 }
 
-// Fetch is an image in a registry, of which the layers are read when they are asked
-// for. Its errors are [Resolve]'s.
+// Fetch is an image in a registry. It reads layers only when they are used. Its
+// errors are those of [Resolve].
 func Fetch(ctx context.Context, ref string, keychain authn.Keychain, options ...Option) (v1.Image, error) {
 	r, err := Resolve(ctx, ref, keychain, options...)
 	if err != nil {
@@ -41,12 +41,12 @@ func Fetch(ctx context.Context, ref string, keychain authn.Keychain, options ...
 	return r.image, nil
 }
 
-// Publish has an image made on a base in a registry, and sends it to the registry that
-// its name says. It returns its name with its digest.
+// Publish fetches a base image, makes an image from it with on, and pushes that to
+// the name to. It returns the name with its digest.
 func Publish(ctx context.Context, base, to string, on func(base v1.Image) (v1.Image, error), keychain authn.Keychain, options ...Option) (string, error) {
 	below, err := Fetch(ctx, base, keychain, options...)
 	if err != nil {
-		return "", fmt.Errorf("what images are built on: %w", err)
+		return "", fmt.Errorf("base image: %w", err)
 	}
 	made, err := on(below)
 	if err != nil {

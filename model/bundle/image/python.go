@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// PythonLabel is the key in an image's config that tells which Python it has, as
+	// PythonLabel is the label of an image that gives its version of Python, as
 	// 3.11.
 	PythonLabel = "dev.faas-infer.python"
-	// Python is that Python.
+	// Python is the path of that Python.
 	Python = "/usr/bin/python3"
-	// PythonPackages is where the images of functions that run in Python have the
-	// packages that these require.
+	// PythonPackages is the directory of the packages that a function in Python
+	// requires.
 	PythonPackages = "/usr/lib/faas-infer/python"
 )
 
-// pythonEnv is what tells an instance that its image has all that its Python needs.
+// pythonEnv tells an instance that its image has all packages of its Python.
 var pythonEnv = []string{"FAAS_INFER_PYTHON_READY=" + Python, "PYTHONPATH=" + PythonPackages, "PYTHONDONTWRITEBYTECODE=1"}
 
-// PythonOf tells which Python a base image has. One that has none is an error that
-// wraps [ErrBase].
+// PythonOf returns the version of a base image's Python. The error for an image
+// without Python wraps [ErrBase].
 func PythonOf(base v1.Image) (version string, err error) {
 	config, err := base.ConfigFile()
 	if err != nil {
@@ -41,9 +41,9 @@ func PythonOf(base v1.Image) (version string, err error) {
 	return version, nil
 }
 
-// AppendPackages adds to a base image the packages in a directory of this machine, as
-// pip has installed them for the same version of Python. The function's bundle goes
-// above them, so that what changes most is sent alone.
+// AppendPackages adds to a base image the packages in a directory of this machine.
+// pip must have installed them for the same version of Python. Append the function's
+// bundle afterwards: the layer that changes most is then pushed alone.
 func AppendPackages(base v1.Image, dir string) (v1.Image, error) {
 	if _, err := PythonOf(base); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func AppendPackages(base v1.Image, dir string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// packages leaves out what only installs others, and has compiled files fit the time
-// that their sources have in an image.
+// packages leaves out pip, and sets the source's time in compiled files to the time
+// that sources have in an image.
 func packages(files []Entry) []Entry {
 	root := strings.TrimPrefix(PythonPackages, "/") + "/"
 	var kept []Entry
@@ -91,11 +91,11 @@ func packages(files []Entry) []Entry {
 	return kept
 }
 
-// compiledHead is how a compiled file begins: a number for Python's version, flags,
-// the source's time and its size, four bytes each (PEP 552).
+// compiledHead is the size in bytes of a compiled file's header: a number for
+// Python's version, flags, the source's time and its size, four bytes each (PEP 552).
 const compiledHead = 16
 
-// compiled reads a compiled file; where it is tied to its source's time, that is
+// compiled reads a compiled file. If its header has the source's time, it becomes
 // [Epoch].
 func compiled(open func() (io.ReadCloser, error)) (io.ReadCloser, error) {
 	from, err := open()
@@ -116,7 +116,7 @@ func compiled(open func() (io.ReadCloser, error)) (io.ReadCloser, error) {
 	}{io.MultiReader(bytes.NewReader(head[:n]), from), from}, nil
 }
 
-// HasPackages reports whether an image has Python's packages in it.
+// HasPackages reports whether an image has a function's Python packages.
 func HasPackages(image v1.Image) bool {
 	config, err := image.ConfigFile()
 	return err == nil && slices.Contains(config.Config.Env, pythonEnv[0])

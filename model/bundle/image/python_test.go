@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// withPython is a base image that says that it has Python.
+// withPython is a base image whose label says that it has Python.
 func withPython(t *testing.T) v1.Image {
 	t.Helper()
 	base := baseImage(t)
@@ -33,7 +33,8 @@ func withPython(t *testing.T) v1.Image {
 	return base
 }
 
-// filesOf are the files of an image's layer, and directories and links as "".
+// filesOf maps the files of an image's layer to their content, directories and links
+// to "".
 func filesOf(t *testing.T, l v1.Layer) map[string]string {
 	t.Helper()
 	r, err := l.Uncompressed()
@@ -58,13 +59,13 @@ func filesOf(t *testing.T, l v1.Layer) map[string]string {
 	}
 }
 
-// A function that runs in Python is its bundle, on what it requires, on a base with
-// Python. Compiled files stay good though everything is of another time there.
+// The image of a function in Python has three parts: a base with Python, the required
+// packages, and the bundle. Compiled files stay valid although all times differ there.
 func TestImageOfAPythonFunction(t *testing.T) {
 	packages := t.TempDir()
 	head := []byte{0xa7, 0x0d, 0x0d, 0x0a, 0, 0, 0, 0, 1, 2, 3, 4, 9, 0, 0, 0}
 	checked := slices.Clone(head)
-	checked[4] = 3 // Tied to its source's content.
+	checked[4] = 3 // It is checked by its source's content, not the time.
 	for name, text := range map[string]string{
 		"numpy/__init__.py": "x = 1", "numpy/__pycache__/__init__.cpython-311.pyc": string(head) + "code", "numpy/__pycache__/hash.pyc": string(checked),
 		"numpy/short.pyc": "abc", "pip/__init__.py": "", "pip-24.0.dist-info/METADATA": "", "pipes.py": "",
@@ -84,7 +85,7 @@ func TestImageOfAPythonFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := withPython(t)
-	if _, err := Append(base, b); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "the engine python needs") {
+	if _, err := Append(base, b); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "packages of the engine python") {
 		t.Errorf("without its packages: %v", err)
 	}
 	if _, err := AppendPackages(baseImage(t), packages); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "image base --python") {

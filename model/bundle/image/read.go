@@ -15,20 +15,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// maxText is the most bytes of an index, manifest or config.
+// maxText is the maximum number of bytes of an index, manifest or config.
 const maxText = 8 << 20
 
-// section is where a file lies in the tar, in bytes.
+// section is the position of a file in the tar, in bytes.
 type section struct{ offset, size int64 }
 
-// archiveFile is a tar of which the parts are read when they are asked for.
+// archiveFile is a tar whose files are read when they are used.
 type archiveFile struct {
 	path     string
 	sections map[string]section
 }
 
 // ReadFile reads the images in a tar that [WriteFile] or another tool wrote as an
-// OCI image layout. The file must stay as it is while they are used.
+// OCI image layout. The file must not change while the images are used.
 func ReadFile(path string) ([]Image, error) {
 	f, err := scan(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func ReadFile(path string) ([]Image, error) {
 	}
 	text, err := f.text(indexFile)
 	if err != nil {
-		return nil, fmt.Errorf("read images from %s: it is no OCI image layout: %w", path, err)
+		return nil, fmt.Errorf("read images from %s: it is not an OCI image layout: %w", path, err)
 	}
 	var index v1.IndexManifest
 	if err := json.Unmarshal(text, &index); err != nil {
@@ -54,12 +54,12 @@ func ReadFile(path string) ([]Image, error) {
 		images = append(images, Image{Name: cmp.Or(d.Annotations[nameContainer], d.Annotations[nameReference]), Image: image})
 	}
 	if len(images) == 0 {
-		return nil, fmt.Errorf("read images from %s: there is none in it", path)
+		return nil, fmt.Errorf("read images from %s: it has no image", path)
 	}
 	return images, nil
 }
 
-// scan finds out where the tar's files lie.
+// scan finds the positions of the tar's files.
 func scan(path string) (*archiveFile, error) {
 	opened, err := os.Open(path)
 	if err != nil {
@@ -76,7 +76,7 @@ func scan(path string) (*archiveFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The reader has no buffer: it stands at the file's first byte.
+		// The tar reader has no buffer, so opened is at the file's first byte.
 		offset, err := opened.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return nil, err
@@ -105,7 +105,7 @@ func (f *archiveFile) open(name string) (io.ReadCloser, error) {
 
 func (f *archiveFile) text(name string) ([]byte, error) {
 	if s := f.sections[name]; s.size > maxText {
-		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, s.size, maxText)
+		return nil, fmt.Errorf("%s has %d bytes, more than the limit of %d", name, s.size, maxText)
 	}
 	r, err := f.open(name)
 	if err != nil {
@@ -115,7 +115,7 @@ func (f *archiveFile) text(name string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// checked is a blob's text, if it is what its digest says.
+// checked is a blob's text. A text that does not match the digest is an error.
 func (f *archiveFile) checked(h v1.Hash) ([]byte, error) {
 	text, err := f.text(blob(h))
 	if err != nil {

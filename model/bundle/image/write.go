@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The names in the tar, and the annotations by which loaders know an image's name.
+// The file names in the tar, and the annotations from which loaders take an image's
+// name.
 const (
 	layoutFile    = "oci-layout"
 	indexFile     = "index.json"
@@ -26,11 +27,10 @@ const (
 	nameReference = "org.opencontainers.image.ref.name"
 )
 
-// layout says which version of the layout it is.
+// layout is the content of layoutFile.
 const layout = `{"imageLayoutVersion":"1.0.0"}`
 
-// Image is an image and what it is to be called, as
-// registry.example.com/team/name:tag.
+// Image is an image and its name, as registry.example.com/team/name:tag.
 type Image struct {
 	Name string
 	v1.Image
@@ -43,8 +43,8 @@ type docker struct {
 	Layers   []string
 }
 
-// WriteFile writes images to a tar, in the place of the file that is there, at
-// once. Parts that several images share are there once. The same images are the same file.
+// WriteFile writes images to a tar and replaces an existing file atomically. Layers
+// that several images share are in it once. The same images give the same file.
 func WriteFile(path string, images ...Image) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -101,7 +101,7 @@ func write(f io.Writer, images []Image) error {
 	return w.Close()
 }
 
-// familiar writes Docker Hub as loaders do.
+// familiar is a tag's name as loaders write it: Docker Hub is docker.io.
 func familiar(tag name.Tag) string {
 	if tag.RegistryStr() != name.DefaultRegistry {
 		return tag.Name()
@@ -146,7 +146,7 @@ func (w writer) image(image v1.Image) (v1.Descriptor, docker, error) {
 	if err != nil {
 		return v1.Descriptor{}, d, err
 	}
-	descriptor.ArtifactType = "" // It is an image, no artifact.
+	descriptor.ArtifactType = "" // It is an image, not an artifact.
 	return *descriptor, d, w.blob(descriptor.Digest, manifest)
 }
 
@@ -182,10 +182,10 @@ func (w writer) file(name string, size int64, content io.Reader) error {
 	}
 	n, err := io.Copy(w, content)
 	if err == nil && n != size {
-		err = fmt.Errorf("%s has %d bytes in place of %d: its files changed meanwhile", name, n, size)
+		err = fmt.Errorf("%s has %d bytes instead of %d: its files changed meanwhile; try again", name, n, size)
 	}
 	return err
 }
 
-// blob is where a blob lies.
+// blob is the path of a blob.
 func blob(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }

@@ -14,18 +14,18 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// MaxSize bounds a file that is read, in bytes: some million rows.
+// MaxSize is the maximum size of a file in bytes: some million rows.
 const MaxSize = 1 << 30
 
-// lockWait is how long another process may keep the file to itself; it takes a
-// few milliseconds to append.
+// lockWait is the maximum wait for another process's lock. Appending takes a few
+// milliseconds.
 const lockWait = 10 * time.Second
 
-// lockPoll is how often a lock is asked for.
+// lockPoll is the time between two attempts to lock.
 const lockPoll = 2 * time.Millisecond
 
-// acquire locks the file that is at the path now and reads what db lacks of it.
-// Without an error, unlock must follow.
+// acquire locks the file at the path and reads the part that db lacks. If it succeeds,
+// the caller must call unlock.
 func (f *File) acquire() error {
 	for {
 		if err := f.lockCurrent(); err != nil {
@@ -38,15 +38,15 @@ func (f *File) acquire() error {
 		if err == nil {
 			err = f.repair()
 		}
-		// The file at the path is another one now.
+		// The repair put another file at the path.
 		if err := errors.Join(err, f.release()); err != nil {
 			return fmt.Errorf("operator profiles %s: %w", f.path, err)
 		}
 	}
 }
 
-// lockCurrent opens the file, if need be, and locks it. Another process may
-// replace the file by a repaired one until the lock is held.
+// lockCurrent opens the file if it is not open, and locks it. Until the lock is held,
+// another process may replace the file by a repaired one.
 func (f *File) lockCurrent() error {
 	for {
 		if f.f == nil {
@@ -90,7 +90,8 @@ func (f *File) open() error {
 // forget makes the next acquire read the whole file.
 func (f *File) forget() { f.db, f.size = &database.Database{}, 0 }
 
-// catchUp reads what db lacks, under the lock, and begins a file that is empty.
+// catchUp reads the part of the file that db lacks, and writes the header of an empty
+// file. The caller holds the lock.
 func (f *File) catchUp() ([]database.Damage, error) {
 	info, err := f.f.Stat()
 	if err != nil {
@@ -131,13 +132,13 @@ func (f *File) write(text []byte) error {
 	return errors.Join(f.extend(text), f.unlock())
 }
 
-// extend appends text under the lock, whole or not at all.
+// extend appends text, whole or not at all. The caller holds the lock.
 func (f *File) extend(text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
 	if _, err := f.f.Write(text); err != nil {
-		// A part of it on the disk would look damaged to the next reader.
+		// The next reader would take a part of the text for damage.
 		return fmt.Errorf("operator profiles: %w; the rows so far are kept", errors.Join(err, f.f.Truncate(f.size)))
 	}
 	f.size += int64(len(text))
@@ -151,7 +152,7 @@ func (f *File) unlock() error {
 	return nil
 }
 
-// release closes the file, and with it its lock.
+// release closes the file, which releases the lock.
 func (f *File) release() error {
 	if f.f == nil {
 		return nil
@@ -162,7 +163,8 @@ func (f *File) release() error {
 	return err
 }
 
-// lock waits for the lock of an open file, shared or exclusive, at most so long.
+// lock waits for a lock on an open file. how is unix.LOCK_SH or unix.LOCK_EX, wait the
+// maximum wait.
 func lock(f *os.File, how int, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
@@ -178,7 +180,7 @@ func lock(f *os.File, how int, wait time.Duration) error {
 	}
 }
 
-// read returns a file's content as it is while nobody writes.
+// read returns a file's content, under a shared lock.
 func read(path string) ([]byte, error) {
 	if err := regular(path); err != nil {
 		return nil, fmt.Errorf("operator profiles: %w", err)
@@ -187,7 +189,7 @@ func read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("operator profiles: %w", err)
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // The file was only read.
 	if err := lock(f, unix.LOCK_SH, lockWait); err != nil {
 		return nil, err
 	}
@@ -200,7 +202,7 @@ func read(path string) ([]byte, error) {
 
 func readFrom(f *os.File, from, to int64) ([]byte, error) {
 	if to > MaxSize {
-		return nil, fmt.Errorf("operator profiles %s: the file has %d MiB, more than %d: it is not one of operator profiles, or holds those of too many machines", f.Name(), to>>20, MaxSize>>20)
+		return nil, fmt.Errorf("operator profiles %s: the file has %d MiB, more than %d; give another file, or one with fewer machines", f.Name(), to>>20, MaxSize>>20)
 	}
 	data := make([]byte, to-from)
 	if n, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {
@@ -218,7 +220,7 @@ func regular(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	return nil
 }

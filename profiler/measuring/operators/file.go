@@ -1,6 +1,7 @@
-// Package operators is the file that keeps operators' profiles on this machine:
-// the driver of profiler/database. Several processes may append to one file at
-// once; one that is killed loses at most the row that it was writing.
+// Package operators keeps operators' profiles in a file on this machine. Several
+// processes may append to the file at once, and a killed process loses at most the row
+// that it was writing. The format of the file is in package profiler/database. Begin with
+// [Open] and [Load].
 package operators
 
 import (
@@ -13,65 +14,66 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// group is after how many rows Append lets the disk catch up by itself.
+// group is the number of rows after which Append syncs.
 const group = 64
 
-// File is an open database. It is for one goroutine at a time; other processes
-// may have the same file open.
+// File is an open database. Only one goroutine may use it at a time. Other processes may
+// have the same file open.
 type File struct {
 	path string
-	said func(Repair)
-	f    *os.File
-	// db is what the first size bytes of f say.
+	// repaired is called after a repair.
+	repaired func(Repair)
+	f        *os.File
+	// db is the content of the first size bytes of f.
 	db   *database.Database
 	size int64
-	// unsynced is how many rows the disk may not have yet.
+	// unsynced is the number of rows that may not be on the disk yet.
 	unsynced int
 }
 
-// FileName is what the database is called in a directory of state.
+// FileName is the name of the database's file in a state directory.
 const FileName = "operators.jsonl"
 
-// DefaultPath is where the database is unless said otherwise:
-// $XDG_STATE_HOME/faas-infer/operators.jsonl, and ~/.local/state for the
-// variable if that is not set.
+// DefaultPath is the default path of the database:
+// $XDG_STATE_HOME/faas-infer/operators.jsonl. The default of the variable is
+// ~/.local/state.
 func DefaultPath() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("where to keep operators' profiles: %w; set XDG_STATE_HOME", err)
+			return "", fmt.Errorf("find the directory of operator profiles: %w; set XDG_STATE_HOME", err)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(state, "faas-infer", FileName), nil
 }
 
-// Open opens the database at path to read and to append, and creates it, with
-// its directory, if absent. A damaged file is repaired: rewritten from what is
-// whole, the damaged one kept beside it, and said is told (nil: nobody). The
-// error wraps a *database.NewerError or database.ErrForeign if the file is not
-// to be written; it is then as it was.
-func Open(path string, said func(Repair)) (*File, error) {
-	if said == nil {
-		said = func(Repair) {}
+// Open opens the database at path to read and to append. It creates a missing file and
+// directory. It repairs a damaged file: it writes a new file of the complete rows, keeps
+// the damaged one beside it, and calls repaired, which may be nil. If Open must not write
+// the file, the error wraps a *database.NewerError or database.ErrForeign, and the file
+// is unchanged.
+func Open(path string, repaired func(Repair)) (*File, error) {
+	if repaired == nil {
+		repaired = func(Repair) {}
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("operator profiles: %w", err)
 	}
-	// A link is not to be replaced by a file when that is repaired.
+	// A repair must replace the file, not a link to it.
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		path = to
 	}
-	f := &File{path: path, said: said}
+	f := &File{path: path, repaired: repaired}
 	if err := f.Refresh(); err != nil {
 		return nil, errors.Join(err, f.release())
 	}
 	return f, nil
 }
 
-// Load reads the database at path and writes nothing; it is empty if there is no
-// file. The rest is as with database.Decode.
+// Load reads the database at path and writes nothing. Without a file the database is
+// empty. Otherwise the results are those of database.Decode.
 func Load(path string) (*database.Database, []database.Damage, error) {
 	data, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,15 +89,15 @@ func Load(path string) (*database.Database, []database.Damage, error) {
 	return db, damage, nil
 }
 
-// Path is the file's.
+// Path is the file's path.
 func (f *File) Path() string { return f.path }
 
-// Database is what the file held at the last Append, Import or Refresh. It
-// changes with these, and nobody else is to change it.
+// Database is the content of the file at the last Append, Import or Refresh. These
+// methods change it; the caller must not.
 func (f *File) Database() *database.Database { return f.db }
 
-// Refresh reads what other processes have appended. If the file is gone, it is
-// begun anew, and the database is empty.
+// Refresh reads the rows that other processes have appended. If the file is gone, it
+// creates a new one, and the database is empty.
 func (f *File) Refresh() error {
 	if err := f.acquire(); err != nil {
 		return err
@@ -103,9 +105,9 @@ func (f *File) Refresh() error {
 	return f.unlock()
 }
 
-// Append checks the rows and writes all or none of them. They are in the file
-// when it returns, and outlive this process; the disk has them for certain after
-// Sync. The error names a full disk, and the rows so far stay.
+// Append checks the rows and writes all or none of them. When it returns they are in the
+// file and survive this process. They survive a power failure after [File.Sync]. If the
+// disk is full, Append returns an error and the earlier rows stay.
 func (f *File) Append(rows ...database.Row) error {
 	var text []byte
 	for _, r := range rows {
@@ -127,9 +129,8 @@ func (f *File) Append(rows ...database.Row) error {
 	return nil
 }
 
-// Import writes the rows of other that are not there yet or newer than those that
-// are, of all engines and machines, and where they come from; all or none. It
-// returns when the disk has them.
+// Import writes all or none of the rows of other that are new or newer, of all engines
+// and machines, and their provenance. It returns when they are on the disk.
 func (f *File) Import(other *database.Database) (database.Merged, error) {
 	if err := f.acquire(); err != nil {
 		return database.Merged{}, err
@@ -141,7 +142,7 @@ func (f *File) Import(other *database.Database) (database.Merged, error) {
 		err = f.extend(text)
 	}
 	if err != nil {
-		// The database is not what the file says; it is read again.
+		// The database differs from the file, so read the file again.
 		f.forget()
 		_, again := f.catchUp()
 		err = errors.Join(err, again)
@@ -171,7 +172,7 @@ func lines(from []database.Provenance, rows []database.Row) (text []byte, err er
 	return text, nil
 }
 
-// Sync returns when the disk has all rows that were appended.
+// Sync returns when all appended rows are on the disk.
 func (f *File) Sync() error {
 	if err := f.f.Sync(); err != nil {
 		return fmt.Errorf("operator profiles: %w", err)
@@ -180,7 +181,7 @@ func (f *File) Sync() error {
 	return nil
 }
 
-// Close syncs and lets go of the file.
+// Close syncs and closes the file.
 func (f *File) Close() error {
 	var err error
 	if f.unsynced > 0 {

@@ -28,7 +28,7 @@ func aRow(w, n int) database.Row {
 	}
 }
 
-// unexpected fails the test if a file is repaired.
+// unexpected fails the test on a repair.
 func unexpected(t *testing.T) func(Repair) {
 	return func(r Repair) { t.Errorf("repaired: %v", r) }
 }
@@ -54,7 +54,7 @@ func add(t *testing.T, f *File, rows ...database.Row) {
 	}
 }
 
-// have checks what a database holds of this machine.
+// have checks the rows of this machine in a database.
 func have(t *testing.T, db *database.Database, want ...database.Row) {
 	t.Helper()
 	if got := slices.Collect(db.Rows(engine, machine)); !reflect.DeepEqual(got, want) {
@@ -105,7 +105,7 @@ func TestAppendAndReopen(t *testing.T) {
 	}
 }
 
-// Two that have the file open see each other's rows.
+// Two users of the file see each other's rows.
 func TestRefresh(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	a, b := open(t, path, unexpected(t)), open(t, path, unexpected(t))
@@ -124,7 +124,7 @@ func TestRefresh(t *testing.T) {
 	have(t, a.Database(), aRow(3, 1))
 	add(t, b, aRow(4, 1))
 	have(t, load(t, path), aRow(3, 1), aRow(4, 1))
-	// Cut to nothing: it is begun anew.
+	// An empty file is begun anew.
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +132,8 @@ func TestRefresh(t *testing.T) {
 	have(t, load(t, path), aRow(5, 1))
 }
 
-// A file that was cut off at any byte is repaired, the damaged one stays beside
-// it, and appending goes on, for who had it open, too.
+// A file cut off at any byte is repaired, and the damaged one stays beside it. Appending
+// then works, even for a process that had the file open.
 func TestTruncatedAtEveryByte(t *testing.T) {
 	dir := t.TempDir()
 	first := filepath.Join(dir, "first")
@@ -158,7 +158,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		}
 		add(t, f, aRow(2, 1))
 		add(t, other, aRow(3, 1))
-		// A line is whole without its end, too.
+		// A line is complete even without its line end.
 		var want []database.Row
 		cut, end := n > 0, 0
 		for i, line := range lines[:3] {
@@ -178,7 +178,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 	}
 }
 
-// Damage that turns up again gets a name of its own, and the modes stay.
+// A second damaged file gets another name, and the modes stay.
 func TestRepairKeepsAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	var said []Repair
@@ -222,7 +222,7 @@ func TestLinkStaysALink(t *testing.T) {
 	have(t, load(t, real), aRow(1, 1))
 }
 
-// What is not to be written stays as it was.
+// A file that must not be written stays unchanged.
 func TestRefused(t *testing.T) {
 	rest := `"format":2,"header":{}}`
 	newer := fmt.Sprintf("{\"crc32c\":\"%08x\",%s\n", castagnoli(rest), rest)
@@ -259,7 +259,7 @@ func TestPathsThatCannotBe(t *testing.T) {
 	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{dir: "is no regular file", pipe: "is no regular file", filepath.Join(file, "x"): "not a directory", "/proc/x/operators": "mkdir /proc/x"} {
+	for path, want := range map[string]string{dir: "is not a regular file", pipe: "is not a regular file", filepath.Join(file, "x"): "not a directory", "/proc/x/operators": "mkdir /proc/x"} {
 		if f, err := Open(path, nil); err == nil || f != nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", path, err, want)
 		}

@@ -22,7 +22,7 @@ func castagnoli(text string) uint32 {
 	return crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli))
 }
 
-// role is the variable that makes the test's binary a process of its own.
+// role is the variable that makes the test binary run as a separate process.
 const role = "OPERATORS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// appendForever appends rows of writer 2 to the file 1, at most 3 of them, and
-// tells of each that is in.
+// appendForever appends rows of writer argument 2 to the file argument 1, at most as many
+// as argument 3, and prints each appended one.
 func appendForever() {
 	writer, _ := strconv.Atoi(os.Args[2])
 	most, _ := strconv.Atoi(os.Args[3])
@@ -52,7 +52,7 @@ func appendForever() {
 	}
 }
 
-// fillUp appends where no file may become larger than argument 2 says.
+// fillUp appends under a limit of file size, argument 2.
 func fillUp() {
 	limit, _ := strconv.ParseUint(os.Args[2], 10, 64)
 	signal.Ignore(syscall.SIGXFSZ)
@@ -70,7 +70,7 @@ func fillUp() {
 	fmt.Println(f.Database().Len(), "rows")
 }
 
-// process starts the test's binary in a role.
+// process starts the test binary in a role.
 func process(t *testing.T, as string, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)
@@ -85,8 +85,8 @@ func process(t *testing.T, as string, args ...string) (*exec.Cmd, *bufio.Scanner
 	return c, bufio.NewScanner(out)
 }
 
-// A process that is killed while it appends has lost at most the row that it was
-// writing; whatever is damaged then is repaired.
+// A process that is killed while it appends loses at most the row that it was writing. The
+// damage is repaired.
 func TestKilledWhileAppending(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	for run := range 10 {
@@ -101,7 +101,7 @@ func TestKilledWhileAppending(t *testing.T) {
 		for lines.Scan() && strings.HasPrefix(lines.Text(), "row ") {
 			told++
 		}
-		_ = c.Wait() // it was killed
+		_ = c.Wait() // It was killed.
 		f, err := Open(path, func(r Repair) {
 			if len(r.Damage) > 1 {
 				t.Errorf("more than one row was in flight: %v", r)
@@ -124,8 +124,8 @@ func TestKilledWhileAppending(t *testing.T) {
 	}
 }
 
-// Processes that append at once do not tear each other's lines, and lose nothing
-// where the file is damaged and repaired meanwhile.
+// Processes that append at once do not tear each other's lines, and lose nothing if the
+// file is damaged and repaired meanwhile.
 func TestProcessesAppendAtOnce(t *testing.T) {
 	const writers, each = 4, 150
 	path := filepath.Join(t.TempDir(), "o.jsonl")
@@ -163,7 +163,7 @@ func TestProcessesAppendAtOnce(t *testing.T) {
 	}
 }
 
-// litter writes into the file what a torn write leaves.
+// litter writes the remains of a torn write into the file.
 func litter(t *testing.T, path string) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {
@@ -175,8 +175,8 @@ func litter(t *testing.T, path string) {
 	}
 }
 
-// A disk that is full gives an error, and the rows so far stay. The limit on a
-// file's size cuts a write off in the middle, as a full disk does.
+// A full disk gives an error, and the earlier rows stay. Here the limit on a file's size
+// cuts a write off in the middle, as a full disk does.
 func TestDiskIsFull(t *testing.T) {
 	for limit := 1500; limit < 2200; limit += 53 {
 		path := filepath.Join(t.TempDir(), "o.jsonl")

@@ -10,23 +10,23 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// Repair tells that a damaged database was rewritten from what was whole.
+// Repair describes the repair of a damaged database.
 type Repair struct {
-	// Path is the database's, Kept where the damaged one is now.
+	// Path is the database's path, Kept that of the damaged file.
 	Path, Kept string
-	// Rows is how many were whole, Damage what was not.
+	// Rows is the number of complete rows. Damage is the rest.
 	Rows   int
 	Damage []database.Damage
 }
 
 // String is a sentence for people.
 func (r Repair) String() string {
-	return fmt.Sprintf("the operator profiles %s were damaged in %d places, first in %v; %d rows were whole and are kept, the damaged file is %s",
+	return fmt.Sprintf("the operator profiles %s were damaged in %d places, first in %v; %d complete rows are kept, the damaged file is %s",
 		r.Path, len(r.Damage), r.Damage[0], r.Rows, r.Kept)
 }
 
-// repair puts a file of what is whole in the place of the locked one. A kill at
-// any point leaves the one or the other there.
+// repair replaces the locked file by one of its complete rows. A kill at any point leaves
+// one of the two files there.
 func (f *File) repair() error {
 	info, err := f.f.Stat()
 	if err != nil {
@@ -51,14 +51,14 @@ func (f *File) repair() error {
 	if err != nil {
 		return fmt.Errorf("the file is damaged (%v) and cannot be repaired: %w", damage[0], err)
 	}
-	f.said(Repair{Path: f.path, Kept: kept, Rows: db.Len(), Damage: damage})
+	f.repaired(Repair{Path: f.path, Kept: kept, Rows: db.Len(), Damage: damage})
 	return nil
 }
 
-// maxKept bounds how many damaged files are kept beside a database.
+// maxKept is the maximum number of damaged files beside a database.
 const maxKept = 100
 
-// keep writes data beside path, under a name that is free.
+// keep writes data beside path, under an unused name.
 func keep(path string, data []byte, mode os.FileMode) (string, error) {
 	for n := 1; n <= maxKept; n++ {
 		name := path + ".damaged"
@@ -78,11 +78,11 @@ func keep(path string, data []byte, mode os.FileMode) (string, error) {
 		}
 		return name, nil
 	}
-	return "", fmt.Errorf("there are %d damaged files beside it: remove them, and look after the disk", maxKept)
+	return "", fmt.Errorf("there are %d damaged files beside it; remove them and check the disk", maxKept)
 }
 
-// Replace puts a file with this content at path, whole and at once, in place of
-// what is there, and returns when the disk has it.
+// Replace atomically replaces the file at path by one with this content. It returns when
+// that is on the disk.
 func Replace(path string, data []byte, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// Library is where the images have ONNX Runtime.
+	// Library is the path of ONNX Runtime in the images.
 	Library = "/usr/lib/libonnxruntime.so"
-	// Provider is the provider's program.
+	// Provider is the path of the provider's program.
 	Provider = "/usr/bin/faas-infer-kubernetes"
-	// State is the provider's directory, the only one but /tmp that it writes to.
+	// State is the provider's directory. The provider writes only there and to /tmp.
 	State = "/var/lib/faas-infer"
 )
 
-// search is where a shell looks for programs.
-const search = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// searchPath is the PATH in the images.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Function is what the image is made of that functions are built on.
+// Function describes the base image of functions.
 type Function struct {
-	// Packages is a directory in which Debian's packages are kept.
+	// Packages is the directory that caches Debian's packages.
 	Packages string
 	// Program is the file of the program faas-infer, Library that of ONNX Runtime.
 	Program, Library string
@@ -43,13 +43,13 @@ type Function struct {
 	Revision string
 }
 
-// part is what one layer has, and what for.
+// part is the content of one layer. note describes it in the image's history.
 type part struct {
 	note    string
 	entries []image.Entry
 }
 
-// Image makes the image. It downloads packages where they are missing.
+// Image makes the base image. It downloads missing packages.
 func (f Function) Image(ctx context.Context) (v1.Image, error) {
 	system, err := f.system(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 	}
 	labels := map[string]string{
 		"org.opencontainers.image.title":       "faas-infer",
-		"org.opencontainers.image.description": "What functions of faas-infer are built on",
+		"org.opencontainers.image.description": "The base image of faas-infer's functions",
 		"org.opencontainers.image.licenses":    "MIT",
 	}
 	if f.Python {
@@ -82,11 +82,11 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 	}
 	library, err := image.File(Library[1:], 0o755, f.Library)
 	if err != nil {
-		return nil, fmt.Errorf("the ONNX Runtime library: %w; `make onnxruntime` fetches it", err)
+		return nil, fmt.Errorf("the ONNX Runtime library: %w; run `make onnxruntime`", err)
 	}
 	program, err := image.File(image.Program[1:], 0o755, f.Program)
 	if err != nil {
-		return nil, fmt.Errorf("the program: %w; `make build` builds it", err)
+		return nil, fmt.Errorf("the program: %w; run `make build`", err)
 	}
 	parts = append(parts, part{"ONNX Runtime", []image.Entry{library}}, part{"faas-infer", []image.Entry{program}})
 	if f.Revision != "" {
@@ -94,13 +94,13 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 	}
 	config := v1.Config{
 		Entrypoint: []string{image.Program}, User: fmt.Sprintf("%d:%[1]d", image.User), WorkingDir: "/home/nonroot", Labels: labels,
-		Env:          []string{"PATH=" + search, "FAAS_INFER=" + image.Program, "FAAS_INFER_ONNXRUNTIME=" + Library},
+		Env:          []string{"PATH=" + searchPath, "FAAS_INFER=" + image.Program, "FAAS_INFER_ONNXRUNTIME=" + Library},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 	}
 	return compose(empty.Image, config, parts)
 }
 
-// system is what comes from Debian.
+// system lists the files of Debian's packages for every image.
 func (f Function) system(ctx context.Context) ([]image.Entry, error) {
 	files, err := Download(ctx, f.Packages, Packages)
 	if err != nil {
@@ -120,7 +120,8 @@ func (f Function) system(ctx context.Context) ([]image.Entry, error) {
 	return Base(ctx, files)
 }
 
-// python is Debian's Python and what it needs.
+// python lists the files of Debian's Python and its dependencies, and returns its
+// version.
 func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
 	packages, err := Closure(ctx, Python)
 	if err != nil {
@@ -133,12 +134,12 @@ func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
 	return Interpreter(ctx, files)
 }
 
-// ForProvider makes the provider's image of the one that functions are built on and
-// the program's file.
+// ForProvider makes the provider's image from the base image of functions and the
+// program's file.
 func ForProvider(functions v1.Image, program string) (v1.Image, error) {
 	entry, err := image.File(Provider[1:], 0o755, program)
 	if err != nil {
-		return nil, fmt.Errorf("the provider's program: %w; `make build` builds it", err)
+		return nil, fmt.Errorf("the provider's program: %w; run `make build`", err)
 	}
 	before, err := functions.ConfigFile()
 	if err != nil {
@@ -146,7 +147,7 @@ func ForProvider(functions v1.Image, program string) (v1.Image, error) {
 	}
 	config := before.Config
 	if len(config.Entrypoint) == 0 || config.Entrypoint[0] != image.Program || config.Labels[image.Label] != "" {
-		return nil, errors.Join(image.ErrBase, errors.New("the provider's image is made of the one that `faas-infer-kubernetes image base` makes"))
+		return nil, errors.Join(image.ErrBase, errors.New("the provider's image needs the base image that `faas-infer-kubernetes image base` makes"))
 	}
 	config.Entrypoint, config.Cmd, config.WorkingDir = []string{Provider}, []string{"provider"}, State
 	config.Env = append(append([]string(nil), config.Env...), "XDG_STATE_HOME=/var/lib", "XDG_CACHE_HOME="+State+"/cache", "TMPDIR=/tmp")
@@ -159,7 +160,7 @@ func ForProvider(functions v1.Image, program string) (v1.Image, error) {
 	})
 }
 
-// compose puts layers on an image and gives it a config.
+// compose adds layers to an image and sets its config.
 func compose(below v1.Image, config v1.Config, parts []part) (v1.Image, error) {
 	below = mutate.MediaType(mutate.ConfigMediaType(below, types.OCIConfigJSON), types.OCIManifestSchema1)
 	var added []mutate.Addendum
@@ -173,7 +174,7 @@ func compose(below v1.Image, config v1.Config, parts []part) (v1.Image, error) {
 	}
 	made, err := mutate.Append(below, added...)
 	if err != nil {
-		return nil, fmt.Errorf("put the image together: %w", err)
+		return nil, fmt.Errorf("add the layers to the image: %w", err)
 	}
 	file, err := made.ConfigFile()
 	if err != nil {

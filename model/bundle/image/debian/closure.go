@@ -8,29 +8,30 @@ import (
 	"strings"
 )
 
-// Python is what images have in which a function's Python runs: the interpreter, and
-// what makes virtual environments, which the provider does.
+// Python lists the packages of images for functions in Python: the interpreter, and
+// the module with which the provider makes virtual environments.
 var Python = []string{"python3", "python3-venv"}
 
-// apart are packages that others depend on for their installation's scripts only,
-// which nobody runs here.
-var apart = []string{"debconf", "dpkg", "install-info", "mailcap", "mime-support", "perl", "perl-base", "readline-common", "tar"}
+// installOnly are packages that only the installation scripts of others need. Images
+// run no such scripts.
+var installOnly = []string{"debconf", "dpkg", "install-info", "mailcap", "mime-support", "perl", "perl-base", "readline-common", "tar"}
 
-// dependency is a line of apt-cache depends: what is needed, of alternatives the first.
+// dependency matches a line of apt-cache depends. A | marks a package that the next
+// line has an alternative to.
 var dependency = regexp.MustCompile(`^\s+(\|?)(?:PreDepends|Depends): ([^<\s]+)`)
 
-// Closure lists packages with all that they depend on, less those of [Packages].
+// Closure lists packages and all their dependencies, except those in [Packages].
 func Closure(ctx context.Context, packages []string) ([]string, error) {
 	var all []string
 	for next := packages; len(next) > 0; {
 		out, err := run(ctx, "", "apt-cache", append([]string{"depends", "--important"}, next...)...)
 		if err != nil {
-			return nil, fmt.Errorf("find what packages depend on: %w; `apt-get update` makes apt know what there is", err)
+			return nil, fmt.Errorf("list the dependencies of packages: %w; run `apt-get update`", err)
 		}
 		all = append(all, next...)
 		next = nil
 		for _, name := range dependencies(string(out)) {
-			if !slices.Contains(all, name) && !slices.Contains(Packages, name) && !slices.Contains(apart, name) {
+			if !slices.Contains(all, name) && !slices.Contains(Packages, name) && !slices.Contains(installOnly, name) {
 				next = append(next, name)
 			}
 		}
@@ -39,7 +40,8 @@ func Closure(ctx context.Context, packages []string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// dependencies reads what apt-cache depends prints.
+// dependencies reads the output of apt-cache depends. It takes the first of several
+// alternatives.
 func dependencies(text string) (names []string) {
 	skip := false
 	for line := range strings.Lines(text) {
@@ -50,7 +52,7 @@ func dependencies(text string) (names []string) {
 		if !skip {
 			names = append(names, m[2])
 		}
-		skip = m[1] != "" // The next line is the other one of two.
+		skip = m[1] != "" // The next line is the alternative.
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

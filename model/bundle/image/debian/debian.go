@@ -1,7 +1,7 @@
-// Package debian makes the bottom layers of images out of Debian's packages: the C
-// and C++ libraries that our program and ONNX Runtime need, the certificates that
-// the world's servers are known by, time zones, and no shell. The packages come by
-// the machine's own apt, which checks their signatures.
+// Package debian makes base images from Debian's packages: the C and C++ libraries of
+// faas-infer and ONNX Runtime, root certificates and time zones. A shell and Python
+// are optional. It downloads the packages with the machine's own apt, which checks
+// their signatures. Begin with [Function.Image].
 package debian
 
 import (
@@ -17,26 +17,26 @@ import (
 	"strings"
 )
 
-// Packages are those of every image, Tools those of images in which a shell and
-// the usual commands are wanted.
+// Packages are the packages of every image, Tools those of images with a shell and
+// the usual commands.
 var (
 	Packages = []string{"base-files", "libc6", "libgcc-s1", "libstdc++6", "ca-certificates", "netbase", "tzdata"}
 	Tools    = []string{"busybox-static"}
 )
 
-// Download fetches packages into a directory, those that are not there yet in the
-// version that apt knows of, and returns their files in the order of the names.
+// Download fetches packages into a directory and returns their files, sorted by name.
+// It skips packages that are there in the version that apt knows.
 func Download(ctx context.Context, dir string, packages []string) ([]string, error) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return nil, errors.New("the base image is made of Debian's packages, and this machine has no apt-get; give an image with --base, or build on Debian or Ubuntu")
+		return nil, errors.New("this machine has no apt-get, which downloads the packages of the base image; give an image with --base, or build on Debian or Ubuntu")
 	}
 	out, err := find(ctx, dir, packages)
 	if err != nil {
-		return nil, fmt.Errorf("find packages: %w; `apt-get update` makes apt know what there is", err)
+		return nil, fmt.Errorf("find packages: %w; run `apt-get update`", err)
 	}
 	names, missing := plan(out, dir)
 	if len(names) != len(packages) {
-		return nil, fmt.Errorf("apt-get names %d files for the packages %s; `apt-get update` makes apt know what there is", len(names), strings.Join(packages, ", "))
+		return nil, fmt.Errorf("apt-get names %d files for the packages %s; run `apt-get update`", len(names), strings.Join(packages, ", "))
 	}
 	if len(missing) > 0 {
 		if err := fetch(ctx, dir, missing); err != nil {
@@ -51,8 +51,8 @@ func Download(ctx context.Context, dir string, packages []string) ([]string, err
 	return files, nil
 }
 
-// find has apt say where packages are, from a directory that has none of them: of
-// what is there it says nothing.
+// find lists the addresses of packages with apt. It runs apt in an empty directory,
+// because apt leaves out packages that are in its working directory.
 func find(ctx context.Context, dir string, packages []string) (_ string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -70,8 +70,8 @@ func find(ctx context.Context, dir string, packages []string) (_ string, err err
 // size and its checksum.
 var uri = regexp.MustCompile(`(?m)^'[^']+' ([^ /_]+)(_[^ /]+\.deb) \d+`)
 
-// plan reads which files there are to be, and the packages of those that are not
-// there.
+// plan reads the file names in apt's list, and names the packages whose file dir does
+// not have.
 func plan(lines, dir string) (names, missing []string) {
 	for _, m := range uri.FindAllStringSubmatch(lines, -1) {
 		names = append(names, m[1]+m[2])
@@ -82,14 +82,15 @@ func plan(lines, dir string) (names, missing []string) {
 	return names, missing
 }
 
-// fetch downloads packages beside dir and moves them into it when they are whole.
+// fetch downloads packages into a temporary directory in dir, and moves them to dir
+// when they are complete.
 func fetch(ctx context.Context, dir string, packages []string) (err error) {
 	fresh, err := os.MkdirTemp(dir, ".fetch-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
-	// apt's own user may not write here, of which it would warn.
+	// apt's own user cannot write here. Without the option apt would warn.
 	if _, err := run(ctx, fresh, "apt-get", append([]string{"download", "-qq", "-o", "APT::Sandbox::User="}, packages...)...); err != nil {
 		return fmt.Errorf("download packages: %w", err)
 	}
@@ -105,7 +106,8 @@ func fetch(ctx context.Context, dir string, packages []string) (err error) {
 	return nil
 }
 
-// run returns what a command prints; what it says of an error is in the error.
+// run returns a command's output. The error of a failed command contains its standard
+// error.
 func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	var out, problem bytes.Buffer
 	c := exec.CommandContext(ctx, name, args...)

@@ -16,30 +16,29 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 )
 
-// merged are directories at the top that are links to those below /usr, as on
-// every Debian of today.
+// merged are the top directories that are links to directories below /usr, as on
+// current Debian releases.
 var merged = []string{"bin", "sbin", "lib", "lib64"}
 
-// users are the files in /etc by which a user has a name.
+// users are the files in /etc that name the users.
 var users = map[string]string{
 	"etc/passwd":        fmt.Sprintf("root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:%d:%[1]d:nonroot:/home/nonroot:/sbin/nologin\n", image.User),
 	"etc/group":         fmt.Sprintf("root:x:0:\nnobody:x:65534:\nnonroot:x:%d:\n", image.User),
 	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
-// certificates is the file in which programs look for certificates.
+// certificates is the file from which programs read root certificates.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-// tree is a file system that is put together, by name.
+// tree collects the entries of a file system by name.
 type tree struct {
 	entries map[string]image.Entry
-	// authorities are the texts of the certificates.
+	// authorities are the files of the root certificates.
 	authorities []image.Entry
 }
 
-// Base lists what the bottom layer has of the packages in the files: their files,
-// less what only people read, a user that is not root, and a list of the packages
-// for scanners.
+// Base lists the entries of the bottom layer: the files of the packages without
+// documentation, a user that is not root, and a list of the packages for scanners.
 func Base(ctx context.Context, files []string) ([]image.Entry, error) {
 	t := tree{entries: make(map[string]image.Entry)}
 	for _, dir := range merged {
@@ -60,7 +59,7 @@ func Base(ctx context.Context, files []string) ([]image.Entry, error) {
 	return t.list(), nil
 }
 
-// Shell lists what a layer has of the packages of [Tools]: all that they bring, and
+// Shell lists the entries of a layer with the packages of [Tools]: their files, and
 // links for busybox' commands.
 func Shell(ctx context.Context, files []string) ([]image.Entry, error) {
 	t := tree{entries: make(map[string]image.Entry)}
@@ -82,7 +81,7 @@ func (t *tree) add(ctx context.Context, files []string) error {
 		}
 		name := field(string(control), "Package")
 		if name == "" || strings.Contains(name, "/") {
-			return fmt.Errorf("%s says no name", file)
+			return fmt.Errorf("package %s has no name in its control file; remove it and try again", file)
 		}
 		t.put(image.Bytes("var/lib/dpkg/status.d/"+name, 0o644, control))
 		content, err := run(ctx, "", "dpkg-deb", "--fsys-tarfile", file)
@@ -96,8 +95,8 @@ func (t *tree) add(ctx context.Context, files []string) error {
 	return nil
 }
 
-// Licences names the packages in which the licences of others among the files are:
-// of what GCC's libraries say, all but a link is in one of their own.
+// Licences names the packages that hold the licences of the packages in the files.
+// GCC's libraries only have a link to their licence, which is in another package.
 func Licences(ctx context.Context, files []string) ([]string, error) {
 	var names []string
 	for _, file := range files {
@@ -111,10 +110,10 @@ func Licences(ctx context.Context, files []string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// compiler is the package that has the licence of GCC's libraries.
+// compiler matches the package that has the licence of GCC's libraries.
 var compiler = regexp.MustCompile(`\bgcc-[0-9]+-base\b`)
 
-// field is a field of a package's description.
+// field is a field of a package's control file, "" if it has none.
 func field(control, key string) string {
 	for line := range strings.Lines(control) {
 		if value, ok := strings.CutPrefix(line, key+": "); ok {
@@ -156,7 +155,7 @@ func (t *tree) unpack(content []byte) error {
 	}
 }
 
-// place is where a package's file goes.
+// place is the path in the image of a package's file.
 func place(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	top, _, _ := strings.Cut(name, "/")
@@ -166,7 +165,8 @@ func place(name string) string {
 	return name
 }
 
-// wanted leaves out what a program does not read. The licences stay.
+// wanted reports whether an image needs a file. It leaves out documentation except
+// licences, and other files that no program reads.
 func wanted(name string) bool {
 	if name == "" || slices.Contains(merged, name) {
 		return false
@@ -183,7 +183,7 @@ func wanted(name string) bool {
 	return true
 }
 
-// file puts a file in its place; a certificate goes with the others.
+// file adds a file. It keeps a root certificate for certify.
 func (t *tree) file(e image.Entry) {
 	if strings.HasPrefix(e.Name, "usr/share/ca-certificates/") && strings.HasSuffix(e.Name, ".crt") {
 		t.authorities = append(t.authorities, e)
@@ -193,14 +193,14 @@ func (t *tree) file(e image.Entry) {
 }
 
 func (t *tree) put(e image.Entry) {
-	// A directory that is there with other rights keeps them.
+	// An existing directory keeps its permissions.
 	if before, ok := t.entries[e.Name]; ok && before.Mode.IsDir() && e.Mode.IsDir() {
 		return
 	}
 	t.entries[e.Name] = e
 }
 
-// certify writes the certificates into the one file that programs read.
+// certify writes all root certificates into the one file that programs read.
 func (t *tree) certify() error {
 	if len(t.authorities) == 0 {
 		return errors.New("the packages have no certificates; is ca-certificates among them?")
@@ -223,7 +223,7 @@ func (t *tree) certify() error {
 	return nil
 }
 
-// list is the tree with the directories that nothing has named.
+// list returns the entries, and adds parent directories that no package has.
 func (t *tree) list() []image.Entry {
 	for name := range t.entries {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -240,7 +240,7 @@ func (t *tree) list() []image.Entry {
 	return all
 }
 
-// commands are busybox' that scripts of functions use.
+// commands are the busybox commands for functions that are scripts.
 var commands = strings.Fields(`ash awk base64 basename bunzip2 bzip2 cat chmod clear cmp cp cut date dd df diff dirname
 du echo egrep env expr false fgrep find fold free grep gunzip gzip head hexdump hostname id kill killall less ln ls lsof
 md5sum mkdir mkfifo mktemp more mv nc nl nproc nslookup od paste pidof ping printenv printf ps pwd readlink realpath rev

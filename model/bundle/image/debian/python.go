@@ -15,10 +15,10 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 )
 
-// Interpreter lists what a layer has of the packages of [Python] and those that they
-// depend on, and tells Python's version, as 3.11. If this machine's Python is of the
-// same version, the standard library is compiled with it: in a pod that has just
-// started nobody has imported it before.
+// Interpreter lists the entries of a layer with the packages of [Python] and their
+// dependencies, and returns Python's version, as 3.11. If this machine has the same
+// version of Python, it compiles the standard library, because a new pod has no
+// compiled files.
 func Interpreter(ctx context.Context, files []string) (entries []image.Entry, version string, err error) {
 	t := tree{entries: make(map[string]image.Entry)}
 	if err := t.add(ctx, files); err != nil {
@@ -40,11 +40,11 @@ func Interpreter(ctx context.Context, files []string) (entries []image.Entry, ve
 
 var interpreter = regexp.MustCompile(`^usr/bin/python(3\.[0-9]+)$`)
 
-// compile adds the compiled form of the standard library's files.
+// compile adds the compiled files of the standard library.
 func (t *tree) compile(ctx context.Context, version string) (err error) {
 	program, err := exec.LookPath("python" + version)
 	if err != nil {
-		return nil // Another one's compiled files are of no use.
+		return nil // Another version's compiled files are useless.
 	}
 	dir, err := os.MkdirTemp("", "faas-infer-python-*")
 	if err != nil {
@@ -55,7 +55,7 @@ func (t *tree) compile(ctx context.Context, version string) (err error) {
 	if err := t.extract(dir, library); err != nil {
 		return err
 	}
-	// Some of its files are wrong on purpose, which is its exit status, and only that.
+	// The library has some files with deliberate errors, so the exit status is ignored.
 	var failed *exec.ExitError
 	if _, err := run(ctx, dir, program, "-I", "-m", "compileall", "-qq", "-s", dir, "-p", "/", filepath.Join(dir, library)); err != nil && !errors.As(err, &failed) {
 		return err
@@ -77,7 +77,8 @@ func (t *tree) compile(ctx context.Context, version string) (err error) {
 	return nil
 }
 
-// extract writes the sources of a library, with the time that they have in images.
+// extract writes the sources of a library to dir, with the time that they have in
+// images.
 func (t *tree) extract(dir, library string) error {
 	for name, e := range t.entries {
 		if !strings.HasPrefix(name, library+"/") || path.Ext(name) != ".py" || e.Open == nil {
