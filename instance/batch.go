@@ -13,25 +13,26 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// member is an inference request and its place in the batch.
+// member is an inference request and its position in the batch.
 type member struct {
 	*protocol.Call
 	at int
 }
 
-// decodedBytes is how many bytes of inputs a batch may hold at once. Compressed
-// bodies and images are small, and their inputs are not.
+// decodedBytes limits the decoded inputs in bytes that a batch holds at once. A batch
+// that exceeds it runs in several parts. Compressed bodies and images are small, but
+// their decoded inputs are not.
 const decodedBytes = 64 << 20
 
-// Spent is what became of a batch's time.
+// Spent says how a batch spent its time.
 type Spent struct {
-	// Exec is how long the engine ran, and images were decoded; Waited is how long other
-	// batches had the engine.
+	// Exec is the time that the engine ran and images were decoded. Waited is the time
+	// that the batch waited while other batches had the engine.
 	Exec, Waited time.Duration
 }
 
-// HandleBatch answers every request at its own position. When ctx ends, what has not run
-// yet is given up with 503.
+// HandleBatch runs a batch and returns each request's answer at the request's position.
+// When ctx ends, requests that have not run yet get 503.
 func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]frame.Response, Spent) {
 	responses := make([]frame.Response, len(requests))
 	members := make([]member, 0, len(requests))
@@ -70,8 +71,8 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	return responses, spent
 }
 
-// decodeTimed reads one member and tells how long that took where the function
-// takes images: it is as much of a request's time as the engine's then.
+// decodeTimed decodes one member. If the function takes images, it also returns the
+// decoding time, which counts as execution time. Otherwise that time is 0.
 func (s *Server) decodeTimed(r frame.Request) (*protocol.Call, frame.Response, time.Duration) {
 	if s.model.Images == nil {
 		call, response := s.decode(r)
@@ -82,11 +83,11 @@ func (s *Server) decodeTimed(r frame.Request) (*protocol.Call, frame.Response, t
 	return call, response, time.Since(began)
 }
 
-// group splits members into those that run together: at most MaxBatch rows of
-// the same shape. A member that alone has more is a group of its own.
+// group splits members into groups that run together: at most MaxBatch rows of
+// the same shape. A member that alone has more rows is a group of its own.
 func (s *Server) group(members []member) [][]member {
 	var groups [][]member
-	open := map[string]int{} // by shape, the group that still has room
+	open := map[string]int{} // the group that still has room, by shape
 	rows := map[string]int{}
 	for _, m := range members {
 		shape := s.shapeOf(m)
@@ -102,8 +103,8 @@ func (s *Server) group(members []member) [][]member {
 	return groups
 }
 
-// shapeOf tells the shapes of a member's rows from those of others, for models
-// that leave more than the batch dimension open.
+// shapeOf returns a key of the shapes of a member's rows. It is empty for models
+// whose only dynamic dimension is the batch: all their rows have one shape.
 func (s *Server) shapeOf(m member) string {
 	if !s.dynamic {
 		return ""
@@ -116,8 +117,7 @@ func (s *Server) shapeOf(m member) string {
 }
 
 // runGroup runs members together and writes their responses. If the run fails,
-// each runs again on its own, so that one member's data cannot spoil its
-// neighbours.
+// each member runs again alone: one member's data must not spoil its neighbours.
 func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response, spent *Spent) {
 	inputs, rows, release := s.join(group)
 	outputs, failed, returned, err := s.run(ctx, rows, inputs, spent)
@@ -134,7 +134,7 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 		}
 	case ctx.Err() != nil:
 		for _, m := range group {
-			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, errors.New("the request was given up before it ran"))
+			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, errors.New("the request was cancelled before it ran"))
 		}
 	case len(group) == 1 || lost(err):
 		for _, m := range group {
@@ -148,9 +148,9 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 	}
 }
 
-// join puts the members' inputs together along the batch dimension. Those of a
-// single member are taken as they are. release gives the buffers back once
-// the inputs are not needed any more.
+// join concatenates the members' inputs along the batch dimension. It returns the
+// inputs of a single member without a copy. Call release to return the buffers once
+// the inputs are no longer needed.
 func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, release func()) {
 	total := 0
 	for _, m := range group {
@@ -163,7 +163,7 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 	inputs = slices.Clone(group[0].Inputs)
 	releases := make([]func(), len(inputs))
 	for i := range inputs {
-		buffer, release := s.room(len(inputs[i].Data) / group[0].Rows * total)
+		buffer, release := s.inputBuffer(len(inputs[i].Data) / group[0].Rows * total)
 		releases[i] = release
 		data := buffer[:0]
 		for _, m := range group {
@@ -180,18 +180,18 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 	}
 }
 
-// run has the engine run members with so many rows each once it is this batch's
-// turn. A single member runs at most MaxBatch rows at a time. The outputs are there
-// until release, which is never nil, is called.
+// run waits for this batch's turn and runs its members on the engine. rows holds each
+// member's number of rows. A single member runs at most MaxBatch rows at a time. The
+// outputs are valid until release is called; release is never nil.
 func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, spent *Spent) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
-	came := time.Now()
+	arrived := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, nil, func() {}, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	spent.Waited += time.Since(came)
+	spent.Waited += time.Since(arrived)
 	if len(rows) > 1 || rows[0] <= s.options.MaxBatch {
 		var exec time.Duration
 		outputs, failed, release, exec, err = s.execute(ctx, rows, inputs)
@@ -206,12 +206,12 @@ func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, sp
 	return [][]tensor.Tensor{all}, make([]error, 1), func() {}, nil
 }
 
-// parts runs a member with more rows than run at once.
+// parts runs a member that has more than MaxBatch rows, MaxBatch rows at a time.
 func (s *Server) parts(ctx context.Context, rows int, inputs []tensor.Tensor) (all []tensor.Tensor, total time.Duration, err error) {
 	for from := 0; from < rows; from += s.options.MaxBatch {
 		n := min(s.options.MaxBatch, rows-from)
 		outputs, failed, release, exec, err := s.execute(ctx, []int{n}, slice(inputs, from, n))
-		// Not before all is put together: the first part is not copied until then.
+		// Release only on return: extend does not copy the first part until a second comes.
 		defer release()
 		total += exec
 		if err == nil {
@@ -227,8 +227,8 @@ func (s *Server) parts(ctx context.Context, rows int, inputs []tensor.Tensor) (a
 	return all, total, nil
 }
 
-// execute runs one batch and gives each member its rows of the outputs, which are
-// there until release, which is never nil, is called.
+// execute runs one batch and splits the outputs by member. The outputs are valid until
+// release is called; release is never nil.
 func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), exec time.Duration, err error) {
 	release = func() {}
 	defer s.recovered(&err)
@@ -263,10 +263,10 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 	return outputs, make([]error, len(rows)), release, exec, nil
 }
 
-// divisible checks that outputs can be split.
+// divisible checks that the outputs can be split by rows.
 func (s *Server) divisible(outputs []tensor.Tensor, rows int) error {
 	if len(outputs) != len(s.model.Outputs) {
-		return fmt.Errorf("the engine gave %d outputs of %d", len(outputs), len(s.model.Outputs))
+		return fmt.Errorf("the engine returned %d outputs, but the model has %d", len(outputs), len(s.model.Outputs))
 	}
 	for _, t := range outputs {
 		if len(t.Shape) == 0 || t.Shape[0] != int64(rows) || len(t.Data)%rows != 0 {
@@ -276,8 +276,8 @@ func (s *Server) divisible(outputs []tensor.Tensor, rows int) error {
 	return nil
 }
 
-// slice returns n rows of every tensor, without a copy; what is appended to one does
-// not get into the next.
+// slice returns n rows of every tensor, without a copy. An append to one slice cannot
+// overwrite the next.
 func slice(tensors []tensor.Tensor, from, n int) []tensor.Tensor {
 	out := slices.Clone(tensors)
 	for i, t := range out {

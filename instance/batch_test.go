@@ -15,8 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// TestMembersAreIsolated: what is wrong with one member is that member's own
-// affair (the "do not spoil their batch").
+// TestMembersAreIsolated checks that an invalid member fails alone and does not spoil
+// its batch.
 func TestMembersAreIsolated(t *testing.T) {
 	d := &doubler{maxBatch: 8, width: 1}
 	s := newTestServer(t, d)
@@ -115,7 +115,8 @@ func TestShapesAreNotMixed(t *testing.T) {
 	}
 }
 
-// TestOneMemberIsNotCopied: its binary data goes to the engine where it lies.
+// TestOneMemberIsNotCopied checks that the engine gets a single member's binary data
+// without a copy.
 func TestOneMemberIsNotCopied(t *testing.T) {
 	d := &doubler{maxBatch: 8, width: 1}
 	s := newTestServer(t, d)
@@ -126,7 +127,7 @@ func TestOneMemberIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a batch whose dispatcher is gone does not run.
+// TestGivenUp checks that a batch does not run if its dispatcher has disconnected.
 func TestGivenUp(t *testing.T) {
 	d := &doubler{maxBatch: 8, width: 1}
 	s := newTestServer(t, d)

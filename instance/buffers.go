@@ -2,8 +2,8 @@ package instance
 
 import "sync"
 
-// buffers lends memory for the bodies and inputs of batches, so that large
-// ones do not become garbage with every batch.
+// buffers pools memory for the bodies and inputs of batches. Otherwise every batch
+// would leave its large buffers to the garbage collector.
 type buffers struct{ pool sync.Pool }
 
 // get returns a buffer of the given length; its content is arbitrary.
@@ -16,5 +16,5 @@ func (b *buffers) get(length int) *[]byte {
 	return &fresh
 }
 
-// put takes a buffer back; nothing may refer to it any more.
+// put returns a buffer to the pool. Nothing may refer to it any more.
 func (b *buffers) put(buffer *[]byte) { b.pool.Put(buffer) }

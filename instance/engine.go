@@ -1,6 +1,7 @@
-// Package instance is the server inside an instance: it takes batches of
-// requests, puts their inputs together along the batch dimension, has an
-// [Engine] run them and gives every request its own answer.
+// Package instance is the server inside an instance. It takes batches of requests,
+// concatenates their inputs along the batch dimension, runs them on an [Engine] and
+// gives every request its own answer. It does not decide which requests form a batch:
+// the dispatcher does. Begin with [Server.HandleBatch].
 //
 // # Between dispatcher and instance
 //
@@ -9,12 +10,11 @@
 // body, so one batch may hold requests of several protocols (package protocol).
 // The answers come back in the same order, each with its own status: a member
 // that cannot be read gets 400, one that is too large 413, one whose run failed
-// 500, and its neighbours their results. A member that its client has given up
-// is left out by the dispatcher before it sends the batch; when the connection
-// breaks, the whole batch is given up. The header X-Faas-Infer-Exec-Us tells how
-// long the engine ran.
+// 500, and its neighbours get their results. The dispatcher leaves out members whose
+// clients have hung up before it sends the batch. If the connection breaks, the whole
+// batch is cancelled. The header X-Faas-Infer-Exec-Us holds the engine's time in µs.
 //
-// The same requests are also taken one by one, as plain HTTP.
+// The server also takes the same requests one by one, as plain HTTP.
 package instance
 
 import (
@@ -25,15 +25,15 @@ import (
 
 // Engine runs a model. The server calls Run for one batch at a time.
 type Engine interface {
-	// Inputs and Outputs describe the model in its own order; the first
-	// dimension of each is the batch, -1.
+	// Inputs and Outputs describe the model's inputs and outputs in its own order.
+	// The first dimension of each is the batch, -1.
 	Inputs() []tensor.Info
 	Outputs() []tensor.Info
-	// Run computes one batch: inputs are all of the model's inputs in its
-	// order, each with rows as its first dimension. It only reads their data,
-	// and not after it returned. The outputs have rows as their first
-	// dimension, too, and belong to the caller. An error concerns the whole
-	// batch. When ctx ends, Run may give up.
+	// Run computes one batch. inputs are all of the model's inputs in its order, each
+	// with rows as its first dimension. Run does not write to their data and does not
+	// read it after it returns. The outputs belong to the caller and have rows as
+	// their first dimension, too. An error concerns the whole batch. When ctx ends,
+	// Run may return early with an error.
 	Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error)
 	// Close frees the model.
 	Close() error

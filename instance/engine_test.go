@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // poison is an element that makes a whole run fail.
 const poison = -1
 
-// doubler answers every element x with 2x. It checks that it is never asked
-// for two batches at once and for none larger than it may be.
+// doubler answers every element x with 2x. It checks that it never gets two batches at
+// once or a batch above its maximum.
 type doubler struct {
 	t        *testing.T
 	maxBatch int

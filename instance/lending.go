@@ -9,32 +9,33 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// LendingEngine is a RequestEngine that lends memory of its own: what a batch would
-// be copied into and out of is put together and read there.
+// LendingEngine is a RequestEngine that lends its own memory. The server concatenates
+// inputs and reads outputs there, which saves one copy each way.
 type LendingEngine interface {
 	RequestEngine
-	// Lend gives size bytes for an input, which the engine then takes as it is, and
-	// what gives them back; nil if it has none to lend now. It may be called while a
-	// batch runs.
+	// Lend returns a buffer of size bytes for an input, and the function that returns
+	// it to the engine. The engine then reads that input without a copy. buffer is nil
+	// if the engine has no memory free. Lend may be called while a batch runs.
 	Lend(size int) (buffer []byte, release func())
-	// RunLent is RunRequests, but that the outputs' data may be looked at only until
-	// release, which is never nil, is called. It is not to be written to.
+	// RunLent is RunRequests, except that the outputs' data is read-only and valid
+	// only until release is called. release is never nil.
 	RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), err error)
 }
 
-// room is memory for an input of a batch: the engine's, or a lent buffer of ours.
-func (s *Server) room(size int) (buffer []byte, release func()) {
+// inputBuffer returns memory for one input of a batch: the engine's if it lends some,
+// otherwise a pooled buffer. Call release when the batch has run.
+func (s *Server) inputBuffer(size int) (buffer []byte, release func()) {
 	if e, ok := s.engine.(LendingEngine); ok {
 		if buffer, release := e.Lend(size); buffer != nil {
 			return buffer, release
 		}
 	}
-	ours := s.buffers.get(size)
-	return *ours, func() { s.buffers.put(ours) }
+	pooled := s.buffers.get(size)
+	return *pooled, func() { s.buffers.put(pooled) }
 }
 
-// runRequests has an engine run a batch request by request; release, never nil,
-// takes back what the outputs are in.
+// runRequests runs a batch with RunLent if the engine has it, otherwise with
+// RunRequests. release is never nil and ends the use of the outputs.
 func runRequests(ctx context.Context, e RequestEngine, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
 	if lending, ok := e.(LendingEngine); ok {
 		return lending.RunLent(ctx, rows, inputs)
@@ -43,9 +44,9 @@ func runRequests(ctx context.Context, e RequestEngine, rows []int, inputs []tens
 	return outputs, failed, func() {}, err
 }
 
-// own makes a response independent of the outputs that it was made from: bare
-// elements are a tensor's data as it lies.
-func own(r frame.Response, outputs []tensor.Tensor) frame.Response {
+// unalias copies the body of a response that aliases the outputs' data. A response of
+// raw elements does: its body is the tensor's data itself.
+func unalias(r frame.Response, outputs []tensor.Tensor) frame.Response {
 	for _, t := range outputs {
 		if len(r.Body) > 0 && len(t.Data) > 0 && unsafe.SliceData(r.Body) == unsafe.SliceData(t.Data) {
 			r.Body = bytes.Clone(r.Body)

@@ -15,8 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// lender is a doubler with memory of its own, which it overwrites as soon as it has
-// it back.
+// lender is a doubler that lends its own memory. It overwrites memory as soon as it is
+// returned.
 type lender struct {
 	*doubler
 	lent atomic.Int32
@@ -68,8 +68,8 @@ func (l *lender) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	return out, make([]error, len(rows)), func() { spoil(whole[0].Data); l.lent.Add(-1) }, nil
 }
 
-// TestLentMemory: a batch is put together in the engine's memory and answered from
-// it, and all of it is given back, whatever came of the batch.
+// TestLentMemory checks that the server builds a batch in the engine's memory, answers from
+// it, and returns all of it, however the batch ended.
 func TestLentMemory(t *testing.T) {
 	bare := binaryInvoke(7, 8)
 	bare.Body, bare.Header = bare.Body[len(bare.Body)-8:], http.Header{"Content-Type": {"application/octet-stream"}, "Accept": {"application/octet-stream"}}

@@ -19,8 +19,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// TestABatchOfLargestRequestsIsTaken: requests that are each within the limits
-// are never refused for what they are together, heads and all.
+// TestABatchOfLargestRequestsIsTaken checks that the server takes every batch whose requests
+// are each within the limits, however large it is with its heads.
 func TestABatchOfLargestRequestsIsTaken(t *testing.T) {
 	s := newTestServer(t, &doubler{maxBatch: 4, width: 1})
 	requests := make([]frame.Request, 4)
@@ -62,8 +62,8 @@ func TestFrameLimit(t *testing.T) {
 	}
 }
 
-// TestRefusedForItsSize: a client that reads only after it has written all gets
-// the reason, and may go on.
+// TestRefusedForItsSize checks that a client that reads only after it has written everything
+// gets the reason and can use the connection further.
 func TestRefusedForItsSize(t *testing.T) {
 	s := newTestServer(t, &doubler{maxBatch: 4, width: 1})
 	s.frameLimit = 1 << 20
@@ -109,8 +109,8 @@ func (r *reads) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestNotEverythingIsDrained: who sends far too much, or asks first, is
-// answered at once.
+// TestNotEverythingIsDrained checks that a client gets its answer at once if it announces far
+// too much, or sends Expect.
 func TestNotEverythingIsDrained(t *testing.T) {
 	s := newTestServer(t, &doubler{maxBatch: 4, width: 1})
 	for name, c := range map[string]struct {
@@ -131,7 +131,7 @@ func TestNotEverythingIsDrained(t *testing.T) {
 	}
 }
 
-// TestManyRowsAreRefused: a request may not keep the engine for run after run.
+// TestManyRowsAreRefused checks that one request cannot occupy the engine for many runs.
 func TestManyRowsAreRefused(t *testing.T) {
 	for maxBatch, rows := range map[int]int{1: 32, 32: 32, 64: 64} {
 		d := &doubler{maxBatch: maxBatch, width: 1}
@@ -147,7 +147,7 @@ func TestManyRowsAreRefused(t *testing.T) {
 	}
 }
 
-// fragile is a doubler that panics at poison and says a wrong output type.
+// fragile is a doubler that panics at poison and declares a wrong output type.
 type fragile struct {
 	doubler
 	kind tensor.Type
@@ -162,8 +162,8 @@ func (f *fragile) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]
 	return outputs, nil
 }
 
-// TestAPanicIsOneMembersOwn: a fault in this program that one request lays bare
-// is that request's 500, and is logged.
+// TestAPanicIsOneMembersOwn checks that a panic gives only its own request 500, and is
+// logged.
 func TestAPanicIsOneMembersOwn(t *testing.T) {
 	poisoned := invoke(fmt.Sprintf(`{"instances":[[%d]]}`, poison))
 	wantBinary := binaryInvoke(1)

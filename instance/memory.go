@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Memory is what a process holds, in bytes.
+// Memory is the memory of a process in bytes.
 type Memory struct {
-	// Resident is all that is mapped and present, Proportional the same with
-	// shared pages divided among those that share them (Pss), Anonymous what
-	// is the process's own and backed by no file.
+	// Resident counts all resident pages (Rss). Proportional divides shared pages
+	// among the processes that share them (Pss). Anonymous counts pages that no file
+	// backs.
 	Resident, Proportional, Anonymous int64
 }
 

@@ -11,17 +11,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Startup is how long the parts of an instance's start took.
+// Startup holds the times of the parts of an instance's start. Metrics report them.
 type Startup struct {
-	// Began is when the program began to run; what passed between the decision
-	// to start and Began is the process's own start.
+	// Began is when the program began to run. The time between the decision to start
+	// and Began is the start of the process itself.
 	Began time.Time
-	// Library is the engine's library, Load the model, FirstRun a first run of
-	// one row before the instance was ready, 0 if there was none.
+	// Library is the time to load the engine's library, Load the time to load the
+	// model. FirstRun is the time of a first run of one row before the instance was
+	// ready, 0 if there was none.
 	Library, Load, FirstRun time.Duration
 }
 
-// metrics are a server's own; an instance serves them at /metrics.
+// metrics holds a server's metrics, which the instance serves at /metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -63,7 +64,7 @@ func newMetrics(startup Startup) *metrics {
 	m.gauge("began_timestamp", "When the program began to run, in seconds since 1970.", float64(startup.Began.UnixMicro())/1e6)
 	m.gauge("library", "Time to load the engine's library.", startup.Library.Seconds())
 	m.gauge("load", "Time to load the model.", startup.Load.Seconds())
-	m.firstRun = m.gauge("first_run", "Time of the first run, be it before the instance was ready or not.", startup.FirstRun.Seconds())
+	m.firstRun = m.gauge("first_run", "Time of the first run, before or after the instance was ready.", startup.FirstRun.Seconds())
 	if startup.FirstRun > 0 {
 		m.hasRun.Do(func() {})
 	}
@@ -90,11 +91,11 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// memoryCollector reads the process's memory when it is asked for.
+// memoryCollector reads the process's memory at every scrape.
 type memoryCollector struct{}
 
 var memoryDesc = prometheus.NewDesc("faas_infer_instance_memory_bytes",
-	"Memory by kind: resident, proportional (shared pages divided among those that share them), anonymous (its own).",
+	"Memory by kind: resident, proportional (shared pages divided among the processes that share them), anonymous (backed by no file).",
 	[]string{"kind"}, nil)
 
 // Describe implements prometheus.Collector.

@@ -40,8 +40,8 @@ func (c *counter) Run(_ context.Context, rows int, inputs []tensor.Tensor) ([]te
 	return []tensor.Tensor{y}, nil
 }
 
-// TestSmallBodiesWithLargeInputs are run in parts: a batch's memory does not follow
-// from the length of its bodies.
+// TestSmallBodiesWithLargeInputs checks that a batch with large decoded inputs runs in parts,
+// however short its bodies are.
 func TestSmallBodiesWithLargeInputs(t *testing.T) {
 	const size = 24 << 20
 	c := &counter{input: tensor.Info{Name: "x", Type: tensor.Uint8, Shape: []int64{-1, size}}}
@@ -63,8 +63,8 @@ func TestSmallBodiesWithLargeInputs(t *testing.T) {
 	}
 }
 
-// TestImagesCountAsTheModelsTime: what a batch takes is what its latency is
-// predicted by.
+// TestImagesCountAsTheModelsTime checks that decoding counts as execution time, by which the
+// provider predicts latency.
 func TestImagesCountAsTheModelsTime(t *testing.T) {
 	form, err := model.ParseImageForm("64x64 range=0..255")
 	if err != nil {

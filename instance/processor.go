@@ -8,40 +8,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processor divides the CPU time that this process uses between the engine and all that is
-// done beside it: bodies are read and written, and requests come and go.
+// processor splits the process's CPU time into the engine's and the rest. The rest
+// reads and writes bodies, and decodes and encodes requests.
 type processor struct {
 	mu sync.Mutex
-	// engine is what the engine has used, told what batches were told of the rest.
-	engine, told time.Duration
-	// open is how many batches are here.
+	// engine is the CPU time that the engine has used. reported is the rest that end
+	// has already returned.
+	engine, reported time.Duration
+	// open is the number of batches between begin and end.
 	open int
 }
 
-// begin notes that a batch has come. The process's work while none was here counts for
-// none.
+// begin records the arrival of a batch. CPU time that the process used while it had no
+// batch counts for none.
 func (p *processor) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open++; p.open == 1 {
-		p.told = used(unix.CLOCK_PROCESS_CPUTIME_ID) - p.engine
+		p.reported = used(unix.CLOCK_PROCESS_CPUTIME_ID) - p.engine
 	}
 }
 
-// end notes that a batch is done, and returns what was used beside the engine since the
-// one before was, or since it came.
+// end records the end of a batch. It returns the CPU time used beside the engine since
+// the previous end, or since begin if no other batch was open.
 func (p *processor) end() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open--
 	all := used(unix.CLOCK_PROCESS_CPUTIME_ID) - p.engine
-	beside := max(0, all-p.told)
-	p.told = all
+	beside := max(0, all-p.reported)
+	p.reported = all
 	return beside
 }
 
-// running calls an engine on so many threads. On one it computes on the caller's own, so
-// that what others do meanwhile is not the engine's.
+// running calls engine and adds its CPU time. An engine with one thread computes on the
+// caller's thread, so running reads that thread's clock. With more threads it reads the
+// process's clock, which includes whatever else the process does meanwhile.
 func (p *processor) running(threads int, engine func()) {
 	clock := int32(unix.CLOCK_PROCESS_CPUTIME_ID)
 	if threads == 1 {
@@ -58,10 +60,10 @@ func (p *processor) running(threads int, engine func()) {
 	engine()
 }
 
-// used is what a clock of the CPU says.
+// used reads a CPU clock.
 func used(clock int32) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(clock, &t); err != nil { // It fails for wrong arguments only.
+	if err := unix.ClockGettime(clock, &t); err != nil { // It fails only for wrong arguments.
 		panic(err)
 	}
 	return time.Duration(t.Nano())

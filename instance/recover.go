@@ -11,11 +11,11 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// errPanic is what a client is told of a fault in this program.
-var errPanic = errors.New("the instance failed on this request; its log tells where")
+// errPanic is the error that a client gets when this program panics.
+var errPanic = errors.New("the instance failed on this request; see the instance's log")
 
-// recovered, deferred, makes an error of a panic and logs where it was. Without
-// it, what one request lays bare would cost the whole batch its connection.
+// recovered turns a panic into an error and logs the stack. Call it with defer.
+// Without it, one request's panic would break the connection of the whole batch.
 func (s *Server) recovered(err *error) {
 	if cause := recover(); cause != nil {
 		s.options.Logger.Error().Str("cause", fmt.Sprint(cause)).Bytes("stack", debug.Stack()).Msg("a request made the instance panic")
@@ -23,7 +23,8 @@ func (s *Server) recovered(err *error) {
 	}
 }
 
-// decode reads one member of a batch.
+// decode decodes one member of a batch. call is nil if that fails; response then has
+// the reason.
 func (s *Server) decode(r frame.Request) (call *protocol.Call, response frame.Response) {
 	err := func() (err error) {
 		defer s.recovered(&err)
@@ -42,7 +43,7 @@ func (s *Server) respond(m member, outputs []tensor.Tensor) (response frame.Resp
 		defer s.recovered(&err)
 		response = m.Respond(outputs)
 		if _, lent := s.engine.(LendingEngine); lent {
-			response = own(response, outputs)
+			response = unalias(response, outputs)
 		}
 		return nil
 	}()

@@ -22,14 +22,13 @@ const ReadyEnv = "FAAS_INFER_READY_FD"
 // drainTime is how long Serve waits for requests in flight.
 const drainTime = time.Minute
 
-// Listen opens the address to serve at: unix:///path or tcp://host:port. A
-// socket file that a killed instance left is replaced, one that somebody still
-// answers at is not.
+// Listen opens the address to serve at: unix:///path or tcp://host:port. It replaces
+// the socket file of a killed instance, but not one at which a process still listens.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	u, err := url.Parse(address)
 	var config net.ListenConfig
 	switch {
-	case err != nil: // Told below, in the words of this command.
+	case err != nil: // The error below names the address instead.
 	case u.Scheme == "tcp" && u.Host != "" && u.Path == "":
 		return config.Listen(ctx, "tcp", u.Host)
 	case u.Scheme == "unix" && u.Host == "" && u.Path != "":
@@ -45,7 +44,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, fmt.Errorf("address %q is neither unix:///path nor tcp://host:port", address)
 }
 
-// abandoned reports whether nobody listens at a socket file any more.
+// abandoned reports whether no process listens at a socket file any more.
 func abandoned(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -55,9 +54,9 @@ func abandoned(path string) bool {
 	return false
 }
 
-// Serve answers requests at all the listeners until ctx ends, then finishes
-// what is in flight and returns nil. It closes the listeners. ready is called
-// as soon as requests are answered.
+// Serve answers requests at all the listeners until ctx ends. Then it waits up to a
+// minute for the requests in flight, and returns nil. It closes the listeners. It calls
+// ready as soon as it answers requests.
 func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, logger zerolog.Logger, ready func() error) error {
 	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, len(listeners))
@@ -94,7 +93,7 @@ func AnnounceReady() error {
 	}
 	fd, err := strconv.Atoi(value)
 	if err != nil || fd < 0 {
-		return fmt.Errorf("%s=%q is not a file descriptor", ReadyEnv, value)
+		return fmt.Errorf("%s=%q is not the number of a file descriptor", ReadyEnv, value)
 	}
 	file := os.NewFile(uintptr(fd), "ready")
 	if _, err := file.WriteString("ready\n"); err != nil {

@@ -18,35 +18,34 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// DefaultBodyLimit is the largest request body in bytes where Options says
-// nothing.
+// DefaultBodyLimit is the maximum request body in bytes if Options.BodyLimit is 0.
 const DefaultBodyLimit = 32 << 20
 
-// defaultMaxRows is how many rows one request may have at least where Options
-// says nothing: clients do not know how small this instance's batches are.
+// defaultMaxRows is the smallest default of Options.MaxRows: clients do not know how
+// small this instance's batches are.
 const defaultMaxRows = 32
 
-// frameBodies is how many bytes the bodies of one batch may have together. The
-// dispatcher splits a batch with more than half of that.
+// frameBodies is the maximum of a batch's bodies together, in bytes. The dispatcher
+// splits a batch whose bodies exceed half of it.
 const frameBodies = 64 << 20
 
 // Options configure a Server.
 type Options struct {
 	// Name is the model's name in the protocols' paths and responses.
 	Name string
-	// MaxBatch is the maximum rows in one execution, at least 1.
+	// MaxBatch is the maximum number of rows in one execution, at least 1.
 	MaxBatch int
-	// MaxRows is the most rows that one request may have; more than MaxBatch
-	// run in parts. 0 is the larger of MaxBatch and 32.
+	// MaxRows is the maximum number of rows in one request. A request with more than
+	// MaxBatch rows runs in parts. 0 means the larger of MaxBatch and 32.
 	MaxRows int
-	// BodyLimit is the largest body of one request in bytes. A batch may have
-	// 64 MiB of bodies, or one that is larger. 0 is DefaultBodyLimit.
+	// BodyLimit is the maximum body of one request in bytes, 0 for DefaultBodyLimit.
+	// The bodies of one batch may have 64 MiB together, or BodyLimit if that is more.
 	BodyLimit int64
-	// Threads is how many the engine computes on, 0 for any number.
+	// Threads is the number of threads that the engine computes on, 0 if unknown.
 	Threads int
-	// Images is what the model wants of an image, nil if it takes none.
+	// Images says how the model takes an image, nil if it takes none.
 	Images *model.ImageForm
-	// Startup is what the metrics tell of how the instance started.
+	// Startup holds the start's times for the metrics.
 	Startup Startup
 	Logger  zerolog.Logger
 }
@@ -60,25 +59,25 @@ type Server struct {
 	dynamic bool
 	turn    chan struct{} // holds one element while the engine runs
 	buffers buffers
-	// processor tells what batches cost beside the engine.
+	// processor measures the CPU time that batches cost beside the engine.
 	processor processor
 	metrics   *metrics
 	router    *mux.Router
-	// frameLimit is the longest frame in bytes.
+	// frameLimit is the maximum length of a frame in bytes.
 	frameLimit int64
 }
 
-// NewServer returns a server over an engine that is ready to run. The engine
-// stays the caller's to close.
+// NewServer returns a server over an engine that is ready to run. The caller closes
+// the engine.
 func NewServer(engine Engine, options Options) (*Server, error) {
 	if options.MaxBatch < 1 {
-		return nil, fmt.Errorf("the largest batch must be at least 1, not %d", options.MaxBatch)
+		return nil, fmt.Errorf("the maximum batch is %d; it must be at least 1", options.MaxBatch)
 	}
 	if options.MaxRows < 0 {
-		return nil, fmt.Errorf("the most rows in one request must be at least 1, not %d", options.MaxRows)
+		return nil, fmt.Errorf("the maximum number of rows in a request is %d; it must be at least 1, or 0 for the default", options.MaxRows)
 	}
 	if options.Name == "" {
-		return nil, errors.New("a model needs a name")
+		return nil, errors.New("the model's name is empty; give it one")
 	}
 	if options.BodyLimit == 0 {
 		options.BodyLimit = DefaultBodyLimit
@@ -151,15 +150,15 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["Content-Type"] = []string{frame.ContentType}
 	h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
-	spent.tell(h)
-	// Writing the answer counts for the next batch.
+	spent.setHeaders(h)
+	// The time to write the answer counts towards the next batch.
 	h[frame.BesideHeader] = []string{strconv.FormatInt(beside().Microseconds(), 10)}
 	if _, err := out.WriteTo(w); err != nil {
-		s.options.Logger.Debug().Err(err).Msg("the dispatcher went away before its batch was answered")
+		s.options.Logger.Debug().Err(err).Msg("the dispatcher closed the connection before it got the answers")
 	}
 }
 
-// serveOne answers a request that comes on its own.
+// serveOne answers a single request in plain HTTP.
 func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
 	body, failure := s.read(r, s.options.BodyLimit)
 	if failure != nil {
@@ -171,12 +170,12 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
 	responses, spent := s.HandleBatch(r.Context(), []frame.Request{{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header, Body: *body,
 	}})
-	spent.tell(w.Header())
+	spent.setHeaders(w.Header())
 	write(w, responses[0])
 }
 
-// tell writes it into the headers of an answer.
-func (s Spent) tell(h http.Header) {
+// setHeaders writes the times into the headers of an answer.
+func (s Spent) setHeaders(h http.Header) {
 	h[frame.ExecHeader] = []string{strconv.FormatInt(s.Exec.Microseconds(), 10)}
 	h[frame.WaitHeader] = []string{strconv.FormatInt(s.Waited.Microseconds(), 10)}
 }
@@ -191,7 +190,7 @@ func write(w http.ResponseWriter, r frame.Response) {
 	w.Write(r.Body)
 }
 
-// read reads a body of at most limit bytes into a lent buffer.
+// read reads a body of at most limit bytes into a pooled buffer.
 func (s *Server) read(r *http.Request, limit int64) (*[]byte, *frame.Response) {
 	if r.ContentLength > limit {
 		drain(r, limit)
@@ -230,15 +229,16 @@ func tooLarge(limit int64) frame.Response {
 		fmt.Errorf("the body is larger than the limit of %d bytes", limit))
 }
 
-// drain reads away what is left of a body that is refused: its sender, who may
-// not read before all is written, would find the connection broken instead of
-// the reason. Who sends many times what is taken, or waits to be asked for the
-// body, gets the answer at once.
+// drain reads and discards the rest of a refused body, at most four times limit. Some
+// clients do not read before they have sent everything: they would find a broken
+// connection instead of the reason. A client that announces more than four times limit
+// gets the answer at once. So does one that sends Expect and waits to be asked for the
+// body.
 func drain(r *http.Request, limit int64) {
-	const patience = 4
-	if r.ContentLength > patience*limit || r.Header.Get("Expect") != "" {
+	const factor = 4
+	if r.ContentLength > factor*limit || r.Header.Get("Expect") != "" {
 		return
 	}
-	// An error shows again when the answer is written.
-	_, _ = io.CopyN(io.Discard, r.Body, patience*limit)
+	// If reading fails, so does writing the answer.
+	_, _ = io.CopyN(io.Discard, r.Body, factor*limit)
 }

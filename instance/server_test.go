@@ -22,9 +22,9 @@ import (
 
 func TestNewServerRefusesNonsense(t *testing.T) {
 	for wrong, o := range map[string]Options{
-		"at least 1":   {Name: "m"},
-		"most rows":    {Name: "m", MaxBatch: 1, MaxRows: -1},
-		"needs a name": {MaxBatch: 1},
+		"at least 1":             {Name: "m"},
+		"maximum number of rows": {Name: "m", MaxBatch: 1, MaxRows: -1},
+		"name is empty":          {MaxBatch: 1},
 	} {
 		if _, err := NewServer(&doubler{width: 1}, o); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%+v: got %v", o, err)
@@ -189,7 +189,7 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// waitFor polls for what another goroutine brings about.
+// waitFor polls until another goroutine makes done true.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {

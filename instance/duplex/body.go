@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// Linger is how long, behind an answer, a client may take to send the rest of a
-// body that nobody wants. Were the connection closed under it, it would take that
-// for a failure and not look at the answer.
+// Linger is how long after an answer a client may go on sending a body that nobody
+// reads. If the connection closed under it, the client would see a failure and not
+// read the answer.
 const Linger = 500 * time.Millisecond
 
 // Body is the body of a request to an [http.Server] whose handler lets another
 // goroutine read it. The handler must call Finish before it returns. An answer
-// whose header leaves while the body has not [Body.Ended] must say "Connection:
-// close": the rest of the body would pass for the next request. A nil *Body is
-// that of a request without one.
+// whose header is sent before the body has [Body.Ended] must say "Connection:
+// close": otherwise the server would take the rest of the body for the next request.
+// A nil *Body stands for a request without a body.
 type Body struct {
 	source  io.Reader
 	control *http.ResponseController
 	idle    time.Duration
 
-	// reading is held while the source is read; mu, for what is below it,
-	// never is.
+	// reading is held while the source is read. mu guards the fields below it and is
+	// never held while the source is read.
 	reading sync.Mutex
 
 	mu sync.Mutex
-	// err is why there is nothing more to read, io.EOF at the end.
+	// err says why there is nothing more to read: io.EOF at the end.
 	err error
-	// inRead: the source is being read. finished: it is not to be any more.
+	// inRead says that a goroutine reads the source, finished that none may any more.
 	inRead, finished bool
-	// until is the deadline, as far as this body has set one.
+	// until is the read deadline that this body has set, zero if none.
 	until time.Time
 }
 
-// NewBody guards the body of r, which w answers, and lets w be written while it
-// is read. If idle is not 0 reading fails with [os.ErrDeadlineExceeded] after so
-// long without a byte, or without [Body.Progress].
+// NewBody guards the body of r and lets the handler write to w while the body is read.
+// If idle is not 0, reading fails with [os.ErrDeadlineExceeded] after that time without
+// a byte or a call of [Body.Progress].
 func NewBody(w http.ResponseWriter, r *http.Request, idle time.Duration) *Body {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	b := &Body{source: r.Body, control: http.NewResponseController(w), idle: idle}
-	// Or net/http would hold an answer back until the request has come in whole.
-	// It fails where it is not needed.
+	// Otherwise net/http would hold the answer back until the whole request has come.
+	// The call fails only where it is not needed.
 	_ = b.control.EnableFullDuplex()
 	return b
 }
@@ -62,10 +62,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The source is closed by its server.
+// Close implements io.Closer. It does nothing: the server closes the source.
 func (b *Body) Close() error { return nil }
 
-// begin lets the source be read, unless that is over.
+// begin marks the start of a read, or says why the source can no longer be read.
 func (b *Body) begin() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,24 +80,24 @@ func (b *Body) begin() error {
 	return nil
 }
 
-// note takes what came of reading.
+// note records the result of a read.
 func (b *Body) note(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inRead = false
 	b.err = err
 	if errors.Is(err, io.EOF) && !b.until.IsZero() {
-		// From now on the server reads, to notice a client that hangs up.
+		// From now on the server reads the connection, to notice a client that hangs up.
 		b.setDeadline(time.Time{})
 	}
 }
 
-// extend puts the deadline off. The lock is held.
+// extend postpones the deadline. The caller holds mu.
 func (b *Body) extend() {
 	if b.idle == 0 {
 		return
 	}
-	// Not for each piece: a timer has to be moved.
+	// Only after an eighth of idle: every change has to move a timer.
 	if now := time.Now(); b.until.Sub(now) < b.idle-b.idle/8 {
 		b.setDeadline(now.Add(b.idle))
 	}
@@ -105,11 +105,11 @@ func (b *Body) extend() {
 
 func (b *Body) setDeadline(t time.Time) {
 	b.until = t
-	_ = b.control.SetReadDeadline(t) // It fails if the connection is gone; then so does reading.
+	_ = b.control.SetReadDeadline(t) // It fails if the connection is gone; reading fails then, too.
 }
 
-// Progress tells that the exchange goes on though no byte of the body may come:
-// the time that the client may take for the next begins anew.
+// Progress restarts the idle time of the client. Call it when the exchange advances
+// without a byte of the body.
 func (b *Body) Progress() {
 	if b == nil {
 		return
@@ -124,8 +124,8 @@ func (b *Body) Progress() {
 // Ended reports whether the body has been read to its end.
 func (b *Body) Ended() bool { return b == nil || errors.Is(b.Err(), io.EOF) }
 
-// Err is why there is nothing more to read, io.EOF at the end; nil if there may
-// be.
+// Err says why there is nothing more to read: io.EOF at the end, nil if there may be
+// more.
 func (b *Body) Err() error {
 	if b == nil {
 		return io.EOF
@@ -135,8 +135,8 @@ func (b *Body) Err() error {
 	return b.err
 }
 
-// Stop makes reading fail, also where it waits for the client. A transport that
-// gives a request up waits for who reads its body.
+// Stop makes reading fail, even a read that waits for the client. A transport that
+// cancels a request waits until its body is no longer being read.
 func (b *Body) Stop() {
 	if b == nil {
 		return
@@ -144,16 +144,16 @@ func (b *Body) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.finished = true
-	// Only then: after a failure there is no telling where a body ends, so that
-	// the rest could not be taken.
+	// Only during a read: a failed read hides where the body ends, so Finish could not
+	// read the rest.
 	if b.inRead {
 		b.setDeadline(time.Unix(1, 0))
 	}
 }
 
-// Finish returns when nobody reads the body any more, nor will. The rest of
-// it is taken and thrown away for at most linger, if that is not 0, behind what
-// has been written of the answer.
+// Finish ends all reading of the body and returns when no goroutine reads it. If linger
+// is not 0, it first flushes the answer, then reads and discards the rest of the body
+// for at most linger.
 func (b *Body) Finish(linger time.Duration) {
 	if b == nil || b.Ended() {
 		return

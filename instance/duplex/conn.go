@@ -1,7 +1,7 @@
-// Package duplex is what a proxy needs that answers while the request's body is
-// still on its way: connections whose answer is not lost because they take no
-// more of the request, and bodies that nobody reads any more once the handler
-// has returned.
+// Package duplex helps a proxy that answers while the request's body is still
+// arriving. [Conn] keeps an answer that a server sends before it has read the whole
+// request. [Body] guarantees that no goroutine reads a body after the handler has
+// returned. The package does not forward anything itself. Begin with [Body].
 package duplex
 
 import (
@@ -11,13 +11,12 @@ import (
 	"syscall"
 )
 
-// Conn returns a connection for an [http.Transport] to send requests over. A
-// server may answer and close before it has read the whole request, after which
-// writing fails. The transport would take that for the end, though the answer is
-// there to be read, or not, depending on which of its goroutines comes first. So
-// a write to a peer that has gone returns its error only when the connection is
-// closed, which the transport does once it has read the answer, or that there is
-// none.
+// Conn wraps a connection over which an [http.Transport] sends requests. A write to a
+// peer that has closed returns its error only when this side closes the connection.
+// The transport closes it once it has read the answer, or has found that there is none.
+// The reason: a server may answer and close before it has read the whole request, and
+// then writing fails. The transport would give up on a write error, even though the
+// answer can be read, depending on which of its goroutines comes first.
 func Conn(c net.Conn) net.Conn { return &conn{Conn: c, closed: make(chan struct{})} }
 
 type conn struct {

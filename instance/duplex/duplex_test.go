@@ -44,8 +44,8 @@ func pair(t *testing.T) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// A write that the peer does not take fails when the connection is closed, so
-// that what the peer has said is read before.
+// A write to a closed peer fails only when this side closes the connection, so the
+// peer's answer can be read before.
 func TestConn(t *testing.T) {
 	ours, theirs := pair(t)
 	conn := duplex.Conn(ours)
@@ -99,8 +99,7 @@ func exchange(t *testing.T, sent string, handle http.HandlerFunc) string {
 	return string(got)
 }
 
-// The rest of a body that nobody wants is waited for, for a while, and the answer
-// is not held back meanwhile.
+// Finish waits a while for the rest of an unread body. The answer is sent meanwhile.
 func TestFinish(t *testing.T) {
 	const linger = 50 * time.Millisecond
 	exchange(t, "half", func(w http.ResponseWriter, r *http.Request) {
@@ -144,7 +143,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// Who waits for a client is told to stop.
+// Stop ends a read that waits for a client.
 func TestStop(t *testing.T) {
 	exchange(t, "half", func(w http.ResponseWriter, r *http.Request) {
 		b := duplex.NewBody(w, r, 0)
@@ -174,7 +173,7 @@ type connection struct {
 // SetReadDeadline is what [http.ResponseController] looks for.
 func (c connection) SetReadDeadline(t time.Time) error { return c.conn.SetReadDeadline(t) }
 
-// Silence ends a body, unless there is progress elsewhere.
+// A body fails after the idle time, unless Progress is called.
 func TestIdle(t *testing.T) {
 	const idle = 200 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +196,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// What follows a body that came in time has no deadline.
+// After a complete body the connection has no deadline.
 func TestIdleAfterTheBody(t *testing.T) {
 	const idle = 200 * time.Millisecond
 	exchange(t, "0123456789", func(w http.ResponseWriter, r *http.Request) {

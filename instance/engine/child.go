@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ChildOptions say what to start.
+// ChildOptions say what program to start and how.
 type ChildOptions struct {
-	// Argv is the command, the program's path first; Env its environment, Dir where
-	// it runs.
+	// Argv is the command: the program's path, then its arguments. Env is its
+	// environment, Dir its working directory.
 	Argv []string
 	Env  []string
 	Dir  string
-	// Files are descriptors that it has open from 3 on.
+	// Files become the child's file descriptors from 3 on.
 	Files []*os.File
-	// Log is where it prints.
+	// Log receives the child's output.
 	Log io.Writer
 }
 
-// Child is a process that was started.
+// Child is a process beside the instance, started by [StartChild].
 type Child struct {
 	pid    int
 	exited chan struct{}
@@ -41,15 +41,16 @@ type Child struct {
 }
 
 const (
-	// lastLines are kept, each of at most lastBytes.
+	// lastLines is how many lines of output a Child keeps, each of at most lastBytes.
 	lastLines = 40
 	lastBytes = 400
-	// drain is how long what a process left behind may hold its output open.
+	// drain is how long End waits for output when a process has left another one
+	// behind that holds the output open.
 	drain = time.Second
 )
 
-// StartChild starts a process. [Child.End] must be called once it is not needed any more,
-// even if it has ended.
+// StartChild starts a process in a session of its own. It dies with the instance. Call
+// [Child.End] once it is no longer needed, even if it has exited.
 func StartChild(o ChildOptions) (*Child, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -71,8 +72,9 @@ func StartChild(o ChildOptions) (*Child, error) {
 	return c, nil
 }
 
-// run starts the process and waits for its end, on one thread: the kernel ends the
-// process when the thread that started it ends, and Go ends threads.
+// run starts the process and waits for its end, all on one locked thread. The kernel
+// kills the process when the thread that started it ends (PR_SET_PDEATHSIG), and Go
+// ends idle threads.
 func (c *Child) run(x *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -84,12 +86,12 @@ func (c *Child) run(x *exec.Cmd, started chan<- error) {
 	if err != nil {
 		return
 	}
-	_ = x.Wait() // The state has its error.
+	_ = x.Wait() // ProcessState holds the result.
 	c.status, _ = x.ProcessState.Sys().(syscall.WaitStatus)
 	close(c.exited)
 }
 
-// copy passes on what the process prints and keeps the last lines.
+// copy copies the process's output to the log and keeps the last lines.
 func (c *Child) copy(to io.Writer) {
 	defer close(c.logged)
 	buffer := make([]byte, 8192)
@@ -97,7 +99,7 @@ func (c *Child) copy(to io.Writer) {
 	for {
 		n, err := c.output.Read(buffer)
 		if n > 0 {
-			_, _ = to.Write(buffer[:n]) // A log that is lost stops no server.
+			_, _ = to.Write(buffer[:n]) // A server runs on without its log.
 		}
 		for _, b := range buffer[:n] {
 			if b != '\n' {
@@ -128,24 +130,24 @@ func (c *Child) keep(line string) {
 	}
 }
 
-// Last are the lines that it printed last, the oldest first.
+// Last returns the last lines of output, the oldest first.
 func (c *Child) Last() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.last...)
 }
 
-// PID is the process's number.
+// PID returns the process's ID.
 func (c *Child) PID() int { return c.pid }
 
 // Exited is closed when the process has ended.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 
-// How says how the process ended. To be called once it has.
+// How says how the process ended. Call it only after Exited is closed.
 func (c *Child) How() string {
 	if c.status.Signaled() {
 		if c.status.Signal() == syscall.SIGKILL {
-			return "was killed, as the kernel does where the memory limit is reached"
+			return "was killed by SIGKILL; the kernel does this when the memory limit is reached"
 		}
 		return fmt.Sprintf("was ended by the signal %s (%v)", unix.SignalName(c.status.Signal()), c.status.Signal())
 	}
@@ -155,15 +157,16 @@ func (c *Child) How() string {
 // Kill kills the process and all of its session.
 func (c *Child) Kill() {
 	for _, pid := range c.session() {
-		_ = unix.Kill(pid, unix.SIGKILL) // It may be gone.
+		_ = unix.Kill(pid, unix.SIGKILL) // The process may be gone.
 	}
 }
 
-// End asks the process to leave, kills it and all of its session if it has not after
-// so long, and returns when it has ended and what it printed is in the log.
+// End sends SIGTERM, waits up to patience for the process to exit, then kills what is
+// left of its session. It returns when the process has ended and its output is in the
+// log.
 func (c *Child) End(patience time.Duration) error {
 	if patience > 0 {
-		_ = unix.Kill(c.pid, unix.SIGTERM) // It may be gone.
+		_ = unix.Kill(c.pid, unix.SIGTERM) // The process may be gone.
 		select {
 		case <-c.exited:
 		case <-time.After(patience):
@@ -172,7 +175,7 @@ func (c *Child) End(patience time.Duration) error {
 	c.Kill()
 	select {
 	case <-c.exited:
-	default: // It may not have had its session yet.
+	default: // The child may not have created its session yet.
 		_ = unix.Kill(c.pid, unix.SIGKILL)
 	}
 	<-c.exited

@@ -41,7 +41,7 @@ func shell(t *testing.T, script string) (*engine.Child, *logtest.Log) {
 	return c, l
 }
 
-// await polls until something is so.
+// await polls until a condition holds.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(2 * time.Millisecond) {
@@ -82,8 +82,8 @@ func TestHowItEndsAndWhatItSaid(t *testing.T) {
 	}
 }
 
-// What ignores the wish to leave is killed, with what it has started, and what hangs
-// on to its output holds nobody up.
+// End kills a process that ignores SIGTERM, with all that it has started. It does not wait
+// for a process that still holds the output open.
 func TestNothingIsLeft(t *testing.T) {
 	c, l := shell(t, `trap "" TERM; sleep 600 & sleep 601 & echo $!; wait; sleep 602`)
 	await(t, "it says nothing", func() bool { return strings.Contains(l.String(), "\n") })

@@ -9,45 +9,46 @@ import (
 	"github.com/faas-infer/faas-infer/instance"
 )
 
-// Kind is one engine that runs models in a process beside the instance: how it knows its
-// bundles, and how it checks, prepares and opens them. The package of an engine has one
-// as its registration, and package engines lists them.
+// Kind registers one engine that runs models in a process beside the instance. It
+// recognises its bundles, and checks, prepares and opens them. Each engine's package
+// returns one Kind, and package engines lists them.
 type Kind struct {
-	// Matches reports whether the engine runs the bundle that has a manifest.
+	// Matches reports whether the engine runs the bundle with this manifest file.
 	Matches func(manifest string) bool
-	// IsPrepared reports whether Prepare made a directory.
+	// IsPrepared reports whether Prepare made this directory.
 	IsPrepared func(dir string) bool
-	// Check looks at a bundle without installing or running any of it.
+	// Check checks a bundle without installing or running any of it.
 	Check func(ctx context.Context, manifest string) error
 	// Hash identifies a bundle's content.
 	Hash func(manifest string) (string, error)
-	// Prepare installs what a bundle needs, and keeps a copy of the bundle below cache,
-	// once. It returns the directory.
+	// Prepare installs what a bundle needs and keeps a copy of the bundle below cache.
+	// It does so once and returns the prepared directory.
 	Prepare func(ctx context.Context, manifest, cache string) (dir string, err error)
-	// Describe is what Prepare wrote of a directory, for "instance prepare --json" under
-	// the key Name.
+	// Describe returns the record that Prepare wrote into a directory. The command
+	// "instance prepare --json" prints it under the key Name.
 	Name     string
 	Describe func(dir string) (any, error)
-	// Open starts what runs a prepared directory.
+	// Open starts the process that runs a prepared directory.
 	Open func(ctx context.Context, dir string, o Options) (Opened, error)
-	// InPlace opens a bundle where it lies, as in an image; nil if it must be prepared.
+	// InPlace opens a bundle without a copy, as an image needs it. It is nil if a
+	// bundle must be prepared first.
 	InPlace func(ctx context.Context, manifest string, o Options) (Opened, error)
-	// TakesDevice: the instance's device computes the model, and not what the process
-	// decides.
+	// TakesDevice says that the model runs on the instance's device. Otherwise the
+	// process chooses its device.
 	TakesDevice bool
 }
 
-// Options are what every engine is told.
+// Options apply to every engine.
 type Options struct {
 	Threads, MaxBatch int
-	// Memory bounds what the processes may hold, in bytes; 0 is no bound.
+	// Memory is the limit of the processes' memory in bytes, 0 for no limit.
 	Memory int64
-	// Device computes an ONNX model, as package onnxruntime has it; Library is ONNX
-	// Runtime's, "" for the usual one.
+	// Device is the device for ONNX models, see onnxruntime.Device. Library is the path
+	// of the ONNX Runtime library, "" for the default one.
 	Device, Library string
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
-	// Timeout is the longest that a batch may take, 0 for [DefaultTimeout].
+	// Timeout is the maximum time of a batch, 0 for [DefaultTimeout].
 	Timeout time.Duration
 	Logger  zerolog.Logger
 }
@@ -55,29 +56,28 @@ type Options struct {
 // Running is an engine that runs a model in processes beside the instance.
 type Running interface {
 	instance.Engine
-	// Memory and ProcessorTime are what the processes hold in bytes and have used.
+	// Memory returns the processes' memory in bytes, ProcessorTime their CPU time.
 	Memory() int64
 	ProcessorTime() time.Duration
 }
 
-// FirstRun is what an instance does with a first run of one row before it is ready: the
-// first run takes longer than those that follow.
+// FirstRun says whether an instance runs one row of made-up inputs before it is ready,
+// and what a failure means. The first run takes longer than later ones.
 type FirstRun int
 
 const (
-	// NoRun: the model may not run on inputs that nobody sent.
+	// NoRun skips the first run: the model must not see inputs that no client sent.
 	NoRun FirstRun = iota
-	// TolerantRun: inputs of chance may make no sense to the model, so a failure is
-	// logged.
+	// TolerantRun logs a failure: the model may refuse random inputs.
 	TolerantRun
-	// StrictRun: a model that fails cannot be served.
+	// StrictRun refuses to serve a model that fails.
 	StrictRun
 )
 
-// Opened is an engine that runs.
+// Opened is a running engine.
 type Opened struct {
 	Running
-	// Library and Load are how long it took to load the engine's library and the model.
+	// Library and Load are the times to load the engine's library and the model.
 	Library, Load time.Duration
 	First         FirstRun
 }

@@ -3,27 +3,28 @@ package engine
 import "time"
 
 const (
-	// DefaultTimeout is the longest that a batch may take where nothing is said: less
-	// than what the dispatcher waits.
+	// DefaultTimeout is the default maximum time of a batch. The dispatcher waits
+	// longer than that.
 	DefaultTimeout = 8 * time.Second
-	// FirstTimeout is the same for the first batch of a process, which may compile.
+	// FirstTimeout is the minimum of that limit for a process's first batch, which may
+	// compile code.
 	FirstTimeout = 30 * time.Second
-	// patience is how many times its slowest batch a model may take.
+	// patience is the factor between the slowest batch so far and the limit.
 	patience = 16
 )
 
-// Limit is how long a model's batches may take.
+// Limit calculates how long a model's batches may take.
 type Limit struct {
-	// Timeout is what every batch may take, [DefaultTimeout] if 0. A model that is
-	// known to take longer may.
+	// Timeout is the limit of a batch, [DefaultTimeout] if 0. A model whose slowest
+	// batch times patience is more gets more.
 	Timeout time.Duration
-	// ran: the process has answered a batch. slowest is the longest of all that were
-	// answered, by its predecessors too.
+	// ran says that the current process has answered a batch. slowest is the longest
+	// batch answered so far, by this process or its predecessors.
 	ran     bool
 	slowest time.Duration
 }
 
-// Next is how long the next batch may take.
+// Next returns how long the next batch may take.
 func (l *Limit) Next() time.Duration {
 	limit := l.Timeout
 	if limit == 0 {
@@ -35,8 +36,8 @@ func (l *Limit) Next() time.Duration {
 	return limit
 }
 
-// Answered takes in a batch that was answered.
+// Answered records the time of an answered batch.
 func (l *Limit) Answered(took time.Duration) { l.ran, l.slowest = true, max(l.slowest, took) }
 
-// Fresh: another process runs the next batch.
+// Fresh records that a new process runs the next batch.
 func (l *Limit) Fresh() { l.ran = false }

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// HashPrepared identifies the content of a bundle's directory, every file, and of what else
-// decides how it runs.
+// HashPrepared hashes every file of a bundle's directory, and beside: anything else
+// that decides how the bundle runs.
 func HashPrepared(dir, beside string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n", beside)
@@ -40,16 +40,16 @@ func HashPrepared(dir, beside string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Record is a file in a prepared directory that tells what it is.
+// Record is the name of the file in a prepared directory that describes it.
 type Record string
 
-// In reports whether a directory is prepared and has this record.
+// In reports whether a directory has this record, so is prepared.
 func (r Record) In(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, string(r)))
 	return err == nil
 }
 
-// Read reads the record into what it was written from.
+// Read reads the record into a value of the type that Write got.
 func (r Record) Read(dir string, into any) error {
 	text, err := os.ReadFile(filepath.Join(dir, string(r)))
 	if err != nil {
@@ -61,7 +61,7 @@ func (r Record) Read(dir string, into any) error {
 	return nil
 }
 
-// Write writes the record of what into a directory, which makes it a prepared one.
+// Write writes what as the directory's record. The directory is prepared from then on.
 func (r Record) Write(dir string, what any) error {
 	text, err := json.MarshalIndent(what, "", "  ")
 	if err != nil {
@@ -70,9 +70,9 @@ func (r Record) Write(dir string, what any) error {
 	return os.WriteFile(filepath.Join(dir, string(r)), text, 0o644)
 }
 
-// Keep copies a bundle's directory to DIR/bundle, and a record beside it that
-// describe makes from where the copy will be, once; whoever looks meanwhile finds
-// all of it or nothing.
+// Keep copies a bundle's directory to DIR/bundle and writes a record beside it. describe
+// returns the record's content from the path of the copy. Keep does nothing if dir has
+// the record. The directory appears as a whole: readers see all of it or nothing.
 func (r Record) Keep(bundle, dir string, describe func(bundle string) any) (err error) {
 	if r.In(dir) {
 		return nil

@@ -42,7 +42,7 @@ func TestHashesTellContents(t *testing.T) {
 	}
 }
 
-// Of many who keep the same at the same time, all find all of it.
+// Keep gives every concurrent caller the complete directory.
 func TestKeepingTogether(t *testing.T) {
 	from, cache := bundle(t, "a"), t.TempDir()
 	dir := filepath.Join(cache, "deep", "kept")

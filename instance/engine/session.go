@@ -27,8 +27,8 @@ func (c *Child) session() []int {
 	return pids
 }
 
-// stat are the fields of /proc/PID/stat after the program's name, from the state on
-// (proc(5)); none if the process is gone.
+// stat returns the fields of /proc/PID/stat after the program's name, beginning with
+// the state (proc(5)). It returns none if the process is gone.
 func stat(pid int) []string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -38,7 +38,7 @@ func stat(pid int) []string {
 	return strings.Fields(after)
 }
 
-// Memory is what the session's processes hold, in bytes.
+// Memory returns the resident memory of the session's processes in bytes.
 func (c *Child) Memory() int64 {
 	var total int64
 	for _, pid := range c.session() {
@@ -54,7 +54,7 @@ func (c *Child) Memory() int64 {
 	return total
 }
 
-// ProcessorTime is what the session's threads have used.
+// ProcessorTime returns the CPU time that the session's threads have used.
 func (c *Child) ProcessorTime() time.Duration {
 	var total int64
 	for _, pid := range c.session() {
@@ -75,9 +75,9 @@ func (c *Child) ProcessorTime() time.Duration {
 	return time.Duration(total)
 }
 
-// Listens reports whether the one who listens at a port of this machine is of the
-// session; true if nobody can tell. Two servers may have been given the same port,
-// and one would then answer for the other.
+// Listens reports whether a process of the session listens at a port of this machine.
+// It returns true if it cannot tell. Two servers may have chosen the same port, and
+// then one would answer for the other.
 func (c *Child) Listens(port int) bool {
 	sockets := map[string]bool{}
 	for _, file := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
@@ -109,8 +109,8 @@ func (c *Child) Listens(port int) bool {
 	return !read
 }
 
-// listening reads from a table of the kernel's (proc_net(5)) the inodes of the
-// sockets that listen at a port.
+// listening returns the inodes of the sockets that listen at a port, from one of the
+// kernel's tables (proc_net(5)).
 func listening(table string, port int) (inodes []string) {
 	const listens = "0A"
 	for line := range strings.Lines(table) {

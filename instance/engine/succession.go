@@ -1,8 +1,8 @@
-// Package engine is what engines share that run a model in a process beside the
-// instance. A Line starts one process after another, each in the place of one that was
-// lost; a Limit says how long a batch may take in it; StartChild starts a program that
-// dies with the instance; a Record marks the directory of a prepared model. What the
-// process is, Python or a model server, is its engine's to know. Begin with Line.
+// Package engine holds the code shared by engines that run a model in a process beside
+// the instance. A Line replaces a lost process by a new one. A Limit says how long a
+// batch may take. StartChild starts a program that dies with the instance. A Record
+// marks the directory of a prepared model. The package does not know what the process
+// is: Python or a model server. Begin with [Line].
 package engine
 
 import (
@@ -11,32 +11,33 @@ import (
 	"time"
 )
 
-// RestartPause is the time after a process that could not be started within which whoever
-// needs one is told why, and no other is tried.
+// RestartPause is the pause after a failed start. Meanwhile Need returns the same error
+// and tries no other start.
 const RestartPause = time.Second
 
-// Lost says of a batch that its process was lost with it, or could not be had: it is
-// not to be run again.
+// Lost is the error of a batch whose process died, hung or did not start. The batch
+// must not run again.
 type Lost struct{ Why error }
 
-// Error says why.
+// Error implements error.
 func (l Lost) Error() string { return l.Why.Error() }
 
-// Lost marks it for package instance.
+// Lost marks the error for package instance.
 func (Lost) Lost() bool { return true }
 
 // Unwrap returns why.
 func (l Lost) Unwrap() error { return l.Why }
 
-// Line is the processes, of which there is one at a time or none. Who has the turn may
-// use the one that there is.
+// Line is a succession of processes, at most one at a time. Only the holder of the turn
+// may use the current one.
 type Line[P any] struct {
 	start  func(ctx context.Context) (*P, error)
 	failed func(err error)
-	// turn is held by the one that uses current.
+	// turn holds one element while a goroutine has the turn.
 	turn    chan struct{}
 	current *P
-	// why a process could not be started, and until when that is not tried again.
+	// why is the error of the last start, until the time before which Need tries no
+	// other.
 	why   error
 	until time.Time
 
@@ -45,18 +46,18 @@ type Line[P any] struct {
 	replace sync.WaitGroup
 }
 
-// NewLine has no process yet. start starts one; failed is told why one that was to replace
-// another could not be started. Close must follow.
+// NewLine returns a line without a process. start starts a process. The line calls
+// failed with the error when a replacement cannot start. Close must follow.
 func NewLine[P any](start func(ctx context.Context) (*P, error), failed func(err error)) *Line[P] {
 	l := &Line[P]{start: start, failed: failed, turn: make(chan struct{}, 1)}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// Life ends with Close.
+// Life returns a context that ends with Close.
 func (l *Line[P]) Life() context.Context { return l.life }
 
-// Begin starts the first process. If it cannot be started, the line is closed.
+// Begin starts the first process. If that fails, it ends Life.
 func (l *Line[P]) Begin(ctx context.Context) error {
 	l.turn <- struct{}{}
 	defer l.Give()
@@ -69,7 +70,7 @@ func (l *Line[P]) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Take waits for the turn; Give must follow, unless there is an error, which is ctx's.
+// Take waits for the turn. Give must follow, unless Take returns ctx's error.
 func (l *Line[P]) Take(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -79,21 +80,23 @@ func (l *Line[P]) Take(ctx context.Context) error {
 	}
 }
 
-// Give gives the turn back.
+// Give returns the turn.
 func (l *Line[P]) Give() { <-l.turn }
 
-// With calls f with the process, nil if there is none, in a turn of its own.
+// With takes the turn, calls f with the current process, nil if there is none, and
+// returns the turn.
 func (l *Line[P]) With(f func(p *P)) {
 	l.turn <- struct{}{}
 	defer l.Give()
 	f(l.current)
 }
 
-// Is reports whether p is the process that there is. The turn is held.
+// Is reports whether p is the current process. The caller holds the turn.
 func (l *Line[P]) Is(p *P) bool { return l.current == p }
 
-// Need is the process, which is started if there is none. The error is a [Lost]; less
-// than [RestartPause] after one, it is the same. The turn is held.
+// Need returns the current process and starts one if there is none. The error is a
+// [Lost]. Within [RestartPause] of a failed start it is that start's error. The caller
+// holds the turn.
 func (l *Line[P]) Need(ctx context.Context) (*P, error) {
 	if l.current != nil {
 		return l.current, nil
@@ -111,24 +114,25 @@ func (l *Line[P]) Need(ctx context.Context) (*P, error) {
 	return p, nil
 }
 
-// Leave forgets the process, which is the caller's to end. The turn is held.
+// Leave forgets the current process; the caller ends it. The caller holds the turn.
 func (l *Line[P]) Leave() { l.current = nil }
 
-// Renew starts the next process, if there is none, as soon as the turn is to be had.
+// Renew starts a process in the background, once the turn is free and if there is none.
 func (l *Line[P]) Renew() {
 	l.Go(func() {
 		if l.Take(l.life) != nil {
 			return
 		}
 		defer l.Give()
-		_, _ = l.Need(l.life) // Those who need the process are told.
+		_, _ = l.Need(l.life) // The next caller of Need gets the error.
 	})
 }
 
-// Go runs what ends when Life does, beside what has the turn; Close waits for it.
+// Go runs f in a goroutine, without the turn. f must return when Life ends: Close waits
+// for it.
 func (l *Line[P]) Go(f func()) { l.replace.Go(f) }
 
-// Close has the process, if there is one, ended by end, after whoever has the turn.
+// Close ends Life, waits for the turn and ends the current process, if any, with end.
 func (l *Line[P]) Close(end func(p *P) error) error {
 	l.end()
 	l.replace.Wait()

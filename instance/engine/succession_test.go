@@ -13,10 +13,10 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
-// process is one of a line, by its number.
+// process is the number of a process in a line.
 type process int
 
-// starter counts what it starts; broken is why it cannot.
+// starter counts the processes that it starts. It fails with broken if that is not nil.
 type starter struct {
 	started atomic.Int64
 	broken  error
@@ -30,7 +30,7 @@ func (s *starter) line() *engine.Line[process] {
 	}, func(err error) { s.told = append(s.told, err) })
 }
 
-// ended is a line's end that counts.
+// ended returns an end function that counts its calls.
 func ended(of *int) func(*process) error {
 	return func(*process) error { *of++; return nil }
 }
@@ -66,8 +66,8 @@ func TestALineThatCannotBeginIsClosed(t *testing.T) {
 	}
 }
 
-// What was lost is replaced while nobody waits, once however often that is asked for,
-// and whoever comes finds it.
+// Renew replaces a lost process in the background, only once however often it is called.
+// The next batch finds the new process.
 func TestRenewing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ends := &starter{}, 0
@@ -95,7 +95,7 @@ func TestRenewing(t *testing.T) {
 	})
 }
 
-// Who cannot have a process is told at once for a second; then it is tried again.
+// Within a second of a failed start Need fails at once. Then it tries again.
 func TestAPauseAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &starter{}
@@ -135,8 +135,7 @@ func TestAPauseAfterFailures(t *testing.T) {
 	})
 }
 
-// Waiting for the turn ends with who waits, and what waits in the background with the
-// line.
+// Take returns when its context ends, and a background Renew when the line is closed.
 func TestWaitingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &starter{}
@@ -166,8 +165,8 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// Of many who use, lose and renew, one at a time has the turn, there is one process at
-// a time, and none is left.
+// Many goroutines use, lose and renew processes. Only one has the turn at a time, only one
+// process exists at a time, and none is left at the end.
 func TestManyTakeTurns(t *testing.T) {
 	var alive, using atomic.Int64
 	l := engine.NewLine(func(context.Context) (*process, error) {

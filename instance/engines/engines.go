@@ -1,7 +1,7 @@
-// Package engines lists the engines that run models in a process beside the instance, and
-// finds the one for a bundle or for a prepared directory. To add an engine, write a
-// package with an engine.Kind and add it to all. ONNX models without a handler run in the
-// instance itself, by package onnxruntime.
+// Package engines lists the engines that run models in a process beside the instance. It
+// finds the engine of a bundle or of a prepared directory. ONNX models without a handler
+// are not its business: package onnxruntime runs them in the instance itself. Begin with
+// [Of]. To add an engine, write a package that returns an engine.Kind and add it to all.
 package engines
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// all are the engines. The first that matches a bundle runs it; Python, the last, says
-// what is wrong with the others.
+// all lists the engines. The first that matches a bundle runs it. Python is the last: it
+// takes any other bundle and says what is wrong with it.
 var all = []engine.Kind{upstream.Kind(), processing.Kind(), python.Kind()}
 
-// IsManifest reports whether a model's file is the manifest of a bundle, which an engine
-// of these runs, and no ONNX file.
+// IsManifest reports whether a model's file is a bundle's manifest, for one of these
+// engines, and not an ONNX file.
 func IsManifest(file string) bool { return filepath.Base(file) == bundle.ManifestFile }
 
-// Of is the engine for the bundle that has a manifest.
+// Of returns the engine for the bundle with this manifest file.
 func Of(manifest string) engine.Kind {
 	for _, k := range all {
 		if k.Matches(manifest) {
@@ -33,7 +33,7 @@ func Of(manifest string) engine.Kind {
 	return all[len(all)-1]
 }
 
-// Prepared is the engine that prepared a directory; false if none of these did.
+// Prepared returns the engine that prepared a directory, and false if none did.
 func Prepared(dir string) (engine.Kind, bool) {
 	for _, k := range all {
 		if k.IsPrepared(dir) {
@@ -43,7 +43,7 @@ func Prepared(dir string) (engine.Kind, bool) {
 	return engine.Kind{}, false
 }
 
-// Open starts what runs a prepared directory.
+// Open starts the engine that prepared a directory, or Python's if none did.
 func Open(ctx context.Context, dir string, o engine.Options) (engine.Opened, error) {
 	k, ok := Prepared(dir)
 	if !ok {

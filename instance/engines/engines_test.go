@@ -47,7 +47,7 @@ def handle(batch):
     return [{"y": 2 * r["x"]} for r in batch]
 `
 
-// served is a model server of others that runs already, and doubles 1 and 2.
+// served returns a bundle for a model server that already runs and doubles 1 and 2.
 func served(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -64,7 +64,7 @@ func served(t *testing.T) string {
 	return s.URL
 }
 
-// numbers are float32s as tensors have them.
+// numbers encodes float32s as a tensor's data.
 func numbers(all ...float32) (data []byte) {
 	for _, x := range all {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
@@ -72,8 +72,7 @@ func numbers(all ...float32) (data []byte) {
 	return data
 }
 
-// Both kinds are checked, told by their content, prepared and opened by the same
-// calls, whichever runs them.
+// The same calls check, hash, prepare and open the bundles of every engine.
 func TestBothKinds(t *testing.T) {
 	for name, c := range map[string]struct{ manifest, other string }{
 		"Python":         {write(t, "engine: python\nhandler: handler.py\n", "handler.py", doubling), write(t, "engine: python\nhandler: handler.py\n", "handler.py", doubling+"\n")},
@@ -135,7 +134,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// A manifest of neither kind is refused by each, with a sentence that says what runs it.
+// Every engine refuses the manifest of another one and says which engine runs it.
 func TestOtherManifests(t *testing.T) {
 	manifest := write(t, "engine: onnx\nmodel: model.onnx\n", "model.onnx", "")
 	_, hash := Of(manifest).Hash(manifest)

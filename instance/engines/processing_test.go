@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// An ONNX model with a handler, the template's, goes the same way as what runs beside the
-// instance as a whole.
+// An ONNX model with the template's handler takes the same calls as the engines that run
+// completely beside the instance.
 func TestAHandler(t *testing.T) {
 	module := t.TempDir()
 	if err := os.CopyFS(module, os.DirFS("../../templates/onnx-go-infer")); err != nil {

@@ -1,8 +1,7 @@
-// Package frame is the form in which a whole batch travels between the
-// dispatcher and an instance: one HTTP request carries every member with its
-// own method, path, headers and body, and one HTTP response carries the
-// answers in the same order. A member's answer stands at the member's position,
-// so nothing needs to be matched.
+// Package frame encodes and decodes a whole batch for the way between dispatcher and
+// instance. One HTTP request carries every member with its own method, path, headers
+// and body. One HTTP response carries the answers in the members' order. The package
+// does not look into the bodies. Begin with [EncodeRequests] and [DecodeRequests].
 //
 // # Wire format, version 1
 //
@@ -16,9 +15,9 @@
 //	line    = method " " path ["?" query] "\n"     in a request
 //	line    = status "\n"                          in a response
 //
-// Integers are little endian. Every member's failure is its own: the HTTP
-// status of the whole is 200 as soon as the frame could be read. The response
-// header [ExecHeader] tells how long the engine ran.
+// Integers are little endian. A member's failure is in its own status: the HTTP
+// response has status 200 if the instance could read the frame. The response header
+// [ExecHeader] holds the engine's time.
 package frame
 
 import (
@@ -32,7 +31,7 @@ import (
 )
 
 const (
-	// Path is the instance's route that takes a batch.
+	// Path is the instance's route for batches.
 	Path = "/v1/batch"
 	// ContentType marks a frame of this version.
 	ContentType = "application/vnd.faas-infer.batch; version=1"
@@ -40,15 +39,14 @@ const (
 	// in µs.
 	ExecHeader = "X-Faas-Infer-Exec-Us"
 	// BesideHeader is the response header with the CPU time that the instance has used
-	// beside the engine since the batch before, in whole microseconds.
+	// beside the engine since the previous batch, in µs.
 	BesideHeader = "X-Faas-Infer-Beside-Us"
-	// WaitHeader is the response header with how long the batch waited for
-	// others to have had the engine, in µs.
+	// WaitHeader is the response header with the time that the batch waited while
+	// other batches had the engine, in µs.
 	WaitHeader = "X-Faas-Infer-Wait-Us"
-	// MaxMembers is the largest batch that a frame may carry.
+	// MaxMembers is the maximum number of members in a frame.
 	MaxMembers = 4096
-	// MaxHead is the largest head of a member in bytes: its first line and its
-	// headers.
+	// MaxHead is the maximum length in bytes of a member's first line and headers.
 	MaxHead = 64 << 10
 
 	magic        = "FIB1"
@@ -56,7 +54,7 @@ const (
 	memberLength = 12
 )
 
-// ErrFrame is wrapped by every error that reading a frame gives.
+// ErrFrame is wrapped by every error of DecodeRequests and DecodeResponses.
 var ErrFrame = errors.New("not a batch frame of version 1")
 
 // Request is one member of a batch as its client sent it.
@@ -78,8 +76,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Overhead is the most that a frame of so many members takes beside their
-// bodies, in bytes.
+// Overhead returns the maximum number of bytes that a frame needs beside its members'
+// bodies.
 func Overhead(members int) int64 {
 	return prefixLength + int64(members)*(memberLength+MaxHead)
 }
@@ -111,8 +109,8 @@ func EncodeResponses(responses []Response) (net.Buffers, int64) {
 	})
 }
 
-// smallBody is the size in bytes up to which a body is copied into the run of
-// heads: below it a copy costs less than one more element of a vectored write.
+// smallBody is the size in bytes up to which encode copies a body into the run of
+// heads. Up to there a copy costs less than one more element of a vectored write.
 const smallBody = 2048
 
 func encode(count int, member func(i int, head []byte) (headed, body []byte)) (net.Buffers, int64) {
@@ -134,7 +132,7 @@ func encode(count int, member func(i int, head []byte) (headed, body []byte)) (n
 		}
 		total += int64(len(run) + len(body))
 		out = append(out, run, body)
-		// The next members' heads go on in what is left of the run.
+		// The next members' heads use the rest of the run's capacity.
 		run = run[len(run):]
 	}
 	if len(run) > 0 {
@@ -149,7 +147,7 @@ func appendHeader(head []byte, h http.Header) []byte {
 		for _, v := range values {
 			head = append(head, name...)
 			head = append(head, ": "...)
-			// A line break in a value would start a header of its own.
+			// A line break in a value would start another header.
 			if strings.ContainsAny(v, "\r\n") {
 				v = strings.NewReplacer("\r", " ", "\n", " ").Replace(v)
 			}
@@ -235,7 +233,7 @@ func decode(frame []byte, begin func(count int), member func(line string, h http
 func decodeHead(head string) (line string, h http.Header, err error) {
 	line, head, ok := strings.Cut(head, "\n")
 	if !ok {
-		return "", nil, fmt.Errorf("%w: a head without a first line", ErrFrame)
+		return "", nil, fmt.Errorf("%w: a head has no first line", ErrFrame)
 	}
 	h = make(http.Header, strings.Count(head, "\n"))
 	for head != "" {

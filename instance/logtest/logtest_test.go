@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What many write at once is all there, and can be waited for meanwhile.
+// Log keeps concurrent writes, and Await works meanwhile.
 func TestManyWrite(t *testing.T) {
 	const writers, lines = 8, 100
 	var l logtest.Log

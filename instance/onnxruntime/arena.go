@@ -7,21 +7,21 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 )
 
-// arena is the process's allocator with a bound, shared by its sessions.
+// arena is the process's bounded allocator, shared by its sessions.
 var arena struct {
 	sync.Mutex
 	limited bool
 	limit   int64
 }
 
-// limitMemory bounds the sessions that are opened from now on. There is one
-// bound for the process; the first stays.
+// limitMemory sets a limit in bytes on the memory of the sessions opened from now on. A
+// process has one limit: a second, different one is an error.
 func limitMemory(limit int64) error {
 	arena.Lock()
 	defer arena.Unlock()
 	if limit == 0 || arena.limited {
 		if limit != 0 && limit != arena.limit {
-			return fmt.Errorf("the process's engines are already bound to %d bytes", arena.limit)
+			return fmt.Errorf("the memory limit is %d bytes, but the process's engines already have one of %d bytes; use the same", limit, arena.limit)
 		}
 		return nil
 	}
@@ -29,8 +29,8 @@ func limitMemory(limit int64) error {
 	if err != nil {
 		return err
 	}
-	// Growing by what is asked for, not to the next power of two: the bound is
-	// the function's memory limit, of which nothing is to spare.
+	// The arena grows by the requested size, not to the next power of two: its limit is
+	// the function's memory limit, which leaves nothing to waste.
 	cfg, err := ort.NewArenaCfg(int(limit), 1, -1, -1)
 	if err != nil {
 		return plain(err)
@@ -43,7 +43,7 @@ func limitMemory(limit int64) error {
 	return nil
 }
 
-// memoryLimited tells whether sessions are to use the bounded allocator.
+// memoryLimited reports whether sessions must use the bounded allocator.
 func memoryLimited() bool {
 	arena.Lock()
 	defer arena.Unlock()

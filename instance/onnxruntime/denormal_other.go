@@ -2,8 +2,8 @@
 
 package onnxruntime
 
-// flushDenormals does nothing: other CPUs than x86 handle denormal numbers at
-// full speed or by ONNX Runtime's own setting.
+// flushDenormals does nothing: CPUs other than x86 handle denormal numbers at full
+// speed, or ONNX Runtime's own setting covers them.
 func flushDenormals() (before uint32) { return 0 }
 
 func restoreDenormals(uint32) {}

@@ -7,33 +7,31 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 )
 
-// Device is what computes.
+// Device is the hardware that computes a model.
 type Device string
 
 const (
-	// CPU is any library's; it is the default, also as the empty string.
+	// CPU works with any build of the library. It is the default, as is the empty string.
 	CPU Device = "cpu"
-	// CUDA is a GPU of NVIDIA's, the first one that the process sees. It needs the GPU
-	// build of ONNX Runtime with its libraries beside it. Prepared models are for CPUs, so
-	// that the model is optimised anew at every Open; operators that CUDA has not run on
-	// the CPU.
+	// CUDA is the first NVIDIA GPU that the process sees. It needs the GPU build of ONNX
+	// Runtime and its libraries beside it. Prepared models are for CPUs, so ONNX Runtime
+	// optimises the model at every Open. Operators that CUDA lacks run on the CPU.
 	CUDA Device = "cuda"
 )
 
-// ErrDevice is wrapped by Open's error where the device is not to be had.
+// ErrDevice is wrapped by Open's error if the device is not available.
 var ErrDevice = errors.New("the device cuda cannot be used")
 
-// cudaSettings are those of the CUDA execution provider. Its memory grows by what is
-// asked for, as a share of a GPU has no more than it was given. Convolutions are chosen
-// by rule: trying all of them, the default, would take its time at each new batch size,
-// while requests wait.
+// cudaSettings configure the CUDA execution provider. Its memory grows by the requested
+// size, because a share of a GPU has a fixed amount. It chooses convolutions by
+// heuristic. The default tries all of them at each new batch size, while requests wait.
 var cudaSettings = map[string]string{
 	"device_id":              "0",
 	"arena_extend_strategy":  "kSameAsRequested",
 	"cudnn_conv_algo_search": "HEURISTIC",
 }
 
-// check refuses what is none of them.
+// check refuses an unknown device.
 func (d Device) check() error {
 	if d == "" || d == CPU || d == CUDA {
 		return nil
@@ -41,7 +39,7 @@ func (d Device) check() error {
 	return fmt.Errorf("the device is %q; it is %s or %s", string(d), CPU, CUDA)
 }
 
-// use has a session run on the device.
+// use makes a session run on the device.
 func (d Device) use(options *ort.SessionOptions) error {
 	if d != CUDA {
 		return nil
@@ -57,7 +55,7 @@ func (d Device) use(options *ort.SessionOptions) error {
 	return nil
 }
 
-// refused says what CUDA needs.
+// refused wraps an error in ErrDevice and says what CUDA needs.
 func refused(err error) error {
-	return fmt.Errorf("%w: %w; it takes the GPU build of ONNX Runtime %s with CUDA and cuDNN, which the template onnx-infer's Dockerfile has with --build-arg VARIANT=cuda, NVIDIA's driver and a GPU", ErrDevice, plain(err), LibraryVersion)
+	return fmt.Errorf("%w: %w; it needs a GPU, NVIDIA's driver, and the GPU build of ONNX Runtime %s with CUDA and cuDNN (build the template onnx-infer with --build-arg VARIANT=cuda)", ErrDevice, plain(err), LibraryVersion)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A library without CUDA, or a machine without a GPU, is told from a model that cannot be
-// loaded, with what there must be.
+// Without CUDA or a GPU the error wraps ErrDevice and says what is needed. A model that
+// cannot be loaded gives another error.
 func TestNoCUDA(t *testing.T) {
 	file := zooFile(t, "mnist")
 	_, err := Open(Options{Model: file, Threads: 1, Device: CUDA})
@@ -30,7 +30,7 @@ func TestNoCUDA(t *testing.T) {
 	}
 }
 
-// How a signal is handled is as it was, whatever a library has done with it.
+// keepSignals restores a handler that a library has changed.
 func TestKeepSignals(t *testing.T) {
 	const n = int(syscall.SIGUSR2)
 	var before, changed, after action

@@ -14,20 +14,20 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Options say what to open and with how much of the machine.
+// Options say which model to open and how much of the machine to use.
 type Options struct {
-	// Model is the ONNX file; it is optimised anew at every Open. Prepared,
-	// the directory of a prepared model, takes its place.
+	// Model is the ONNX file, which ONNX Runtime optimises at every Open. Prepared is
+	// the directory of a prepared model. On a CPU, Prepared takes precedence.
 	Model    string
 	Prepared string
-	// Threads is how many threads compute, at least 1. More than the
-	// instance's CPU share feeds make it slower.
+	// Threads is the number of computing threads, at least 1. More threads than the
+	// instance's CPU share can feed make it slower.
 	Threads int
-	// MemoryLimit bounds in bytes what the engine allocates for activations
-	// and weights of its own; a batch that needs more gets an error instead of
-	// the whole process being killed. 0 is no bound.
+	// MemoryLimit limits in bytes what the engine allocates for activations and for
+	// its own copies of weights, 0 for no limit. A batch that needs more gets an error.
+	// Without a limit the kernel would kill the whole process.
 	MemoryLimit int64
-	// Device is what computes, the CPU if it is empty. [CUDA] needs Model.
+	// Device computes the model, the CPU if empty. [CUDA] needs Model.
 	Device Device
 }
 
@@ -39,15 +39,14 @@ type Engine struct {
 	session *ort.DynamicAdvancedSession
 	run     *ort.RunOptions
 	load    time.Duration
-	// expected is the time of one row's run as it was measured, 0 if it was
-	// not.
+	// expected is the measured time of a run of one row, 0 if it was not measured.
 	expected time.Duration
 }
 
-// Open loads a model; Load must have succeeded before.
+// Open loads a model. Call Load first.
 func Open(o Options) (*Engine, error) {
 	if o.Threads < 1 {
-		return nil, fmt.Errorf("an engine needs at least one thread, not %d", o.Threads)
+		return nil, fmt.Errorf("threads is %d; it must be at least 1", o.Threads)
 	}
 	if err := o.Device.check(); err != nil {
 		return nil, err
@@ -74,13 +73,13 @@ type form struct {
 	level     ort.GraphOptimizationLevel
 	settings  []setting
 	signature signature
-	run       time.Duration // of one row, 0 if it was not measured
+	run       time.Duration // time of one row, 0 if not measured
 	device    Device
 }
 
 func formOf(o Options) (form, error) {
 	if o.Device == CUDA && o.Model == "" {
-		return form{}, fmt.Errorf("%w for a prepared model, which is for this host's CPU; name the model's own file, too", ErrDevice)
+		return form{}, fmt.Errorf("%w for a prepared model, which is for this host's CPU; also name the model's original file", ErrDevice)
 	}
 	if o.Prepared != "" && o.Device != CUDA {
 		p, err := ReadPrepared(o.Prepared)
@@ -136,17 +135,17 @@ func (e *Engine) Inputs() []tensor.Info { return e.signature.Inputs }
 // Outputs describes the model's outputs in the order in which Run gives them.
 func (e *Engine) Outputs() []tensor.Info { return e.signature.Outputs }
 
-// LoadTime is how long Open took.
+// LoadTime returns how long Open took.
 func (e *Engine) LoadTime() time.Duration { return e.load }
 
-// ExpectedRun is how long one row takes on one thread as Prepare measured it, 0
+// ExpectedRun returns the time of one row on one thread, measured by Prepare. It is 0
 // for a model that was not prepared.
 func (e *Engine) ExpectedRun() time.Duration { return e.expected }
 
 // Run computes one batch. inputs are all of the model's inputs in its order,
-// each with rows as its first dimension; their data is read in place and must
-// not change meanwhile. The outputs are the caller's own. When ctx ends the
-// run is given up after the operator that it is in.
+// each with rows as its first dimension. Their data is read in place and must not
+// change meanwhile. The outputs belong to the caller. When ctx ends, the run stops
+// after the current operator.
 func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,8 +192,8 @@ func (e *Engine) bindInputs(rows int, inputs []tensor.Tensor, pinned *runtime.Pi
 	return values, nil
 }
 
-// bindOutputs allocates the outputs whose shapes are known, so that ONNX
-// Runtime writes straight into them. The others stay nil.
+// bindOutputs allocates the outputs whose shapes are known: ONNX Runtime writes
+// directly into them. The others stay nil.
 func (e *Engine) bindOutputs(rows int, pinned *runtime.Pinner) ([]tensor.Tensor, []ort.Value, error) {
 	outputs := make([]tensor.Tensor, len(e.signature.Outputs))
 	values := make([]ort.Value, len(outputs))
@@ -259,7 +258,7 @@ func (e *Engine) collect(rows int, outputs []tensor.Tensor, out []ort.Value) err
 	return nil
 }
 
-// Close frees the model. A run that is going on ends first.
+// Close frees the model, after a run in progress has ended.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -272,7 +271,7 @@ func (e *Engine) Close() error {
 	return plain(err)
 }
 
-// newValue wraps data without a copy where its address fits the elements.
+// newValue wraps data without a copy if its address is aligned for the elements.
 func newValue(t tensor.Type, shape ort.Shape, data []byte, pinned *runtime.Pinner) (ort.Value, error) {
 	size, err := bytesOf(t, shape)
 	if err != nil {
@@ -284,7 +283,7 @@ func newValue(t tensor.Type, shape ort.Shape, data []byte, pinned *runtime.Pinne
 	if size == 0 {
 		return nil, fmt.Errorf("the shape %v holds no element", []int64(shape))
 	}
-	// Compiled kernels rely on elements at their natural addresses.
+	// Compiled kernels rely on aligned elements.
 	if uintptr(unsafe.Pointer(&data[0]))%uintptr(t.Size()) != 0 {
 		data = append(make([]byte, 0, size), data...)
 	}

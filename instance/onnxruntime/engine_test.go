@@ -180,8 +180,7 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 	}
 }
 
-// TestRunIsGivenUp: a run whose batch nobody waits for stops, and the next one
-// is not harmed.
+// TestRunIsGivenUp checks that a cancelled run stops and the next one works.
 func TestRunIsGivenUp(t *testing.T) {
 	e := mustOpen(t, Options{Model: zooFile(t, "mnist")})
 	const rows = 8192 // Takes about a second.
@@ -199,7 +198,8 @@ func TestRunIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestDenormalsAreBackAfterwards: Go's own arithmetic on the thread keeps them.
+// TestDenormalsAreBackAfterwards checks that Go's own arithmetic on the thread keeps
+// denormal numbers.
 func TestDenormalsAreBackAfterwards(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		return // Nothing is set there.
@@ -224,7 +224,7 @@ func TestDenormalsAreBackAfterwards(t *testing.T) {
 
 var denormal = 0x1p-1060
 
-// halved is computed when it is called, and not before.
+// halved is not inlined, so the division happens at run time.
 //
 //go:noinline
 func halved(x float64) float64 { return x / 2 }

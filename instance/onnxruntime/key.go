@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// keyOf names the prepared form of a model file: the hash of all that it
-// depends on. content is the model's own.
+// keyOf returns the name of a model file's prepared directory: a hash of all that the
+// prepared form depends on. content is the hash of the model alone.
 func keyOf(modelPath string) (key, content string, err error) {
 	if content, err = model.ContentHash(modelPath); err != nil {
 		return "", "", err
@@ -27,8 +27,8 @@ func keyOfContent(content string) string {
 	return hex.EncodeToString(key.Sum(nil))[:32]
 }
 
-// hostCPU tells one kind of CPU from another where it matters to how weights
-// are laid out: the model's name and a hash of the instruction sets.
+// hostCPU identifies the kind of this host's CPU, on which the layout of packed weights
+// depends: the model's name and a hash of the instruction sets.
 var hostCPU = sync.OnceValue(func() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -38,8 +38,8 @@ var hostCPU = sync.OnceValue(func() string {
 })
 
 func describeCPU(info string) string {
-	// One processor's paragraph is enough: they do not differ in a machine on
-	// which threads move freely.
+	// The first processor's paragraph is enough: threads move freely between the
+	// processors of a machine, so they do not differ.
 	first, _, _ := strings.Cut(info, "\n\n")
 	name, flags := runtime.GOARCH, ""
 	for line := range strings.Lines(first) {

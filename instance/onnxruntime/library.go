@@ -1,11 +1,11 @@
 // Package onnxruntime is the engine that runs ONNX models in the instance's own
-// process, on the ONNX Runtime library.
+// process, with the ONNX Runtime library. It does not run models with a handler: see
+// package engines. Begin with [Open].
 //
-// A model is prepared once per host ([Prepare]): optimised for this host's CPU
-// and written in a form that instances map into memory ([Open]), so that
-// another instance costs milliseconds and its weights share one copy in the
-// page cache. This is what keeps t_cold small (INFless §3.1 and §3.5 start
-// instances as the load asks for them).
+// [Prepare] prepares a model once per host. It optimises the model for this host's CPU
+// and writes it in a form that [Open] maps into memory. Another instance then starts in
+// milliseconds and shares one copy of the weights in the page cache. This keeps t_cold
+// small: INFless §3.1 and §3.5 start instances as the load requires.
 package onnxruntime
 
 import (
@@ -22,8 +22,8 @@ import (
 const (
 	// LibraryEnv is the environment variable that names the library file.
 	LibraryEnv = "FAAS_INFER_ONNXRUNTIME"
-	// LibraryVersion is the version that scripts/onnxruntime.sh fetches and
-	// that everything here was measured with.
+	// LibraryVersion is the version that scripts/onnxruntime.sh fetches. All our
+	// measurements used it.
 	LibraryVersion = "1.31.1"
 )
 
@@ -38,8 +38,8 @@ var library struct {
 	duration time.Duration
 }
 
-// LibraryPath is where Load finds the library when it is given no path:
-// $FAAS_INFER_ONNXRUNTIME, else faas-infer's folder in the user's cache.
+// LibraryPath returns the default path of the library: $FAAS_INFER_ONNXRUNTIME if it is
+// set, otherwise a file below faas-infer's folder in the user's cache.
 func LibraryPath() (string, error) {
 	if path := os.Getenv(LibraryEnv); path != "" {
 		return path, nil
@@ -52,8 +52,8 @@ func LibraryPath() (string, error) {
 }
 
 // Load loads the library into the process, from LibraryPath if path is empty.
-// Further calls do nothing. An error tells how to get the library or that it
-// is too old.
+// Further calls do nothing. An error says how to get the library, or that it is too
+// old.
 func Load(path string) error {
 	library.Lock()
 	defer library.Unlock()
@@ -78,14 +78,14 @@ func Load(path string) error {
 	return nil
 }
 
-// LibraryTime is how long Load took to load the library, 0 before.
+// LibraryTime returns how long Load took, 0 before Load.
 func LibraryTime() time.Duration {
 	library.Lock()
 	defer library.Unlock()
 	return library.duration
 }
 
-// Version is the loaded library's own version, "" before Load.
+// Version returns the loaded library's own version, "" before Load.
 func Version() string {
 	library.Lock()
 	defer library.Unlock()
@@ -95,5 +95,5 @@ func Version() string {
 	return ort.GetVersion()
 }
 
-// Name says which engine a profile is of.
+// Name returns the engine's name and version, as profiles carry it.
 func Name() string { return "onnxruntime " + LibraryVersion }

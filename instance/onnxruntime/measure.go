@@ -16,38 +16,39 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// measurement is what one form of a model costs, and what it computed.
+// measurement holds the costs of one form of a model, and its outputs.
 type measurement struct {
-	// load and run are CPU time, the least of several tries: the machine's
-	// other work only ever adds.
+	// load and run are CPU times, the minimum of several tries: other work on the
+	// machine can only add to them.
 	load, run time.Duration
 	outputs   []tensor.Tensor
 }
 
 const (
 	loadTimes = 3
-	// longLoad is a load's CPU time that other work hardly changes: once is enough.
+	// longLoad is the CPU time of a load above which one measurement is enough: other
+	// work hardly changes it.
 	longLoad = 200 * time.Millisecond
 	runTimes = 8
-	// runBudget ends the runs early for large models.
+	// runBudget ends the runs of large models early.
 	runBudget = 400 * time.Millisecond
-	// manyWeights is the size in bytes from which instances share weights in any case.
+	// manyWeights is the size of weights in bytes above which instances should always
+	// share them.
 	manyWeights = 64 << 20
-	// slower is by how much a form may run slower and still count as being at
-	// full speed: more than a busy machine makes two equal ones differ.
+	// slower is the factor up to which a slower form still counts as equally fast. Two
+	// equal forms differ by less on a busy machine.
 	slower = 1.25
-	// sooner and soonerAtLeast are by how much a form must load sooner to take
-	// the place of one that shares more memory.
+	// sooner and soonerAtLeast say how much sooner a form must load to replace one that
+	// shares more memory: by this factor and by this time.
 	sooner        = 1.5
 	soonerAtLeast = 10 * time.Millisecond
-	// tolerance is the largest difference between a prepared model's outputs
-	// and the model's own, relative above one, absolute below.
+	// tolerance is the maximum difference between the outputs of a prepared model and
+	// of the original one: relative for values above 1, absolute below.
 	tolerance = 1e-4
 )
 
-// better reports whether m takes the place of the form kept so far, which
-// shares more memory: only if that one runs clearly slower, or if m is at full
-// speed and loads much sooner.
+// better reports whether m replaces the form kept so far, which shares more memory. It
+// does if that one runs clearly slower, or if m is about as fast and loads much sooner.
 func (m measurement) better(than measurement) bool {
 	if float64(than.run) > slower*float64(m.run) {
 		return true
@@ -56,16 +57,17 @@ func (m measurement) better(than measurement) bool {
 		float64(than.load) > sooner*float64(m.load) && than.load-m.load > soonerAtLeast
 }
 
-// settled reports whether the packed form in dir stays whatever ONNX Runtime's own could do:
-// it runs at full speed, and has so many weights that instances are to share them. Somebody
-// waits for a large model, and to write it once more takes seconds.
+// settled reports whether the packed form in dir is final without a look at ONNX
+// Runtime's own format. It is if the form runs at full speed and its weights are large
+// enough that instances should share them. Writing a large model once more would take
+// seconds, while a client waits for it.
 func (m measurement) settled(plain measurement, dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, weightsFile))
 	return err == nil && info.Size() >= manyWeights && float64(m.run) <= slower*float64(plain.run)
 }
 
-// measure loads the form and runs it; with a reference, outputs that differ
-// from its outputs are an error.
+// measure loads a form and runs it. With a reference, it fails if the outputs differ
+// from the reference's.
 func measure(f form, reference *measurement) (measurement, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -118,22 +120,22 @@ func (m *measurement) runs(e *Engine) error {
 	return nil
 }
 
-// processorTime is the CPU time that the calling thread has used: an engine of one thread
-// computes on that.
+// processorTime returns the CPU time of the calling thread, on which an engine with one
+// thread computes.
 func processorTime() time.Duration {
 	var used unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil { // It fails for wrong arguments only.
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil { // It fails only for wrong arguments.
 		panic(err)
 	}
 	return time.Duration(used.Nano())
 }
 
-// freeDimension stands for a dimension other than the batch that the model
-// leaves open.
+// freeDimension is the size that sample gives to dynamic dimensions other than the
+// batch.
 const freeDimension = 16
 
-// sample makes inputs that any model takes: numbers in [0,1), and 0 or 1 where
-// they are whole, as in masks and indices.
+// sample makes inputs that any model takes: real numbers in [0,1), and 0 or 1 for
+// integers, which may be masks or indices.
 func sample(inputs []tensor.Info, rows int) []tensor.Tensor {
 	random := rand.New(rand.NewPCG(1, 2))
 	out := make([]tensor.Tensor, len(inputs))
@@ -173,7 +175,7 @@ func put(to []byte, t tensor.Type, random *rand.Rand) {
 func same(want, got []tensor.Tensor) error {
 	for i := range want {
 		if len(got[i].Data) != len(want[i].Data) {
-			return fmt.Errorf("output %q has %d bytes, the model's own has %d",
+			return fmt.Errorf("output %q has %d bytes, but the original model's has %d",
 				want[i].Name, len(got[i].Data), len(want[i].Data))
 		}
 		for at := 0; at < len(want[i].Data); at += want[i].Type.Size() {
@@ -211,8 +213,8 @@ func number(t tensor.Type, from []byte) float64 {
 	return float64(int64(binary.LittleEndian.Uint64(from)))
 }
 
-// Warm runs so many rows of made-up inputs and returns how long that took: the
-// first run allocates activations and faults the weights in.
+// Warm runs rows of made-up inputs and returns how long that took. The first run
+// allocates activations and pages the weights in.
 func (e *Engine) Warm(ctx context.Context, rows int) (time.Duration, error) {
 	inputs := sample(e.Inputs(), rows)
 	start := time.Now()

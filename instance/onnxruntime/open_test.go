@@ -33,7 +33,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no file":    {Options{Model: filepath.Join(folder, "none.onnx"), Threads: 1}, "none.onnx"},
 		"not ONNX":   {Options{Model: write("text.onnx", []byte("hello")), Threads: 1}, "ONNX Runtime: "},
 		"cut off":    {Options{Model: write("cut.onnx", whole[:len(whole)/2]), Threads: 1}, "ONNX Runtime: "},
-		"no threads": {Options{Model: write("whole.onnx", whole)}, "at least one thread"},
+		"no threads": {Options{Model: write("whole.onnx", whole)}, "threads is 0; it must be at least 1"},
 		"no batch":   {Options{Model: write("fixed.onnx", fixedModel(t)), Threads: 1}, `"x" has the shape [1 4]`},
 	} {
 		_, err := Open(c.options)

@@ -11,44 +11,45 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 )
 
-// Format is the form in which a prepared model is kept.
+// Format is the file format of a prepared model.
 type Format string
 
 const (
-	// FormatPacked is ONNX with the weights in a file beside it, those of
-	// matrix products already packed for this CPU. All of them are mapped, so
-	// that an instance has next to no memory of its own.
+	// FormatPacked is ONNX with the weights in a separate file. The weights of matrix
+	// products are already packed for this CPU. Instances map all weights, so each one
+	// has almost no memory of its own.
 	FormatPacked Format = "packed"
 	// FormatORT is ONNX Runtime's own format, mapped as a whole. A model of
 	// many small operators loads sooner in it, but every instance packs the
-	// weights of matrix products again, into memory of its own.
+	// weights of matrix products again, into its own memory.
 	FormatORT Format = "ort"
-	// FormatPlain is the model as it stands: see [Link].
+	// FormatPlain is the original model file: see [Link].
 	FormatPlain Format = "plain"
 )
 
-// Prepared is a model made ready for this host: a directory with the model,
-// its optimised graph, and this description of it, manifest.json.
+// Prepared describes a model prepared for this host: a directory with the model, its
+// optimised graph, and this description as manifest.json.
 type Prepared struct {
-	// Dir is the directory. Its name is the hash of the model's content, the
-	// engine's version and the CPU's kind.
+	// Dir is the directory. Its name is a hash of the model's content, the engine's
+	// version and the kind of CPU.
 	Dir string `json:"-"`
-	// Source is the file that was prepared, for people; Content is [model.ContentHash] of it.
+	// Source is the base name of the original file, for people. Content is its
+	// [model.ContentHash].
 	Source  string `json:"source"`
 	Content string `json:"content"`
-	// Engine is the version of ONNX Runtime, CPU the kind of CPU that it was
-	// prepared for.
+	// Engine is the version of ONNX Runtime, CPU the kind of CPU for which the model
+	// was prepared.
 	Engine string `json:"engine"`
 	CPU    string `json:"cpu"`
 	Format Format `json:"format"`
-	// LoadSeconds are the CPU times to load each format, PlainSeconds that of
-	// the unprepared model; RunSeconds and PlainRunSeconds those of one run of
+	// LoadSeconds holds the CPU time to load each format, PlainSeconds that of the
+	// original model. RunSeconds and PlainRunSeconds are the CPU times of one run of
 	// one row.
 	LoadSeconds     map[Format]float64 `json:"load_seconds"`
 	PlainSeconds    float64            `json:"plain_seconds"`
 	RunSeconds      map[Format]float64 `json:"run_seconds"`
 	PlainRunSeconds float64            `json:"plain_run_seconds"`
-	// GraphError says why there is no GraphFile, if there is none.
+	// GraphError says why there is no GraphFile. It is empty if there is one.
 	GraphError string `json:"graph_error,omitempty"`
 	signature
 }
@@ -56,18 +57,18 @@ type Prepared struct {
 const (
 	manifestFile = "manifest.json"
 	weightsFile  = "weights.bin" // of the packed format
-	// preparation counts the ways of preparing; a new one prepares anew.
+	// preparation is the version of Prepare's method. Models prepared with another
+	// version are prepared again.
 	preparation = "3"
 )
 
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
 var ErrNotPrepared = errors.New("not a prepared model")
 
-// Prepare makes the model file ready under cacheDir and returns where it is;
-// it does so once per model content, engine version and kind of CPU. Two that
-// prepare the same model at once both get a whole result. The process grows by
-// several times the model's size meanwhile, so let one of its own do it
-// (`faas-infer instance prepare`).
+// Prepare prepares the model file below cacheDir, once per model content, engine version
+// and kind of CPU. Two processes that prepare the same model at once both get a complete
+// result. Meanwhile the process grows by several times the model's size, so run Prepare
+// in a separate process (`faas-infer instance prepare`).
 func Prepare(modelPath, cacheDir string) (Prepared, error) {
 	p, err := prepare(modelPath, cacheDir)
 	if err != nil {
@@ -103,17 +104,17 @@ func prepare(modelPath, cacheDir string) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	return p, os.RemoveAll(dir + linked) // Running instances have loaded it.
+	return p, os.RemoveAll(dir + linked) // Running instances have already loaded the linked model.
 }
 
-// publish moves a finished directory to its place, or leaves that of another
-// process that was quicker.
+// publish moves a finished directory to its place. If another process was quicker, it
+// keeps that process's directory.
 func publish(work, dir string) (Prepared, error) {
 	if err := os.Rename(work, dir); err != nil {
 		if p, readErr := ReadPrepared(dir); readErr == nil {
 			return p, nil
 		}
-		// The directory is not whole: a manifest is written last.
+		// The directory is incomplete: the manifest is written last.
 		if err := os.RemoveAll(dir); err != nil {
 			return Prepared{}, err
 		}
@@ -124,7 +125,7 @@ func publish(work, dir string) (Prepared, error) {
 	return ReadPrepared(dir)
 }
 
-// ReadPrepared reads what Prepare left in dir. The error says so if it was
+// ReadPrepared reads the manifest that Prepare wrote into dir. It refuses a model
 // prepared for another CPU or another version of ONNX Runtime.
 func ReadPrepared(dir string) (Prepared, error) {
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
@@ -139,10 +140,10 @@ func ReadPrepared(dir string) (Prepared, error) {
 		return Prepared{}, fmt.Errorf("%w: %s has the unknown format %q", ErrNotPrepared, dir, p.Format)
 	}
 	if version := Version(); p.Engine != version {
-		return Prepared{}, fmt.Errorf("%w: %s is for ONNX Runtime %s, this is %s", ErrNotPrepared, dir, p.Engine, version)
+		return Prepared{}, fmt.Errorf("%w: %s is for ONNX Runtime %s, but the loaded version is %s; prepare the model again", ErrNotPrepared, dir, p.Engine, version)
 	}
 	if cpu := hostCPU(); p.CPU != cpu {
-		return Prepared{}, fmt.Errorf("%w: %s is for the CPU %s, this is %s", ErrNotPrepared, dir, p.CPU, cpu)
+		return Prepared{}, fmt.Errorf("%w: %s is for the CPU %s, but this host's is %s; prepare the model again", ErrNotPrepared, dir, p.CPU, cpu)
 	}
 	return p, nil
 }
@@ -162,7 +163,7 @@ func (p Prepared) form() form {
 	}
 }
 
-// formats tells for each format its model file and how to write and load it.
+// formats holds each format's model file and the settings to write and load it.
 var formats = map[Format]struct {
 	file       string
 	save, load []setting
@@ -186,9 +187,9 @@ var formats = map[Format]struct {
 	},
 }
 
-// build writes the prepared model into dir: every format is written, checked
-// against the model as it stands and measured; the best one stays. The second
-// is not tried for a large model: see settled.
+// build writes the prepared model into dir. It writes each format, checks its outputs
+// against the original model's, measures it and keeps the best one. For a large model it
+// may skip the second format: see settled.
 func build(modelPath, content, dir string) error {
 	p := Prepared{
 		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
@@ -211,13 +212,14 @@ func build(modelPath, content, dir string) error {
 		return err
 	}
 	if err := keepGraph(plainForm, dir); err != nil {
-		p.GraphError = err.Error() // it can be served without
+		p.GraphError = err.Error() // An instance can serve without the graph.
 	}
 	return p.keep(dir)
 }
 
-// choose measures the packed format, which was written with that result, and, unless that
-// settles it, the other.
+// choose measures the packed format and, unless that is settled, writes and measures the
+// ORT format. It sets p.Format to the better one. written is the result of writing the
+// packed format.
 func (p *Prepared) choose(plain form, dir string, reference measurement, written error) error {
 	best, packedErr := p.try(plain, dir, FormatPacked, reference, written)
 	if packedErr == nil {
@@ -235,7 +237,7 @@ func (p *Prepared) choose(plain form, dir string, reference measurement, written
 	return nil
 }
 
-// try measures a format that was written with that result.
+// try measures a format. written is the result of writing it.
 func (p *Prepared) try(plain form, dir string, format Format, reference measurement, written error) (measurement, error) {
 	if written != nil {
 		return measurement{}, fmt.Errorf("format %s: %w", format, written)
@@ -248,7 +250,7 @@ func (p *Prepared) try(plain form, dir string, format Format, reference measurem
 	return m, nil
 }
 
-// writeFormat writes one format into a directory of its name in dir.
+// writeFormat writes one format into the subdirectory of dir with the format's name.
 func writeFormat(plain form, dir string, format Format) error {
 	dir = filepath.Join(dir, string(format))
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -258,8 +260,8 @@ func writeFormat(plain form, dir string, format Format) error {
 	return saveOptimised(plain, filepath.Join(dir, f.file), f.save)
 }
 
-// keep moves the chosen format's files up into dir, removes the others and
-// writes the manifest, last.
+// keep moves the chosen format's files up into dir, removes the other formats and then
+// writes the manifest.
 func (p Prepared) keep(dir string) error {
 	chosen := filepath.Join(dir, string(p.Format))
 	files, err := os.ReadDir(chosen)

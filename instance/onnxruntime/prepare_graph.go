@@ -13,14 +13,14 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// graphFile is the optimised graph beside either format.
+// graphFile is the name of the optimised graph's file.
 const graphFile = "optimised.onnx"
 
-// GraphFile is the ONNX file of the graph that the engine really runs: after
-// the optimisations for this CPU, with operators of ONNX Runtime's own domains.
-// Its large weights are not there, so read it with model.ReadGraph. Operators
-// are profiled by it (INFless §3.3), since fusion changes them. It is "" if there
-// is none, for which GraphError has the reason.
+// GraphFile returns the ONNX file of the graph that the engine really runs: optimised
+// for this CPU, with operators of ONNX Runtime's own domains. It is "" if there is none;
+// GraphError then has the reason. The file lacks the large weights, so read it with
+// model.ReadGraph. The profiler profiles this graph's operators (INFless §3.3), because
+// fusion changes them.
 func (p Prepared) GraphFile() string {
 	path := filepath.Join(p.Dir, graphFile)
 	if _, err := os.Stat(path); err != nil {
@@ -29,9 +29,9 @@ func (p Prepared) GraphFile() string {
 	return path
 }
 
-// keepGraph writes the optimised graph into dir. The packed format in
-// dir/packed is that graph; where it could not be made, the graph is written
-// for this alone.
+// keepGraph writes the optimised graph into dir. It takes the graph from the packed
+// format in dir/packed. If that format could not be written, it optimises the model
+// once more.
 func keepGraph(plain form, dir string) error {
 	from := filepath.Join(dir, string(FormatPacked))
 	if _, err := os.Stat(filepath.Join(from, formats[FormatPacked].file)); err != nil {
@@ -63,11 +63,11 @@ func keepGraph(plain form, dir string) error {
 	return os.WriteFile(filepath.Join(dir, graphFile), b, 0o644)
 }
 
-// inlined is the most bytes of a tensor that keepGraph takes into the graph.
-const inlined = 32 << 10
+// maxInlined is the maximum size in bytes of a tensor that keepGraph puts into the graph.
+const maxInlined = 32 << 10
 
-// inline reads whole numbers that an operator may be told by (indices, sizes)
-// from the weights' file into the tensor.
+// inline reads a tensor of integers or booleans from the weights' file into the graph.
+// Operators may take them as parameters (indices, sizes).
 func inline(t *onnxpb.TensorProto, dir string) error {
 	kind := onnxpb.TensorProto_DataType(t.GetDataType())
 	if t.GetDataLocation() != onnxpb.TensorProto_EXTERNAL || kind != onnxpb.TensorProto_INT64 && kind != onnxpb.TensorProto_INT32 && kind != onnxpb.TensorProto_BOOL {
@@ -79,7 +79,7 @@ func inline(t *onnxpb.TensorProto, dir string) error {
 	}
 	offset, _ := strconv.ParseInt(fields["offset"], 10, 64)
 	length, err := strconv.ParseInt(fields["length"], 10, 64)
-	if err != nil || length > inlined {
+	if err != nil || length > maxInlined {
 		return nil
 	}
 	f, err := os.Open(filepath.Join(dir, filepath.Base(fields["location"])))
@@ -95,7 +95,7 @@ func inline(t *onnxpb.TensorProto, dir string) error {
 	return nil
 }
 
-// saveOptimised writes the model after the optimisations for this CPU to path.
+// saveOptimised optimises the model for this CPU and writes it to path.
 func saveOptimised(plain form, path string, save []setting) error {
 	options, err := newOptions(1, ort.GraphOptimizationLevelEnableAll, save...)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestPrepareKeepsTheGraph(t *testing.T) {
 	checkGraph(t, p.GraphFile())
 }
 
-// checkGraph wants mnist's graph with fused operators, all of them known.
+// checkGraph checks that the file is mnist's graph with fused operators, all of them known.
 func checkGraph(t *testing.T, path string) {
 	t.Helper()
 	m, err := model.ReadGraph(path)
@@ -65,7 +65,8 @@ func TestGraphWithoutThePackedFormat(t *testing.T) {
 	}
 }
 
-// TestWholeNumbersAreInTheGraph: an operator may do what they say.
+// TestWholeNumbersAreInTheGraph checks that the graph contains integers that operators take
+// as parameters.
 func TestWholeNumbersAreInTheGraph(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "weights.bin"), []byte{9, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}, 0o644); err != nil {

@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 )
 
-// ErrSmall says that a model is prepared soon enough.
+// ErrSmall says that a model is too small for Link: Prepare takes little time.
 var ErrSmall = errors.New("the model is small")
 
-// linked is the end of the name of a directory that Link makes.
+// linked is the suffix of the directories that Link makes.
 const linked = "-plain"
 
-// Link makes a large model ready in a moment, for instances to begin with while [Prepare]
-// takes its time: as it stands, by a link to its file. Each instance then optimises it
-// itself, and shares no weights. content is [model.ContentHash] of it. A model that is
-// prepared already is not linked, and of a small one the error wraps [ErrSmall].
+// Link makes a large model usable at once by a hard link to its file. Instances begin
+// with it while [Prepare] is still at work. Each of them optimises the model itself and
+// shares no weights. content is the model's [model.ContentHash]. Link returns the
+// prepared model if there is one already. For a small model the error wraps [ErrSmall].
 func Link(modelPath, cacheDir, content string) (Prepared, error) {
 	key := keyOfContent(content)
 	if p, err := ReadPrepared(filepath.Join(cacheDir, key)); err == nil {
@@ -38,7 +38,7 @@ func link(modelPath, cacheDir, dir, content string) (Prepared, error) {
 	switch info, err := os.Stat(modelPath); {
 	case err != nil:
 		return Prepared{}, err
-	case info.Size() < manyWeights: // Also of a model whose weights are in other files.
+	case info.Size() < manyWeights: // So is the file of a model with its weights in other files.
 		return Prepared{}, ErrSmall
 	}
 	form, err := formOf(Options{Model: modelPath})

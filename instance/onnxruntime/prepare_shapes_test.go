@@ -81,7 +81,7 @@ func described(t *testing.T, path string) string {
 	return path
 }
 
-// compareShapes notes the operators that the model has.
+// compareShapes compares the shapes and records the model's operators in had.
 func compareShapes(t *testing.T, name, path string, s signature, had map[string]bool) {
 	t.Helper()
 	m, err := model.ReadGraph(path)

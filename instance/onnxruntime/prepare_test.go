@@ -195,8 +195,8 @@ func TestFormChosen(t *testing.T) {
 	}
 }
 
-// A small model is prepared soon enough; a large one begins as it stands, gives the same
-// answers, and makes way for the prepared one.
+// Link refuses a small model. A large linked model gives the same answers, and Prepare
+// replaces it.
 func TestLink(t *testing.T) {
 	cache := t.TempDir()
 	small, large := zooFile(t, "mnist"), zooFile(t, "vggnet")

@@ -14,7 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance"
 )
 
-// The environment by which a test starts itself as another process.
+// helperEnv is the variable by which a test starts itself as another process.
 const helperEnv = "FAAS_INFER_TEST_HELPER"
 
 // helper starts this test binary to run one test function and returns its
@@ -116,8 +116,8 @@ func TestWeightsAreShared(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: a batch that needs more memory than the instance may have
-// is an error, and the instance goes on.
+// TestMemoryLimit checks that a batch above the memory limit is an error and the instance
+// serves the next one.
 func TestMemoryLimit(t *testing.T) {
 	if argument := os.Getenv(helperEnv); argument != "" {
 		e := mustOpen(t, Options{Model: argument, MemoryLimit: 64 << 20})

@@ -13,12 +13,12 @@ import (
 // setting is one entry of a session's configuration.
 type setting struct{ key, value string }
 
-// always holds for every session, also for those that only prepare a model.
+// always are the settings of every session, including those that only prepare a model.
 //
 //   - Idle threads must not spin: instances share their cores, and spinning
 //     costs up to 20 ms of CPU per request.
-//   - Numbers too small to be normal count as zero: they make arithmetic up to
-//     16 times slower and mean nothing.
+//   - Denormal numbers count as zero: they make arithmetic up to 16 times slower and
+//     carry no information.
 var always = []setting{
 	{"session.intra_op.allow_spinning", "0"},
 	{"session.set_denormal_as_zero", "1"},
@@ -66,10 +66,10 @@ func newSession(path string, s signature, options *ort.SessionOptions) (*ort.Dyn
 }
 
 // withoutDenormals makes the goroutine's thread treat denormal numbers as zero
-// until the returned function is called. ONNX Runtime sets this for its own
-// threads and for the one that creates a session, and leaves that one so, where
-// any other goroutine might run next; yet with one thread per session all the
-// work is done by whichever thread calls it.
+// until restore is called. ONNX Runtime sets this for its own threads and for the
+// thread that creates a session. That has two faults. It leaves the creating thread
+// changed, on which another goroutine may run next. And a session of one thread
+// computes on the calling thread, which may be a different one.
 func withoutDenormals() (restore func()) {
 	runtime.LockOSThread()
 	before := flushDenormals()
@@ -79,8 +79,8 @@ func withoutDenormals() (restore func()) {
 	}
 }
 
-// plain shortens an error of the binding to what ONNX Runtime said, without
-// where in its source it said it.
+// plain shortens an error of the binding to ONNX Runtime's own message, without the
+// place in ONNX Runtime's source.
 func plain(err error) error {
 	if err == nil {
 		return nil

@@ -6,17 +6,16 @@ import (
 	"unsafe"
 )
 
-// action is how a signal is handled, as the kernel has it on amd64 and arm64
-// (rt_sigaction(2)).
+// action is the kernel's struct sigaction on amd64 and arm64 (rt_sigaction(2)).
 type action struct{ handler, flags, restorer, mask uintptr }
 
-// lastSignal is the highest there is on Linux.
+// lastSignal is the highest signal number on Linux.
 const lastSignal = 64
 
-// keepSignals remembers how signals are handled; restore has it so again. CUDA's
-// libraries put handlers of their own in the place of Go's, which do not use the stack
-// that Go needs: the next signal, as the one by which an instance is asked to leave,
-// would end the process.
+// keepSignals records the handlers of all signals; restore sets them again. CUDA's
+// libraries replace Go's handlers with ones that do not use the alternate stack that Go
+// needs. The next signal, such as the SIGTERM that stops an instance, would crash the
+// process.
 func keepSignals() (restore func() error) {
 	var before [lastSignal + 1]action
 	known := [lastSignal + 1]bool{}

@@ -16,8 +16,8 @@ type signature struct {
 	Outputs []tensor.Info `json:"outputs"`
 }
 
-// readSignature loads the model for its signature. ONNX Runtime's binding has
-// no other way to it, which is why prepared models keep theirs beside them.
+// readSignature loads the model to read its signature. ONNX Runtime's binding offers no
+// other way, so prepared models keep theirs in the manifest.
 func readSignature(path string, options *ort.SessionOptions) (signature, error) {
 	defer withoutDenormals()()
 	inputs, outputs, err := ort.GetInputOutputInfoWithOptions(path, options)
@@ -34,8 +34,8 @@ func readSignature(path string, options *ort.SessionOptions) (signature, error) 
 	return s, nil
 }
 
-// infos translates a signature and checks that it can be served; an error for
-// want of a batch dimension wraps model.ErrNoBatch.
+// infos converts the inputs or outputs of a model and checks that instances can serve
+// them. The error wraps model.ErrNoBatch if there is no batch dimension.
 func infos(kind string, of []ort.InputOutputInfo) ([]tensor.Info, error) {
 	if len(of) == 0 {
 		return nil, fmt.Errorf("the model has no %s", kind)
@@ -62,8 +62,8 @@ func infos(kind string, of []ort.InputOutputInfo) ([]tensor.Info, error) {
 	return out, nil
 }
 
-// shapeFor returns the shape of info at so many rows, and whether it is known
-// before the run.
+// shapeFor returns the shape of info for this number of rows, and whether all of it is
+// known before the run.
 func shapeFor(info tensor.Info, rows int) (ort.Shape, bool) {
 	shape := ort.Shape(append([]int64{int64(rows)}, info.Shape[1:]...))
 	for _, d := range shape {

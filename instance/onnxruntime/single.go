@@ -13,13 +13,13 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// mappedFrom is the size of weights in bytes from which a single operator's are
-// mapped from a file, packed, as an instance's are ([FormatPacked]).
+// mappedFrom is the size of weights in bytes from which OpenSingle packs them and maps
+// them from a file, as an instance does ([FormatPacked]).
 const mappedFrom = 1 << 20
 
-// Single is a model of few operators, loaded to be measured: as it stands,
-// without optimisation, with any shapes, and with outputs that are allocated
-// once. It is not safe for concurrent use.
+// Single is a model of few operators, loaded to be measured. It runs without
+// optimisation and takes any shapes. Bind allocates its outputs once. It is not safe for
+// concurrent use.
 type Single struct {
 	session *ort.DynamicAdvancedSession
 	in, out []ort.Value
@@ -27,10 +27,9 @@ type Single struct {
 	data    [][]byte
 }
 
-// OpenSingle loads a model on so many threads. weights is the size of its
-// initialisers in bytes; large ones are written to a temporary directory, which
-// is gone when OpenSingle returns (the mapping stays). Load must have succeeded
-// before.
+// OpenSingle loads a model that computes on threads threads. weights is the size of its
+// initialisers in bytes. Large ones go through a temporary directory, which OpenSingle
+// removes (the mapping stays). Call Load first.
 func OpenSingle(m *model.Model, weights int64, threads int) (*Single, error) {
 	dir, err := os.MkdirTemp("", "faas-infer-operator-")
 	if err != nil {
@@ -41,7 +40,8 @@ func OpenSingle(m *model.Model, weights int64, threads int) (*Single, error) {
 	if err := m.WriteFile(path); err != nil {
 		return nil, err
 	}
-	s := namesOf(m)
+	// No check of the signature: nothing here needs a batch dimension.
+	s := signature{Inputs: m.Inputs(), Outputs: m.Outputs()}
 	if weights >= mappedFrom {
 		if path, err = packed(path, dir, s); err != nil {
 			return nil, err
@@ -54,14 +54,7 @@ func OpenSingle(m *model.Model, weights int64, threads int) (*Single, error) {
 	return &Single{session: session}, nil
 }
 
-// namesOf is the model's signature without its checks: nothing here needs a
-// batch dimension.
-func namesOf(m *model.Model) signature {
-	return signature{Inputs: m.Inputs(), Outputs: m.Outputs()}
-}
-
-// packed writes the model as Prepare does, with its weights packed in a file
-// beside it.
+// packed writes the model with its weights packed in a separate file, as Prepare does.
 func packed(path, dir string, s signature) (string, error) {
 	f := formats[FormatPacked]
 	to := filepath.Join(dir, "packed.onnx")
@@ -72,7 +65,8 @@ func packed(path, dir string, s signature) (string, error) {
 	return to, plain(session.Destroy())
 }
 
-// sessionOf loads a model as it stands, and saves it at save unless that is "".
+// sessionOf loads a model without optimisation. It also saves the model at save, unless
+// that is "".
 func sessionOf(path string, s signature, threads int, save string, settings ...setting) (*ort.DynamicAdvancedSession, error) {
 	options, err := newOptions(threads, ort.GraphOptimizationLevelDisableAll, settings...)
 	if err != nil {
@@ -87,9 +81,8 @@ func sessionOf(path string, s signature, threads int, save string, settings ...s
 	return newSession(path, s, options)
 }
 
-// Bind sets the inputs of the runs to come, in the model's order, and the
-// shapes of the outputs; an output whose shape is nil is allocated anew in each
-// run.
+// Bind sets the inputs and the outputs' shapes for the next runs, in the model's order.
+// An output whose shape is nil is allocated anew in each run.
 func (s *Single) Bind(inputs, outputs []tensor.Tensor) error {
 	s.release()
 	for _, t := range inputs {
@@ -118,16 +111,16 @@ func (s *Single) Bind(inputs, outputs []tensor.Tensor) error {
 	return nil
 }
 
-// value wraps a tensor; one without elements has no address, so it borrows one.
+// value wraps a tensor. It refuses one without elements, which has no address.
 func (s *Single) value(t tensor.Tensor) (ort.Value, error) {
 	if len(t.Data) > 0 {
 		s.data = append(s.data, t.Data)
 		return newValue(t.Type, ort.Shape(t.Shape), t.Data, &s.pinned)
 	}
-	return nil, errors.New("it has no element")
+	return nil, errors.New("the tensor has no elements")
 }
 
-// Run executes once on what was bound.
+// Run computes the bound inputs once.
 func (s *Single) Run() error {
 	for _, v := range s.out {
 		if v == nil {
@@ -137,7 +130,7 @@ func (s *Single) Run() error {
 	return plain(s.session.Run(s.in, s.out))
 }
 
-// runFresh lets the engine allocate the outputs of unknown shapes.
+// runFresh runs once and lets ONNX Runtime allocate the outputs of unknown shapes.
 func (s *Single) runFresh() error {
 	out := append([]ort.Value(nil), s.out...)
 	err := plain(s.session.Run(s.in, out))

@@ -7,8 +7,8 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 )
 
-// dataOf returns the elements of a tensor that ONNX Runtime allocated. The
-// binding has already copied them into Go's memory.
+// dataOf returns the elements of a tensor that ONNX Runtime allocated. The binding has
+// already copied them into Go memory.
 func dataOf(v ort.Value) ([]byte, error) {
 	switch t := v.(type) {
 	case *ort.Tensor[float32]:
@@ -34,7 +34,7 @@ func dataOf(v ort.Value) ([]byte, error) {
 	case *ort.Tensor[int64]:
 		return bytesOfSlice(t.GetData()), nil
 	}
-	return nil, fmt.Errorf("elements of this type need a shape that is known before the run")
+	return nil, fmt.Errorf("an output of this element type must have a shape that is known before the run")
 }
 
 func bytesOfSlice[T any](s []T) []byte {

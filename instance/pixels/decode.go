@@ -12,28 +12,27 @@ import (
 	"math"
 )
 
-// maxMemory is how many bytes decoding one image may take: a photograph of 20
-// megapixels. Instances are not planned with more than some tens of MB beside the
-// model.
+// maxMemory is the maximum memory in bytes to decode one image, enough for a photograph
+// of 20 megapixels. An instance's plan has only some tens of MB beside the model.
 const maxMemory = 32 << 20
 
-// maxSide is the longest side in pixels, which is JPEG's own bound.
+// maxSide is the maximum width or height in pixels, which is JPEG's own limit.
 const maxSide = 65535
 
-// maxScans is how many scans a progressive image may have: each goes over the
-// whole image, however little it says.
+// maxScans is the maximum number of scans in a progressive image. Each scan takes a
+// pass over the whole image, even if it changes little.
 const maxScans = 256
 
-// errFormat is for what is no image that is understood.
+// errFormat refuses a file that is not a supported image.
 var errFormat = errors.New("it is neither a JPEG nor a PNG image")
 
-// Is reports whether a file begins as an image that is understood.
+// Is reports whether a file begins like a JPEG or PNG image.
 func Is(file []byte) bool { return isJPEG(file) || isPNG(file) }
 
 func isJPEG(file []byte) bool { return bytes.HasPrefix(file, []byte("\xff\xd8\xff")) }
 func isPNG(file []byte) bool  { return bytes.HasPrefix(file, []byte("\x89PNG\r\n\x1a\n")) }
 
-// decode reads an image once it is known to need no more memory than it may.
+// decode decodes an image. It first refuses one that needs more than maxMemory.
 func decode(file []byte) (image.Image, error) {
 	var config image.Config
 	var err error
@@ -55,11 +54,11 @@ func decode(file []byte) (image.Image, error) {
 		return nil, fmt.Errorf("the image has %dx%d pixels; neither side may have more than %d, so send it smaller", config.Width, config.Height, maxSide)
 	}
 	if need := memory(file, config); need > maxMemory {
-		return nil, fmt.Errorf("the image has %dx%d pixels and takes %d MB to decode; at most %d MB are given, so send it smaller",
+		return nil, fmt.Errorf("the image has %dx%d pixels and needs %d MB to decode; the limit is %d MB, so send it smaller",
 			config.Width, config.Height, need>>20, int64(maxMemory)>>20)
 	}
 	if isJPEG(file) && bytes.Count(file, []byte("\xff\xda")) > maxScans {
-		return nil, fmt.Errorf("the image comes in more than %d scans; save it as a baseline JPEG", maxScans)
+		return nil, fmt.Errorf("the image has more than %d scans; save it as a baseline JPEG", maxScans)
 	}
 	var img image.Image
 	if isJPEG(file) {
@@ -73,7 +72,7 @@ func decode(file []byte) (image.Image, error) {
 	return img, nil
 }
 
-// memory is how many bytes the decoder will take for an image, from its head.
+// memory estimates from an image's header how many bytes its decoder will allocate.
 func memory(file []byte, config image.Config) int64 {
 	pixels := int64(config.Width) * int64(config.Height)
 	if isPNG(file) {
@@ -91,26 +90,27 @@ func memory(file []byte, config image.Config) int64 {
 			}
 		}
 		if interlaced := len(file) > 28 && file[28] != 0; interlaced {
-			each *= 2 // Each pass is an image of its own, beside the whole.
+			each *= 2 // The passes are images of their own, beside the whole one.
 		}
 		return pixels * each
 	}
 	components, samples, progressive := frameHeader(file)
-	// A progressive image's coefficients, 4 bytes each, are all kept until the end.
+	// The decoder keeps all coefficients of a progressive image until the end, 4 bytes
+	// each: 1 + 4 = 5 bytes a sample.
 	perSample := 1.0
 	if progressive {
 		perSample = 5
 	}
 	need := float64(pixels) * samples * perSample
 	if components == 4 || config.ColorModel == color.RGBAModel {
-		need += 4 * float64(pixels) // It is put together in a second image.
+		need += 4 * float64(pixels) // The decoder converts it into a second image.
 	}
 	return int64(need)
 }
 
-// frameHeader finds a JPEG's frame header: how many components there are, how
-// many samples a pixel has on average, and whether it is progressive. Where there
-// is none that makes sense, it is taken for the largest.
+// frameHeader reads a JPEG's frame header: the number of components, the mean number of
+// samples per pixel, and whether the image is progressive. Without a valid header it
+// returns the values that need the most memory.
 func frameHeader(file []byte) (components int, samples float64, progressive bool) {
 	for at := 2; at+4 <= len(file) && file[at] == 0xff; {
 		marker := file[at+1]
@@ -135,16 +135,16 @@ func frame(head []byte, progressive bool) (components int, samples float64, _ bo
 	if components == 0 || len(head) < 6+3*components {
 		return 4, 4, progressive
 	}
-	most, sum := 1, 0
+	largest, sum := 1, 0
 	for i := range components {
 		factors := head[6+3*i+1]
 		each := max(1, int(factors>>4)) * max(1, int(factors&15))
-		most, sum = max(most, each), sum+each
+		largest, sum = max(largest, each), sum+each
 	}
-	return components, float64(sum) / float64(most), progressive
+	return components, float64(sum) / float64(largest), progressive
 }
 
-// gray is a pixel's brightness as ITU-R BT.601 weighs the colours.
+// gray returns a pixel's brightness by the weights of ITU-R BT.601.
 func gray(rgb []byte) byte {
 	return byte((299*int(rgb[0]) + 587*int(rgb[1]) + 114*int(rgb[2]) + 500) / 1000)
 }

@@ -1,9 +1,10 @@
-// Package pixels makes a model's input of a JPEG or PNG image, as the deployment's
-// [model.ImageForm] says. The memory to decode an image is known from its head
-// and bounded before any of it is decoded: a small file may hold a large image.
+// Package pixels converts JPEG and PNG images into a model's input, as the deployment's
+// [model.ImageForm] says. It calculates the memory to decode an image from its header and
+// refuses too large ones before it decodes: a small file may hold a large image. Begin
+// with [New].
 //
-// The tag by which a camera says how it was held (EXIF) is not looked at, as
-// image libraries of training pipelines do not either.
+// It ignores the EXIF tag for a camera's orientation, as the image libraries of training
+// pipelines do.
 package pixels
 
 import (
@@ -15,40 +16,40 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Maker makes rows of one input of images. It is safe for concurrent use.
+// Maker converts images into rows of one input. It is safe for concurrent use.
 type Maker struct {
 	form model.ImageForm
 	kind tensor.Type
-	// channels is 1 or 3, first that they stand before height and width.
+	// channels is 1 or 3. first says that the channels come before height and width.
 	channels int
 	first    bool
-	// table has, for each channel, what each of its 256 values becomes.
+	// table maps each channel's 256 values to the input's. It is nil for UINT8.
 	table [][256]float32
-	// turn bounds how many images are decoded at once.
+	// turn limits how many images are decoded at once.
 	turn chan struct{}
 }
 
-// atOnce is how many images are decoded at the same time. Each may take
-// mostMemory.
-const atOnce = 2
+// maxDecoders is how many images a Maker decodes at the same time. Each may take
+// maxMemory.
+const maxDecoders = 2
 
-// New returns a maker for the one input of a model, or an error that says why the
-// form and the input do not fit each other.
+// New returns a Maker for the only input of a model. The error says why the form does
+// not fit the input.
 func New(form model.ImageForm, inputs []tensor.Info) (*Maker, error) {
 	if len(inputs) != 1 {
-		return nil, fmt.Errorf("the model has %d inputs; an image can be the input of a model with one", len(inputs))
+		return nil, fmt.Errorf("the model has %d inputs; only a model with one input takes images", len(inputs))
 	}
 	in := inputs[0]
-	m := &Maker{form: form, kind: in.Type, turn: make(chan struct{}, atOnce)}
+	m := &Maker{form: form, kind: in.Type, turn: make(chan struct{}, maxDecoders)}
 	if in.Type != tensor.FP32 && in.Type != tensor.Uint8 {
-		return nil, fmt.Errorf("input %q is %s; an image can be an input of FP32 or UINT8", in.Name, in.Type)
+		return nil, fmt.Errorf("input %q is %s; images need an input of FP32 or UINT8", in.Name, in.Type)
 	}
 	if err := m.layout(in); err != nil {
 		return nil, err
 	}
 	if in.Type == tensor.Uint8 {
 		if form.Ranged || len(form.Mean)+len(form.Std) > 0 {
-			return nil, fmt.Errorf("input %q is UINT8 and takes pixels as they are; leave out range, mean and std", in.Name)
+			return nil, fmt.Errorf("input %q is UINT8 and takes unscaled pixels; leave out range, mean and std", in.Name)
 		}
 		return m, nil
 	}
@@ -62,7 +63,7 @@ func (m *Maker) layout(in tensor.Info) error {
 		return fmt.Errorf("input %q has the shape %v; images of %dx%d need [-1,%[4]d,%[3]d,C] or [-1,C,%[4]d,%[3]d] with C 3 or 1",
 			in.Name, in.Shape, m.form.Width, m.form.Height)
 	}
-	if len(in.Shape) == 3 { // One channel may do without a dimension.
+	if len(in.Shape) == 3 { // A single channel needs no dimension.
 		if !m.fits(in.Shape[1], in.Shape[2]) || m.form.Colour != model.ColourGray {
 			return refuse()
 		}
@@ -83,10 +84,10 @@ func (m *Maker) layout(in tensor.Info) error {
 		return refuse()
 	}
 	if gray := m.form.Colour == model.ColourGray; m.form.Colour != "" && gray != (m.channels == 1) {
-		return fmt.Errorf("input %q has %d channels, which colour=%s does not give", in.Name, m.channels, m.form.Colour)
+		return fmt.Errorf("input %q has %d channels, but colour=%s has another number", in.Name, m.channels, m.form.Colour)
 	}
-	if most := max(len(m.form.Mean), len(m.form.Std)); most > m.channels {
-		return fmt.Errorf("input %q has one channel; mean and std take one number", in.Name)
+	if max(len(m.form.Mean), len(m.form.Std)) > m.channels {
+		return fmt.Errorf("input %q has one channel; give one number for mean and std", in.Name)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (m *Maker) fits(height, width int64) bool {
 	return (height < 0 || height == int64(m.form.Height)) && (width < 0 || width == int64(m.form.Width))
 }
 
-// tables works out what each channel's values become.
+// tables calculates the input's value for each value of each channel.
 func (m *Maker) tables() {
 	at := func(values []float64, c int, none float64) float64 {
 		switch len(values) {
@@ -116,11 +117,10 @@ func (m *Maker) tables() {
 	}
 }
 
-// Row is how many bytes one image takes as a row of the input.
+// Row returns the size in bytes of one image as a row of the input.
 func (m *Maker) Row() int { return m.form.Width * m.form.Height * m.channels * m.kind.Size() }
 
-// Shape is the input's shape with so many images in it, where the model's own is
-// info's.
+// Shape returns the shape of the input info with this number of images.
 func (m *Maker) Shape(info tensor.Info, rows int) []int64 {
 	w, h, c := int64(m.form.Width), int64(m.form.Height), int64(m.channels)
 	switch {
@@ -132,7 +132,7 @@ func (m *Maker) Shape(info tensor.Info, rows int) []int64 {
 	return []int64{int64(rows), h, w, c}
 }
 
-// Append adds one image, as a row of the input, to the rows before it.
+// Append decodes one image and appends it to the rows in to.
 func (m *Maker) Append(to, file []byte) ([]byte, error) {
 	m.turn <- struct{}{}
 	defer func() { <-m.turn }()
@@ -143,7 +143,7 @@ func (m *Maker) Append(to, file []byte) ([]byte, error) {
 	return m.row(slices.Grow(to, m.Row()), fit(img, m.form)), nil
 }
 
-// row writes the pixels of an image that has the form's size.
+// row appends the pixels of an image that already has the form's size.
 func (m *Maker) row(to []byte, img *image.RGBA) []byte {
 	start, n := len(to), m.form.Width*m.form.Height
 	to = to[:start+m.Row()]

@@ -136,7 +136,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestShrinkingTakesTheMean: nothing of a large image is passed over.
+// TestShrinkingTakesTheMean checks that every pixel of a large image counts.
 func TestShrinkingTakesTheMean(t *testing.T) {
 	stripes := image.NewGray(image.Rect(0, 0, 640, 480))
 	for i := range stripes.Pix {
@@ -177,8 +177,8 @@ func TestNewRefuses(t *testing.T) {
 		"size":        {"9x8", []tensor.Info{square}, "images of 9x8 need [-1,8,9,C] or [-1,C,8,9]"},
 		"rank":        {"8x8", of(tensor.FP32, -1, 784), "images of 8x8 need"},
 		"channels":    {"8x8", of(tensor.FP32, -1, 4, 8, 8), "with C 3 or 1"},
-		"colour":      {"8x8 colour=gray", []tensor.Info{square}, "3 channels, which colour=gray does not give"},
-		"mean":        {"8x8 mean=1,2,3", of(tensor.FP32, -1, 1, 8, 8), "mean and std take one number"},
+		"colour":      {"8x8 colour=gray", []tensor.Info{square}, "3 channels, but colour=gray has another number"},
+		"mean":        {"8x8 mean=1,2,3", of(tensor.FP32, -1, 1, 8, 8), "give one number for mean and std"},
 		"bytes, mean": {"8x8 mean=1", of(tensor.Uint8, -1, 3, 8, 8), "leave out range, mean and std"},
 		"flat":        {"8x8", of(tensor.FP32, -1, 8, 8), "images of 8x8 need"},
 	} {
@@ -245,7 +245,8 @@ func TestBombsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestLargeImagesTakeWhatWasReckoned: decoding and resizing stay near the bound.
+// TestLargeImagesTakeWhatWasReckoned checks that decoding and resizing stay near the estimated
+// memory.
 func TestLargeImagesTakeWhatWasReckoned(t *testing.T) {
 	file := asJPEG(t, image.NewYCbCr(image.Rect(0, 0, 4000, 3000), image.YCbCrSubsampleRatio420))
 	m := maker(t, "224x224", tensor.FP32, -1, 3, 224, 224)

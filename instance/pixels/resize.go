@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// fit makes an image of the form's size. Transparent parts become black.
+// fit scales an image to the form's size. Transparent parts become black.
 func fit(img image.Image, form model.ImageForm) *image.RGBA {
 	out := image.NewRGBA(image.Rect(0, 0, form.Width, form.Height))
 	from, to := img.Bounds(), out.Bounds()
@@ -31,25 +31,25 @@ func fit(img image.Image, form model.ImageForm) *image.RGBA {
 	return out
 }
 
-// whole rounds a length to 1 to most.
-func whole(length float64, most int) int { return min(most, max(1, int(math.Round(length)))) }
+// whole rounds a length to an integer from 1 to limit.
+func whole(length float64, limit int) int { return min(limit, max(1, int(math.Round(length)))) }
 
-// middle is a rectangle of the given size in the middle of another.
+// middle returns a rectangle of the given size in the middle of another.
 func middle(of image.Rectangle, width, height int) image.Rectangle {
 	at := of.Min.Add(image.Pt((of.Dx()-width)/2, (of.Dy()-height)/2))
 	return image.Rectangle{Min: at, Max: at.Add(image.Pt(width, height))}
 }
 
-// tap is what one element of a line is made of: elements of the other line from
-// the first on, each with its weight.
+// tap says how to calculate one element of a scaled line: the sum of the source line's
+// elements from first on, each with its weight.
 type tap struct {
 	first   int
 	weights []float32
 }
 
-// taps are those of a line of n elements that is made of one of m: linear
-// interpolation between the nearest two, and where the line becomes shorter the
-// mean of all that an element covers, so that nothing is passed over.
+// taps returns the taps that scale a line of m elements to n. A longer line interpolates
+// linearly between the nearest two elements. A shorter one takes a weighted mean of all
+// the elements around, so it skips none.
 func taps(n, m int) []tap {
 	ratio := float64(m) / float64(n)
 	reach := math.Max(1, ratio)
@@ -72,13 +72,12 @@ func taps(n, m int) []tap {
 	return out
 }
 
-// resize draws one rectangle of an image into another's. It goes over the image
-// line by line, so that beside the images it needs memory for a few lines only,
-// however large the image is.
+// resize scales one rectangle of an image into a rectangle of another. It works line by
+// line: beside the two images it needs memory for a few lines only.
 func resize(out *image.RGBA, to image.Rectangle, img image.Image, from image.Rectangle) {
 	across, down := taps(to.Dx(), from.Dx()), taps(to.Dy(), from.Dy())
 	line := image.NewRGBA(image.Rect(0, 0, from.Dx(), 1))
-	sums := map[int][]float32{} // By line of the result, those that are not complete.
+	sums := map[int][]float32{} // The incomplete lines of the result, by their number.
 	short := make([]float32, 3*to.Dx())
 	begun := 0
 	for y := range from.Dy() {
@@ -102,7 +101,7 @@ func resize(out *image.RGBA, to image.Rectangle, img image.Image, from image.Rec
 	}
 }
 
-// narrow makes a line of red, green and blue of one of RGBA.
+// narrow scales a line of RGBA to a line of red, green and blue.
 func narrow(to []float32, pix []byte, across []tap) {
 	for x, t := range across {
 		var r, g, b float32
@@ -116,7 +115,7 @@ func narrow(to []float32, pix []byte, across []tap) {
 	}
 }
 
-// finish writes a line, rounded.
+// finish rounds a line and writes it into the image.
 func finish(out *image.RGBA, at image.Point, sum []float32) {
 	pix := out.Pix[out.PixOffset(at.X, at.Y):]
 	for x := range len(sum) / 3 {

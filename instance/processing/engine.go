@@ -1,18 +1,19 @@
-// Package processing runs ONNX models with a program before and after them: the model
-// in the instance's own process, and the handler's Pre and Post in a process beside it,
-// each once per batch, with all of its rows.
+// Package processing runs ONNX models with a handler before and after them. The model
+// runs in the instance's own process. The handler's Pre and Post run in a process beside
+// it, each once per batch with all of its rows. The package does not build handlers:
+// package bundle finds the program in the bundle. Begin with [Engine.Run].
 //
-// The program is started with a Unix socket as its descriptor 3. It first says what
-// requests and answers have, {"inputs": [{"name", "datatype", "shape"}], "outputs": …},
-// with shapes of one row and -1 for an open dimension; a list that is missing or empty is
-// the model's. Then it is called with {"call": "pre" or "post", "rows", "tensors":
-// [{"name", "datatype", "shape", "size"}]} and answers with {"tensors": [{"name",
-// "datatype", "size"}]} or {"error"}. These are heads of messages; how a message is
-// written tells [the file wire.go]. When the socket is closed, it is to leave. The
+// The program starts with a Unix socket as file descriptor 3. Its first message describes
+// the tensors of requests and answers: {"inputs": [{"name", "datatype", "shape"}],
+// "outputs": …}. Shapes are those of one row, with -1 for a dynamic dimension. If a list
+// is missing or empty, the model's applies. A call is {"call": "pre" or "post", "rows",
+// "tensors": [{"name", "datatype", "shape", "size"}]}. Its answer is {"tensors":
+// [{"name", "datatype", "size"}]} or {"error"}. These are the heads of messages; [the
+// file wire.go] has the format. The program must exit when the socket is closed. The
 // template onnx-go-infer has such a program, which calls a handler in Go.
 //
-// The handler's failures harm no other batch. An exception is its batch's error; a
-// process that hangs or ends is replaced. Its output is in the log.
+// A failure of the handler harms no other batch. An error that it returns is the error of
+// its batch. A process that hangs or exits is replaced. Its output goes to the log.
 //
 // [the file wire.go]: https://github.com/faas-infer/faas-infer/blob/main/instance/processing/wire.go
 package processing
@@ -33,20 +34,20 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Options say how a model is run.
+// Options say how to run a model.
 type Options struct {
 	Prepared Prepared
-	// Device is what computes the model, as onnxruntime has it.
+	// Device computes the model.
 	Device onnxruntime.Device
-	// Threads that the model computes on, and the handler, at least 1.
+	// Threads is the number of threads for the model, and for the handler, at least 1.
 	Threads int
-	// MemoryLimit bounds in bytes what the model's activations take, 0 is no bound. The
-	// handler's process is bound by the instance's limit alone.
+	// MemoryLimit limits the memory of the model's activations in bytes, 0 for no limit.
+	// Only the instance's own limit applies to the handler's process.
 	MemoryLimit int64
-	// Timeout is the longest that Pre or Post may take, 0 for
+	// Timeout is the maximum time of a call of Pre or Post, 0 for
 	// [engine.DefaultTimeout].
 	Timeout time.Duration
-	// Log is where the handler prints, this process's standard error if nil.
+	// Log receives the handler's output. If nil, that is this process's standard error.
 	Log    io.Writer
 	Logger zerolog.Logger
 }
@@ -55,17 +56,16 @@ type Options struct {
 type Engine struct {
 	options Options
 	model   *onnxruntime.Engine
-	// told is what the first program said.
-	told            *signature
+	// first is the signature that the first program sent, nil before.
+	first           *signature
 	inputs, outputs []tensor.Info
-	// programs are the one that is the handler and those that take its place.
+	// programs holds the handler's process and replaces it.
 	programs *engine.Line[program]
 	limit    engine.Limit
 	started  time.Duration
 }
 
-// Open loads the model and starts the handler; onnxruntime.Load must have succeeded
-// before.
+// Open loads the model and starts the handler. Call onnxruntime.Load first.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = os.Stderr
@@ -79,7 +79,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{options: o, model: model, limit: engine.Limit{Timeout: o.Timeout}}
 	e.programs = engine.NewLine(e.begin, func(err error) {
-		o.Logger.Error().Err(err).Msg("the handler cannot be replaced")
+		o.Logger.Error().Err(err).Msg("the handler cannot be restarted")
 	})
 	if err := e.programs.Begin(ctx); err != nil {
 		return nil, errors.Join(err, model.Close())
@@ -87,8 +87,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// openModel loads the model: its prepared form, or where that is not for this host the
-// model itself.
+// openModel loads the prepared form of the model, or the original model if that form is
+// not for this host.
 func openModel(o Options) (*onnxruntime.Engine, error) {
 	how := onnxruntime.Options{
 		Model: filepath.Join(o.Prepared.Dir, o.Prepared.Model), Prepared: o.Prepared.Form, Threads: o.Threads, MemoryLimit: o.MemoryLimit,
@@ -96,14 +96,14 @@ func openModel(o Options) (*onnxruntime.Engine, error) {
 	}
 	engine, err := onnxruntime.Open(how)
 	if errors.Is(err, onnxruntime.ErrNotPrepared) {
-		o.Logger.Warn().Err(err).Msg("loading the model itself")
+		o.Logger.Warn().Err(err).Msg("loading the original model instead of the prepared one")
 		how.Prepared = ""
 		return onnxruntime.Open(how)
 	}
 	return engine, err
 }
 
-// begin starts a program. The turn is held.
+// begin starts a program and checks its signature. The caller holds the turn.
 func (e *Engine) begin(ctx context.Context) (*program, error) {
 	began := time.Now()
 	p, err := start(ctx, e.options)
@@ -111,7 +111,7 @@ func (e *Engine) begin(ctx context.Context) (*program, error) {
 		return nil, err
 	}
 	if err := e.agree(p.signature); err != nil {
-		return nil, errors.Join(err, p.end(leaving))
+		return nil, errors.Join(err, p.end(stopTimeout))
 	}
 	e.started = time.Since(began)
 	e.limit.Fresh()
@@ -119,11 +119,11 @@ func (e *Engine) begin(ctx context.Context) (*program, error) {
 	return p, nil
 }
 
-// agree takes in what a program takes and gives, which stays as the first one told.
+// agree adopts the first program's signature and refuses a later program with another one.
 func (e *Engine) agree(s signature) error {
-	if e.told != nil {
-		if fmt.Sprint(*e.told) != fmt.Sprint(s) {
-			return errors.New("the handler that was started anew takes or gives other tensors than before")
+	if e.first != nil {
+		if fmt.Sprint(*e.first) != fmt.Sprint(s) {
+			return errors.New("the restarted handler has other inputs or outputs than before")
 		}
 		return nil
 	}
@@ -137,20 +137,20 @@ func (e *Engine) agree(s signature) error {
 	if err := checkOpen(outputs); err != nil {
 		return fmt.Errorf("the handler's output %w", err)
 	}
-	e.told, e.inputs, e.outputs = &s, inputs, outputs
+	e.first, e.inputs, e.outputs = &s, inputs, outputs
 	return nil
 }
 
-// Inputs are what requests have.
+// Inputs describes the tensors of requests.
 func (e *Engine) Inputs() []tensor.Info { return e.inputs }
 
-// Outputs are what answers have.
+// Outputs describes the tensors of answers.
 func (e *Engine) Outputs() []tensor.Info { return e.outputs }
 
-// LoadTime is how long the model took to load and the handler to start.
+// LoadTime returns the time to load the model and start the handler.
 func (e *Engine) LoadTime() time.Duration { return e.model.LoadTime() + e.started }
 
-// Memory is what the handler's process holds in bytes.
+// Memory returns the memory of the handler's process in bytes.
 func (e *Engine) Memory() (bytes int64) {
 	e.programs.With(func(p *program) {
 		if p != nil {
@@ -160,7 +160,7 @@ func (e *Engine) Memory() (bytes int64) {
 	return bytes
 }
 
-// ProcessorTime is what the handler's process has used.
+// ProcessorTime returns the CPU time that the handler's process has used.
 func (e *Engine) ProcessorTime() (used time.Duration) {
 	e.programs.With(func(p *program) {
 		if p != nil {
@@ -170,9 +170,9 @@ func (e *Engine) ProcessorTime() (used time.Duration) {
 	return used
 }
 
-// Run implements instance.Engine: Pre, the model and Post, with all rows of the batch. A
-// handler that does not answer in time, or ends, is replaced, and the batch is lost with
-// it.
+// Run implements instance.Engine. It runs Pre, the model and Post with all rows of the
+// batch. If the handler does not answer in time, or exits, the batch fails and a new
+// handler starts.
 func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	if err := e.programs.Take(ctx); err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	return e.call(p, post, rows, computed, e.outputs)
 }
 
-// call has the handler do one of the two. The turn is held.
+// call calls the handler's Pre or Post. The caller holds the turn.
 func (e *Engine) call(p *program, call string, rows int, given []tensor.Tensor, wanted []tensor.Info) ([]tensor.Tensor, error) {
 	began := time.Now()
 	out, err := p.ask(call, rows, given, wanted, began.Add(e.limit.Next()))
@@ -202,7 +202,7 @@ func (e *Engine) call(p *program, call string, rows int, given []tensor.Tensor, 
 		return out, err
 	}
 	err = p.lost(err)
-	e.options.Logger.Error().Err(err).Int("pid", p.child.PID()).Msg("the handler is replaced")
+	e.options.Logger.Error().Err(err).Int("pid", p.child.PID()).Msg("the handler is being restarted")
 	e.programs.Leave()
 	e.programs.Renew()
 	return nil, engine.Lost{Why: err}
@@ -210,6 +210,6 @@ func (e *Engine) call(p *program, call string, rows int, given []tensor.Tensor, 
 
 // Close ends the handler and frees the model.
 func (e *Engine) Close() error {
-	err := e.programs.Close(func(p *program) error { return p.end(leaving) })
+	err := e.programs.Close(func(p *program) error { return p.end(stopTimeout) })
 	return errors.Join(err, e.model.Close())
 }

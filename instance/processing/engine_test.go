@@ -24,8 +24,7 @@ import (
 // irises are rows whose kinds are 0, 1 and 2.
 var irises = []float32{5.1, 3.5, 1.4, 0.2, 5.9, 2.8, 4.2, 1.3, 6.7, 3.0, 5.6, 2.3}
 
-// The template's function, unchanged, tells the kinds of a batch, and what one request
-// has wrong is its own error alone.
+// The template's unchanged function classifies a batch. An invalid request fails alone.
 func TestTheTemplatesFunction(t *testing.T) {
 	e, _ := opened(t, filepath.Join(template, "function"), 0)
 	if got, want := fmt.Sprint(e.Inputs(), e.Outputs()), "[{lengths FP32 [-1 4]}] [{kind INT64 [-1 1]}]"; got != want {
@@ -59,7 +58,7 @@ func TestTheTemplatesFunction(t *testing.T) {
 	}
 }
 
-// Where the function says nothing of inputs and outputs, they are the model's.
+// If the function declares no inputs and outputs, the model's apply.
 func TestTheModelsOwnSignature(t *testing.T) {
 	e, _ := opened(t, "testdata/own", 0)
 	if got, want := fmt.Sprint(e.Inputs(), e.Outputs()), "[{lengths FP32 [-1 4]}] [{species FP32 [-1 3]}]"; got != want {
@@ -71,7 +70,7 @@ func TestTheModelsOwnSignature(t *testing.T) {
 	}
 }
 
-// Whatever a handler does wrong is an error that says what, and the next batch runs.
+// Every fault of a handler gives an error that names it, and the next batch runs.
 func TestFaults(t *testing.T) {
 	// What stops has little time, what does not has as much as a busy machine takes.
 	manifest := built(t, "testdata/faults")
@@ -89,7 +88,7 @@ func TestFaults(t *testing.T) {
 	}
 	well(e)
 	well(hurried) // The first batch may take longer than those after it.
-	if _, err := run(hurried, 4); !lost(err) || !strings.Contains(err.Error(), "the handler did not answer in time and was ended") {
+	if _, err := run(hurried, 4); !lost(err) || !strings.Contains(err.Error(), "the handler did not answer in time and was stopped") {
 		t.Errorf("what stops: %v", err)
 	}
 	well(hurried)
@@ -101,12 +100,12 @@ func TestFaults(t *testing.T) {
 		{1, "Pre: I will not", false},
 		{2, "Pre: runtime error: index out of range [9] with length 2 (handler.go:", false},
 		{3, "the handler exited with status 3: good bye", true},
-		{5, `the handler's Pre: it gave "lengths" as FP64, and FP32 is wanted`, false},
-		{6, `it gave "lengths" with 7 elements, which are not 2 rows of the shape [4]`, false},
+		{5, `the handler's Pre: it returned "lengths" as FP64; return FP32`, false},
+		{6, `it returned "lengths" with 7 elements, which are not 2 rows of the shape [4]`, false},
 		{7, `Pre gave "lengths" as string; a tensor is a slice of bool, uint8`, false},
-		{8, `it gave no "lengths"`, false},
+		{8, `it returned no "lengths"`, false},
 		{9, "the handler exited with status 2: panic: out of the blue", true},
-		{10, "the handler sent what is no message and was ended", true},
+		{10, "the handler sent an invalid message and was stopped", true},
 	} {
 		_, err := run(e, c.do)
 		if err == nil || !strings.Contains(err.Error(), c.want) || lost(err) != c.fatal {
@@ -118,13 +117,13 @@ func TestFaults(t *testing.T) {
 	printed.Await(t, "goroutine ", 1)
 }
 
-// lost reports whether an error says that the handler's process is.
+// lost reports whether an error says that the handler's process was lost.
 func lost(err error) bool {
 	var l interface{ Lost() bool }
 	return errors.As(err, &l)
 }
 
-// What cannot be started says why.
+// A handler that cannot start fails with the reason.
 func TestItCannotBeStarted(t *testing.T) {
 	if err := onnxruntime.Load(""); err != nil {
 		t.Fatal(err)
@@ -132,7 +131,7 @@ func TestItCannotBeStarted(t *testing.T) {
 	manifest := built(t, "testdata/own")
 	for name, c := range map[string]struct{ script, want string }{
 		"ends":     {"#!/bin/sh\necho no licence >&2\nexit 4\n", "the handler exited with status 4: no licence"},
-		"nonsense": {"#!/bin/sh\nprintf 'hello there' >&3\nexec sleep 60\n", "the handler sent what is no message"},
+		"nonsense": {"#!/bin/sh\nprintf 'hello there' >&3\nexec sleep 60\n", "the handler sent an invalid message"},
 		"no type":  {"#!/bin/sh\nprintf '\\060\\0\\0\\0{\"inputs\":[{\"name\":\"a\",\"datatype\":\"TEXT\"}]}          ' >&3\nexec sleep 60\n", `a tensor "a" of the type "TEXT"`},
 		"closes":   {"#!/bin/sh\nexec 3>&-\nexec sleep 60\n", "the handler closed its socket"},
 		"no start": {"#!/no/such/shell\n", "no such file"},

@@ -11,32 +11,32 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// record is what a prepared bundle's directory is told by.
+// record marks a prepared bundle's directory.
 const record engine.Record = "processing.json"
 
-// Prepared is a bundle with its model made ready for this machine. It does not change
+// Prepared is a bundle with its model prepared for this machine. It does not change
 // when the bundle is replaced.
 type Prepared struct {
-	// Dir holds a copy of the bundle's files, of which Model is the ONNX file and Handler
-	// the program.
+	// Dir holds the bundle's files. Model is the path of the ONNX file in it, Handler
+	// that of the program.
 	Dir     string `json:"dir"`
 	Model   string `json:"model"`
 	Handler string `json:"handler"`
-	// Form is the directory of the model's prepared form, "" if it has none.
+	// Form is the directory that onnxruntime.Prepare made, "" if there is none.
 	Form string `json:"form,omitempty"`
 }
 
-// IsPrepared reports whether a directory is one that [Prepare] made.
+// IsPrepared reports whether [Prepare] made this directory.
 func IsPrepared(dir string) bool { return record.In(dir) }
 
-// Read reads what [Prepare] made.
+// Read reads the record in a directory that [Prepare] made.
 func Read(dir string) (Prepared, error) {
 	var p Prepared
 	err := record.Read(dir, &p)
 	return p, err
 }
 
-// errOther says of a bundle that others are to run it.
+// errOther says that a bundle is for another engine.
 var errOther = errors.New("the model has no handler that is a program")
 
 // IsManifest reports whether a model's file is the manifest of an ONNX model's bundle
@@ -49,7 +49,7 @@ func IsManifest(file string) bool {
 	return err == nil
 }
 
-// open opens the bundle that has a manifest.
+// open opens the bundle with this manifest file.
 func open(manifest string) (*bundle.Bundle, error) {
 	b, err := bundle.OpenDir(filepath.Dir(manifest))
 	if err != nil {
@@ -61,8 +61,7 @@ func open(manifest string) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// Check looks at a bundle without running any of it: the files that the manifest names,
-// and whether the model can be read.
+// Check checks the files that the manifest names and reads the model. It runs nothing.
 func Check(manifest string) error {
 	b, err := open(manifest)
 	if err != nil {
@@ -78,7 +77,7 @@ func Check(manifest string) error {
 	return nil
 }
 
-// Hash identifies a bundle's content: every file.
+// Hash returns a hash of all the bundle's files.
 func Hash(manifest string) (string, error) {
 	b, err := open(manifest)
 	if err != nil {
@@ -87,9 +86,8 @@ func Hash(manifest string) (string, error) {
 	return engine.HashPrepared(b.Dir, "processing")
 }
 
-// Prepare makes the model ready for this machine and keeps a copy of the bundle's files
-// below cache, once; it returns the directory. onnxruntime.Load must have succeeded
-// before.
+// Prepare prepares the model for this machine and keeps a copy of the bundle's files
+// below cache. It does so once and returns the directory. Call onnxruntime.Load first.
 func Prepare(manifest, cache string) (string, error) {
 	b, err := open(manifest)
 	if err != nil {
@@ -102,7 +100,7 @@ func Prepare(manifest, cache string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The form's name says which engine and kind of CPU it is for.
+	// The form's name depends on the engine's version and the kind of CPU.
 	sum, err := engine.HashPrepared(b.Dir, "processing "+filepath.Base(form.Dir))
 	if err != nil {
 		return "", err
@@ -113,8 +111,8 @@ func Prepare(manifest, cache string) (string, error) {
 	})
 }
 
-// InPlace is a bundle that nobody replaces, as in an image, used where it is: nothing is
-// copied or written.
+// InPlace returns a bundle that is used without a copy. It writes nothing. It is for
+// bundles that nobody replaces, as in an image.
 func InPlace(manifest string) (Prepared, error) {
 	b, err := open(manifest)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// A prepared bundle runs when what it was made of is gone, and is made once for each
-// content.
+// A prepared bundle runs without its original. It is made once for each content.
 func TestPrepare(t *testing.T) {
 	if err := onnxruntime.Load(""); err != nil {
 		t.Fatal(err)

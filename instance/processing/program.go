@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	// startTimeout is how long a program may take until it says what it takes and gives.
+	// startTimeout is how long a program may take to send its signature.
 	startTimeout = 30 * time.Second
-	// leaving is how long it may take to end when it is asked to.
-	leaving = time.Second
-	// dying is how long the end of a program that has closed its socket may take.
-	dying = time.Second
+	// stopTimeout is how long a program may take to exit when it is asked to.
+	stopTimeout = time.Second
+	// exitTimeout is how long a program that has closed its socket may take to exit.
+	exitTimeout = time.Second
 )
 
-// Why a program is ended.
+// The reasons to stop a program.
 var (
-	errHangs    = errors.New("did not answer in time and was ended")
-	errNonsense = errors.New("sent what is no message and was ended")
+	errHangs    = errors.New("did not answer in time and was stopped")
+	errNonsense = errors.New("sent an invalid message and was stopped")
 )
 
-// program is a handler's process. Its descriptor 3 is the socket that it is asked by.
+// program is a handler's process. Its file descriptor 3 is the socket for calls.
 type program struct {
 	child  *engine.Child
 	socket net.Conn
 	signature
 }
 
-// start starts a program and has it say what it takes and gives.
+// start starts a program and reads its signature.
 func start(ctx context.Context, o Options) (*program, error) {
 	ours, theirs, err := pair()
 	if err != nil {
@@ -71,21 +71,22 @@ func start(ctx context.Context, o Options) (*program, error) {
 	return p, nil
 }
 
-// pair is a pair of sockets that are connected to each other.
+// pair returns two connected sockets.
 func pair() (ours net.Conn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	own, theirs := os.NewFile(uintptr(fds[0]), "handler"), os.NewFile(uintptr(fds[1]), "instance")
-	defer own.Close() // FileConn has a descriptor of its own.
+	defer own.Close() // FileConn duplicates the descriptor.
 	if ours, err = net.FileConn(own); err != nil {
 		return nil, nil, errors.Join(err, theirs.Close())
 	}
 	return ours, theirs, nil
 }
 
-// environment is that of a program: ours, and how many threads it may compute on.
+// environment returns a program's environment: this process's, with GOMAXPROCS set to
+// the number of threads.
 func environment(threads int) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -94,8 +95,8 @@ func environment(threads int) []string {
 	return append(env, "GOMAXPROCS="+strconv.Itoa(threads))
 }
 
-// validate puts the batch before the shapes that a program has told, which are those of
-// a row.
+// validate checks a program's signature. It also puts the batch dimension before the
+// shapes, which the program sends without it.
 func (p *program) validate() error {
 	for _, infos := range [][]tensor.Info{p.Inputs, p.Outputs} {
 		for i, info := range infos {
@@ -111,8 +112,8 @@ func (p *program) validate() error {
 	return nil
 }
 
-// ask has the program do a call, until then. An error of the program's own is [errAnswer];
-// after any other the program is of no use any more.
+// ask sends a call and reads the answer, within the deadline until. An [errAnswer] leaves
+// the program usable. After any other error the program must be stopped.
 func (p *program) ask(call string, rows int, given []tensor.Tensor, wanted []tensor.Info, until time.Time) ([]tensor.Tensor, error) {
 	if err := p.socket.SetDeadline(until); err != nil {
 		return nil, err
@@ -129,21 +130,22 @@ func (p *program) ask(call string, rows int, given []tensor.Tensor, wanted []ten
 	}
 	out, err := fit(wanted, rows, h, data)
 	if err != nil {
-		return nil, errAnswer{fmt.Errorf("the handler's %s: %w", named[call], err)}
+		return nil, errAnswer{fmt.Errorf("the handler's %s: %w", methods[call], err)}
 	}
 	return out, nil
 }
 
-// named are the calls as a handler's author calls them.
-var named = map[string]string{pre: "Pre", post: "Post"}
+// methods are the handler's methods by call.
+var methods = map[string]string{pre: "Pre", post: "Post"}
 
-// errAnswer is what a program answered, or did not: its batch's error and nobody else's.
+// errAnswer is an error that concerns only its batch: the program returned an error or
+// the wrong tensors.
 type errAnswer struct{ error }
 
-// Unwrap returns why.
+// Unwrap returns the error inside.
 func (e errAnswer) Unwrap() error { return e.error }
 
-// lost ends a program that cannot be talked to and says why it cannot.
+// lost stops a program after a failed exchange and says what happened to it.
 func (p *program) lost(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errHangs
@@ -152,12 +154,12 @@ func (p *program) lost(err error) error {
 		return errors.Join(fmt.Errorf("the handler %w", err), p.end(0))
 	}
 	gone := false
-	select { // Its end is not far.
+	select { // A program that closes its socket usually exits.
 	case <-p.child.Exited():
 		gone = true
-	case <-time.After(dying):
+	case <-time.After(exitTimeout):
 	}
-	failed := p.end(0) // After it, all that it said is there.
+	failed := p.end(0) // Afterwards its output is complete.
 	if !gone {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("closed its socket")
@@ -171,11 +173,11 @@ func (p *program) lost(err error) error {
 	return errors.Join(errors.New(why), failed)
 }
 
-// crashed is how a program in Go ends that panicked, as [engine.Child.How] has it.
+// crashed is what [engine.Child.How] says of a Go program that panicked.
 const crashed = "exited with status 2"
 
-// reason picks from the last lines that a program printed the one that says why it ended:
-// the last one, or that of Go's panic, which is followed by where that was.
+// reason returns the line of a program's output that says why it exited: the line of a
+// Go panic, which the stack follows, otherwise the last line.
 func reason(how string, lines []string) string {
 	if len(lines) == 0 {
 		return ""
@@ -190,7 +192,8 @@ func reason(how string, lines []string) string {
 	return lines[len(lines)-1]
 }
 
-// end ends the program, which is given so long to leave.
+// end closes the socket and stops the program. patience is how long it may take to exit
+// before it is killed.
 func (p *program) end(patience time.Duration) error {
 	return errors.Join(p.socket.Close(), p.child.End(patience))
 }

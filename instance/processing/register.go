@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
-// Kind registers ONNX models with a handler that is a program.
+// Kind returns the engine of ONNX models with a handler that is a program.
 func Kind() engine.Kind {
 	return engine.Kind{
 		Name: "processing", Matches: IsManifest, IsPrepared: IsPrepared, Check: func(_ context.Context, manifest string) error { return Check(manifest) },

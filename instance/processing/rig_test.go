@@ -79,7 +79,7 @@ func openedAt(t *testing.T, manifest string, timeout time.Duration) (*processing
 	return e, l
 }
 
-// of is a tensor of values.
+// of returns a tensor of values.
 func of[T any](t *testing.T, name string, kind tensor.Type, shape []int64, values []T) tensor.Tensor {
 	t.Helper()
 	data, err := binary.Append(nil, binary.LittleEndian, values)
@@ -89,7 +89,7 @@ func of[T any](t *testing.T, name string, kind tensor.Type, shape []int64, value
 	return tensor.Tensor{Name: name, Type: kind, Shape: shape, Data: data}
 }
 
-// values are a tensor's.
+// values returns a tensor's values.
 func values[T any](t *testing.T, from tensor.Tensor) []T {
 	t.Helper()
 	out := make([]T, len(from.Data)/from.Type.Size())

@@ -11,23 +11,22 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// A message is the length of its head as four bytes, little endian, the head as JSON,
-// and the elements of its tensors one after another, little endian as well.
+// A message consists of the length of its head in four bytes, little endian, the head as
+// JSON, and the elements of its tensors one after another, also little endian.
 const (
-	// maxHead is the longest head in bytes, maxData the most that its tensors may have
-	// together.
+	// maxHead is the maximum length of a head, maxData that of its tensors' data
+	// together, both in bytes.
 	maxHead = 1 << 20
 	maxData = 1 << 30
 )
 
-// The kinds of requests to a program.
+// The calls of a program.
 const (
 	pre  = "pre"
 	post = "post"
 )
 
-// head is that of a call, with Call, Rows and Tensors, or of an answer, with Tensors or
-// Error.
+// head is the head of a call (Call, Rows and Tensors) or of an answer (Tensors or Error).
 type head struct {
 	Call    string    `json:"call,omitempty"`
 	Rows    int       `json:"rows,omitempty"`
@@ -35,8 +34,8 @@ type head struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// element tells a tensor of a message: Size is that of its data in bytes. An answer
-// needs no shape.
+// element describes a tensor of a message. Size is the size of its data in bytes. Answers
+// may leave out Shape.
 type element struct {
 	Name  string      `json:"name"`
 	Type  tensor.Type `json:"datatype"`
@@ -44,9 +43,9 @@ type element struct {
 	Size  int         `json:"size"`
 }
 
-// signature is a program's first message, which has nothing but a head: what requests
-// have and what answers have, with the shapes of one row. Those that are missing are the
-// model's.
+// signature is the head of a program's first message, which has no data: the tensors of
+// requests and of answers, with the shapes of one row. If a list is missing, the model's
+// applies.
 type signature struct {
 	Inputs  []tensor.Info `json:"inputs"`
 	Outputs []tensor.Info `json:"outputs"`
@@ -69,8 +68,8 @@ func send(to io.Writer, call string, rows int, tensors []tensor.Tensor) error {
 	return err
 }
 
-// receiveHead reads a head into what it is written from. Why a head cannot be one is an
-// error that wraps errNonsense.
+// receiveHead reads a head into a value of its type. The error for an invalid head wraps
+// errNonsense.
 func receiveHead(from io.Reader, into any) error {
 	var length [4]byte
 	if _, err := io.ReadFull(from, length[:]); err != nil {
@@ -99,7 +98,7 @@ func receive(from io.Reader) (head, [][]byte, error) {
 	left := maxData
 	for _, e := range h.Tensors {
 		if e.Size < 0 || e.Size > left {
-			return h, nil, fmt.Errorf("%w: %q of %d bytes, at most %d may follow", errNonsense, e.Name, e.Size, left)
+			return h, nil, fmt.Errorf("%w: %q has %d bytes, but at most %d may follow", errNonsense, e.Name, e.Size, left)
 		}
 		left -= e.Size
 	}
@@ -113,8 +112,8 @@ func receive(from io.Reader) (head, [][]byte, error) {
 	return h, data, nil
 }
 
-// readBytes reads so many bytes; memory is taken as they come, not because they are
-// announced.
+// readBytes reads n bytes. It allocates memory as the bytes come, not all n at once: a
+// program may announce more than it sends.
 func readBytes(from io.Reader, n int) ([]byte, error) {
 	const step = 16 << 20
 	data := make([]byte, min(n, step))
@@ -129,29 +128,29 @@ func readBytes(from io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// fit makes of an answer's tensors those that are wanted, in that order, for so many
-// rows. A dimension that is open follows from the size.
+// fit returns the wanted tensors of an answer, in that order. It checks that each has
+// rows rows, and calculates a dynamic dimension from the size.
 func fit(wanted []tensor.Info, rows int, h head, data [][]byte) ([]tensor.Tensor, error) {
 	out := make([]tensor.Tensor, 0, len(wanted))
 	for _, want := range wanted {
 		at := slices.IndexFunc(h.Tensors, func(e element) bool { return e.Name == want.Name })
 		if at < 0 {
-			return nil, fmt.Errorf("it gave no %q", want.Name)
+			return nil, fmt.Errorf("it returned no %q", want.Name)
 		}
 		e := h.Tensors[at]
 		if e.Type != want.Type && !(want.Type == tensor.FP16 && e.Type == tensor.Uint16) {
-			return nil, fmt.Errorf("it gave %q as %s, and %s is wanted", e.Name, e.Type, want.Type)
+			return nil, fmt.Errorf("it returned %q as %s; return %s", e.Name, e.Type, want.Type)
 		}
 		shape, err := shapeOf(want, rows, e.Size)
 		if err != nil {
-			return nil, fmt.Errorf("it gave %q %w", e.Name, err)
+			return nil, fmt.Errorf("it returned %q %w", e.Name, err)
 		}
 		out = append(out, tensor.Tensor{Name: want.Name, Type: want.Type, Shape: shape, Data: data[at]})
 	}
 	return out, nil
 }
 
-// shapeOf is the shape that so many bytes have for so many rows.
+// shapeOf returns the shape of a tensor with this number of rows and size in bytes.
 func shapeOf(want tensor.Info, rows, size int) ([]int64, error) {
 	shape := slices.Clone(want.Shape)
 	shape[0] = int64(rows)
@@ -174,7 +173,8 @@ func shapeOf(want tensor.Info, rows, size int) ([]int64, error) {
 	return nil, fmt.Errorf("with %d elements, which are not %d rows of the shape %v", elements, rows, want.Shape[1:])
 }
 
-// checkOpen refuses tensors of which the shape does not follow from their size.
+// checkOpen refuses tensors whose shape does not follow from their size: more than one
+// dimension beside the batch is dynamic.
 func checkOpen(infos []tensor.Info) error {
 	for _, info := range infos {
 		open := 0
@@ -184,7 +184,7 @@ func checkOpen(infos []tensor.Info) error {
 			}
 		}
 		if open > 1 {
-			return fmt.Errorf("%q has the shape %v: at most one dimension beside the batch may be open where a handler gives it", info.Name, info.Shape)
+			return fmt.Errorf("%q has the shape %v: a handler's tensor may have at most one dynamic dimension (-1) beside the batch", info.Name, info.Shape)
 		}
 	}
 	return nil

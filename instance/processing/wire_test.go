@@ -37,7 +37,7 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	two := []tensor.Info{{Name: "x", Type: tensor.FP32, Shape: []int64{-1, -1, -1}}}
-	if err := checkOpen(two); err == nil || !strings.Contains(err.Error(), "at most one dimension") {
+	if err := checkOpen(two); err == nil || !strings.Contains(err.Error(), "at most one dynamic dimension") {
 		t.Errorf("%v", err)
 	}
 }
@@ -65,8 +65,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// FuzzReceive: whatever a program sends is an answer or an error, and what is made of an
-// answer has as many bytes as its shape says.
+// FuzzReceive checks that everything a program sends becomes an answer or an error, and that
+// the tensors of an answer have the size of their shape.
 func FuzzReceive(f *testing.F) {
 	f.Add(message(`{"tensors":[{"name":"x","datatype":"FP32","size":16}]}`, strings.Repeat("a", 16)))
 	f.Add(message(`{"error":"no"}`, ""))
@@ -88,7 +88,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// What is sent is read as it was, however much it is.
+// A message of any size is read as it was sent.
 func TestSendAndReceive(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 3<<20) // More than is taken at once.
 	var wire bytes.Buffer

@@ -13,25 +13,24 @@ import (
 	"sync"
 )
 
-// The codings.
+// The supported values of Content-Encoding.
 const (
 	Gzip    = "gzip"
-	Deflate = "deflate" // zlib's format, as HTTP has it
+	Deflate = "deflate" // zlib's format, as HTTP defines it
 )
 
 // acceptedCodings lists the codings for an Accept-Encoding header.
 const acceptedCodings = Gzip + ", " + Deflate
 
 var (
-	// errCoding is for a coding that is not offered.
-	errCoding = errors.New("only gzip and deflate are taken")
-	// errInflated is for a body that is larger than it may be once it is
-	// decompressed.
-	errInflated = errors.New("the body is too large once it is decompressed")
+	// errCoding refuses an unsupported coding.
+	errCoding = errors.New("only gzip and deflate are supported")
+	// errInflated refuses a body that exceeds the limit after decompression.
+	errInflated = errors.New("the decompressed body is too large")
 )
 
-// Decompress returns what a body is that came with the given Content-Encoding: at
-// most limit bytes, or [errInflated]. More memory than that is never taken.
+// Decompress decodes a body with the given Content-Encoding. It returns at most limit
+// bytes, otherwise [errInflated], and never allocates more memory than that.
 func Decompress(coding string, body []byte, limit int64) ([]byte, error) {
 	var r io.ReadCloser
 	var err error
@@ -50,8 +49,8 @@ func Decompress(coding string, body []byte, limit int64) ([]byte, error) {
 	}
 	defer r.Close()
 	var out bytes.Buffer
-	// Text grows a few times; a bomb a thousand times, which the buffer then has
-	// to follow step by step.
+	// Text grows about four times. For a bomb, which grows a thousand times, the buffer
+	// grows step by step.
 	out.Grow(int(min(limit, 4*int64(len(body))+bytes.MinRead)))
 	n, err := out.ReadFrom(io.LimitReader(r, limit+1))
 	switch {
@@ -63,10 +62,9 @@ func Decompress(coding string, body []byte, limit int64) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// chooseCoding returns the coding that a client prefers by its Accept-Encoding, "" for
-// none.
+// chooseCoding returns the coding that a client's Accept-Encoding prefers, "" for none.
 func chooseCoding(accept string) string {
-	best, most := "", 0.0
+	best, highest := "", 0.0
 	for part := range strings.SplitSeq(accept, ",") {
 		name, parameters, _ := strings.Cut(part, ";")
 		name = strings.ToLower(strings.TrimSpace(name))
@@ -83,18 +81,18 @@ func chooseCoding(accept string) string {
 				weight = 0
 			}
 		}
-		if weight > most || weight == most && weight > 0 && name == Gzip {
-			best, most = name, weight
+		if weight > highest || weight == highest && weight > 0 && name == Gzip {
+			best, highest = name, weight
 		}
 	}
 	return best
 }
 
-// writers keep a compressor's tables, which are several hundred KB.
+// writers pools the compressors, whose tables take several hundred KB each.
 var writers = map[string]*sync.Pool{
 	Gzip: {New: func() any {
 		w, err := gzip.NewWriterLevel(io.Discard, flate.BestSpeed)
-		if err != nil { // The level is one.
+		if err != nil { // It fails only for an invalid level.
 			panic(err)
 		}
 		return compressor(w)
@@ -113,8 +111,8 @@ type compressor interface {
 	Reset(io.Writer)
 }
 
-// Compress compresses a body quickly rather than well. ok is false where the coding
-// is not known or nothing is gained.
+// Compress compresses a body at the fastest level. ok is false if the coding is unknown
+// or the result is not smaller.
 func Compress(coding string, body []byte) (out []byte, ok bool) {
 	pool := writers[coding]
 	if pool == nil {

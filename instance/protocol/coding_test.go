@@ -40,8 +40,8 @@ func TestDecodeRefuses(t *testing.T) {
 		body   []byte
 		why    string
 	}{
-		"unknown":  {"br", packed, "only gzip and deflate are taken"},
-		"two":      {"gzip, gzip", packed, "only gzip and deflate are taken"},
+		"unknown":  {"br", packed, "only gzip and deflate are supported"},
+		"two":      {"gzip, gzip", packed, "only gzip and deflate are supported"},
 		"not gzip": {"gzip", []byte("{}"), "not gzip, as Content-Encoding says"},
 		"not zlib": {"deflate", packed, "not deflate, as Content-Encoding says"},
 		"cut":      {"gzip", packed[:len(packed)-9], "not gzip, as Content-Encoding says"},
@@ -54,7 +54,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestBombs: what is refused takes no more memory than what is taken.
+// TestBombs checks that a refused body takes no more memory than an accepted one.
 func TestBombs(t *testing.T) {
 	const limit = 1 << 20
 	bomb, _ := Compress(Gzip, make([]byte, 64<<20))

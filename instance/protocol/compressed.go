@@ -9,11 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// leastCompressed is how long a response is at least that gets compressed, in
-// bytes: below it, a link is rarely what takes the time.
-const leastCompressed = 16 << 10
+// minCompressed is the minimum length in bytes of a response that pack compresses. The
+// transfer of a shorter one rarely takes long.
+const minCompressed = 16 << 10
 
-// refusal is an error with a status of its own.
+// refusal is an error with its own HTTP status.
 type refusal struct {
 	status int
 	err    error
@@ -22,7 +22,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// statusOf is the status with which a request is refused.
+// statusOf returns the HTTP status for a request that failed with err.
 func statusOf(err error) int {
 	if r := new(refusal); errors.As(err, &r) {
 		return r.status
@@ -30,11 +30,11 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// maxBody is the largest decompressed body, and the largest input of several
-// images, in bytes.
+// maxBody returns the maximum decompressed body, which is also the maximum input made of
+// several images, in bytes.
 func (m *Model) maxBody() int64 { return cmp.Or(m.MaxBody, defaultMaxBody) }
 
-// inflate takes a request's body out of its content coding.
+// inflate decompresses a request's body by its Content-Encoding.
 func (m *Model) inflate(r *frame.Request) error {
 	encoding := r.Header["Content-Encoding"]
 	if len(encoding) == 0 {
@@ -51,11 +51,11 @@ func (m *Model) inflate(r *frame.Request) error {
 	return err
 }
 
-// pack compresses a response for a client that takes that. Tensors hardly become
-// shorter, so they are compressed only for clients that compress, too.
+// pack compresses a response if the client accepts that. Binary tensors hardly shrink, so
+// pack compresses them only for clients whose requests are compressed, too.
 func pack(response frame.Response, r frame.Request) frame.Response {
 	isJSON := response.Header.Get("Content-Type") == "application/json"
-	if len(response.Body) < leastCompressed || !isJSON && r.Header.Get("Content-Encoding") == "" {
+	if len(response.Body) < minCompressed || !isJSON && r.Header.Get("Content-Encoding") == "" {
 		return response
 	}
 	chosen := chooseCoding(strings.Join(r.Header.Values("Accept-Encoding"), ","))

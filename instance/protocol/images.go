@@ -12,25 +12,25 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// bytesType is the Open Inference Protocol's type of elements of any length. It
-// is a file's, never a model's.
+// bytesType is the Open Inference Protocol's type for elements of any length. Only files
+// have it here, never a model's tensors.
 const bytesType tensor.Type = "BYTES"
 
-// base64Key marks a file in JSON, as TensorFlow Serving has it: {"b64": "…"}.
+// base64Key marks a file in JSON, as in TensorFlow Serving: {"b64": "…"}.
 const base64Key = "b64"
 
-// errNoImages is for an image that a function is sent which declares none.
+// errNoImages refuses an image for a function that declares no images.
 var errNoImages = &refusal{http.StatusUnsupportedMediaType, errors.New(
 	"the function takes no images; deploy it with the annotation com.openfaas.infer.image, for example 224x224")}
 
-// images collects rows of a model's only input, one for each image.
+// images collects the rows of a model's only input, one for each image.
 type images struct {
 	model *Model
 	rows  int64
 	data  []byte
 }
 
-// add decodes one more image.
+// add decodes an image and appends it.
 func (i *images) add(file []byte) (err error) {
 	if i.model.Images == nil {
 		return errNoImages
@@ -39,8 +39,7 @@ func (i *images) add(file []byte) (err error) {
 	if err := i.model.checkRows(i.rows); err != nil {
 		return err
 	}
-	// As an image is small and what becomes of it is not, the bound on bodies says
-	// little.
+	// The limit on bodies is not enough: an image file is much smaller than its input.
 	if size := i.rows * int64(i.model.Images.Row()); i.rows > 1 && size > i.model.maxBody() {
 		return &refusal{http.StatusRequestEntityTooLarge, fmt.Errorf("%d images take %d bytes as an input; at most %d in one request", i.rows, size, i.model.maxBody())}
 	}
@@ -48,13 +47,13 @@ func (i *images) add(file []byte) (err error) {
 	return err
 }
 
-// tensor is the input that the images make.
+// tensor returns the input made of the images.
 func (i *images) tensor() tensor.Tensor {
 	in := i.model.Inputs[0]
 	return tensor.Tensor{Name: in.Name, Type: in.Type, Shape: i.model.Images.Shape(in, int(i.rows)), Data: i.data}
 }
 
-// image makes the input of a body that is one image.
+// image decodes a body that is one image.
 func (m *Model) image(body []byte) (tensor.Tensor, error) {
 	rows := images{model: m}
 	if err := rows.add(body); err != nil {
@@ -63,7 +62,7 @@ func (m *Model) image(body []byte) (tensor.Tensor, error) {
 	return rows.tensor(), nil
 }
 
-// hasFiles reports whether a predict request's first row is a file and not
+// hasFiles reports whether the first row of a predict request is a file rather than
 // numbers.
 func (m *Model) hasFiles(body []byte) bool {
 	if m.Images == nil {
@@ -71,7 +70,7 @@ func (m *Model) hasFiles(body []byte) bool {
 	}
 	found := false
 	r := tensorjson.NewReader(body)
-	// However the look ends, what is wrong shows again when the body is read.
+	// Errors do not matter here: the body is read again in full.
 	_ = r.Object(func(key string) error {
 		if key != "instances" && key != "inputs" {
 			return r.Skip()
@@ -79,14 +78,15 @@ func (m *Model) hasFiles(body []byte) bool {
 		if r.Peek() == '[' {
 			r.Take('[')
 		}
-		found = m.looksFile(r)
+		found = m.isFileNext(r)
 		return errDecided
 	})
 	return found
 }
 
-// looksFile reports whether {"b64": …} comes next, below the input's name or not.
-func (m *Model) looksFile(r *tensorjson.Reader) (found bool) {
+// isFileNext reports whether {"b64": …} comes next, with or without the input's name
+// around it.
+func (m *Model) isFileNext(r *tensorjson.Reader) (found bool) {
 	if r.Peek() != '{' {
 		return false
 	}
@@ -95,14 +95,14 @@ func (m *Model) looksFile(r *tensorjson.Reader) (found bool) {
 			if r.Peek() == '[' {
 				r.Take('[')
 			}
-			found = m.looksFile(r)
+			found = m.isFileNext(r)
 		}
 		return errDecided
 	})
 	return found
 }
 
-// decodeFiles reads a predict request whose rows are images.
+// decodeFiles decodes a predict request whose rows are images.
 func (m *Model) decodeFiles(q frame.Request) (*Call, error) {
 	rows := images{model: m}
 	var format string
@@ -143,7 +143,7 @@ func (m *Model) decodeFiles(q frame.Request) (*Call, error) {
 	return call, nil
 }
 
-// read reads a file, a list of files, or either below the input's name.
+// read reads a file, a list of files, or an object with either under the input's name.
 func (i *images) read(r *tensorjson.Reader, outermost bool) error {
 	if outermost && r.Peek() == '[' {
 		return r.Array(func() error { return i.read(r, false) })
@@ -151,7 +151,7 @@ func (i *images) read(r *tensorjson.Reader, outermost bool) error {
 	members := 0
 	err := r.Object(func(key string) error {
 		if members++; members > 1 {
-			return errors.New(`an image is {"b64": "…"} and nothing beside it`)
+			return errors.New(`an image is {"b64": "…"} with no other key`)
 		}
 		switch key {
 		case base64Key:
@@ -167,7 +167,7 @@ func (i *images) read(r *tensorjson.Reader, outermost bool) error {
 	return err
 }
 
-// readBase64 reads a file that is a JSON string.
+// readBase64 reads a file from a JSON string in base64.
 func (i *images) readBase64(r *tensorjson.Reader) error {
 	text, err := r.Raw()
 	if err != nil {
@@ -185,9 +185,9 @@ func (i *images) readBase64(r *tensorjson.Reader) error {
 	return i.add(file[:n])
 }
 
-// files reads an input of type BYTES: each element an image, with its length
-// before it in the binary part, or as base64 in JSON. The rest of the binary
-// part is returned.
+// files reads an input of type BYTES whose elements are images. In the binary part each
+// image follows its length; in JSON it is base64. rest is the unread rest of the binary
+// part.
 func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []byte, err error) {
 	rows := images{model: m}
 	size := in.Parameters.BinaryDataSize
@@ -195,7 +195,7 @@ func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []by
 	case size != nil && in.data != nil:
 		err = errors.New("it has both data and binary_data_size")
 	case size != nil && (*size < 0 || *size > int64(len(binary))):
-		err = fmt.Errorf("it has a binary_data_size of %d, the body holds %d bytes", *size, len(binary))
+		err = fmt.Errorf("it has a binary_data_size of %d, but the body has %d bytes", *size, len(binary))
 	case size != nil:
 		err = rows.readBinary(binary[:*size])
 		rest = binary[*size:]
@@ -207,7 +207,7 @@ func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []by
 		err = errors.New("it has no data")
 	}
 	if err == nil && rows.rows != in.elements {
-		err = fmt.Errorf("it has %d images, its shape %s takes %d", rows.rows, describeShape(in.Shape), in.elements)
+		err = fmt.Errorf("it has %d images, but its shape %s needs %d", rows.rows, describeShape(in.Shape), in.elements)
 	}
 	if err != nil {
 		return t, nil, fmt.Errorf("input %q: %w", in.Name, err)
@@ -215,7 +215,7 @@ func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []by
 	return rows.tensor(), rest, nil
 }
 
-// readBinary reads files, each with its length before it.
+// readBinary reads files, each after its length in four bytes.
 func (i *images) readBinary(data []byte) error {
 	for len(data) > 0 {
 		if len(data) < 4 {
@@ -223,7 +223,7 @@ func (i *images) readBinary(data []byte) error {
 		}
 		n := int64(binary.LittleEndian.Uint32(data))
 		if data = data[4:]; n > int64(len(data)) {
-			return fmt.Errorf("image %d has %d bytes by the length before it, and %d follow", i.rows, n, len(data))
+			return fmt.Errorf("image %d has a length of %d bytes, but %d follow", i.rows, n, len(data))
 		}
 		at := i.rows
 		if err := i.add(data[:n]); err != nil {
@@ -234,13 +234,13 @@ func (i *images) readBinary(data []byte) error {
 	return nil
 }
 
-// checkFiles compares an input of type BYTES with what the model takes.
+// checkFiles checks an input of type BYTES against the model.
 func (in *inferInput) checkFiles(m *Model) (err error) {
 	if m.Images == nil {
 		return fmt.Errorf("input %q has the datatype %q, which holds images: %w", in.Name, in.Datatype, errNoImages.err)
 	}
 	if one := len(in.Shape) == 1 || len(in.Shape) == 2 && in.Shape[1] == 1; !one || in.Shape[0] < 1 {
-		return fmt.Errorf("input %q has the shape %s; of images it is [N] or [N,1]", in.Name, describeShape(in.Shape))
+		return fmt.Errorf("input %q has the shape %s; N images have the shape [N] or [N,1]", in.Name, describeShape(in.Shape))
 	}
 	in.elements = in.Shape[0]
 	if err := m.checkRows(in.elements); err != nil {

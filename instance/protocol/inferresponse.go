@@ -16,11 +16,11 @@ import (
 type wantedOutput struct {
 	// at is its position among the model's outputs.
 	at int
-	// binary tells that its elements go behind the JSON part.
+	// binary says that its elements follow the JSON part.
 	binary bool
 }
 
-// wanted lists the outputs that a request asks for, all if it names none.
+// wanted returns the outputs that a request asks for, all if it names none.
 func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
 	var wanted []wantedOutput
 	if len(request.outputs) == 0 {
@@ -32,10 +32,10 @@ func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
 	for _, o := range request.outputs {
 		at := m.output(o.Name)
 		if at < 0 {
-			return nil, fmt.Errorf("the model has no output %.100q; it gives %s", o.Name, describeAll(m.Outputs))
+			return nil, fmt.Errorf("the model has no output %.100q; it has %s", o.Name, describeAll(m.Outputs))
 		}
 		if slices.ContainsFunc(wanted, func(w wantedOutput) bool { return w.at == at }) {
-			return nil, fmt.Errorf("output %q is asked for twice", o.Name)
+			return nil, fmt.Errorf("output %q is requested twice", o.Name)
 		}
 		if err := o.Parameters.check(); err != nil {
 			return nil, fmt.Errorf("output %q: %w", o.Name, err)
@@ -91,7 +91,7 @@ func (m *Model) encodeInfer(id string, wanted []wantedOutput, outputs []tensor.T
 	return response, nil
 }
 
-// estimate guesses the response's length, so that its buffer rarely grows.
+// estimate returns the response's approximate length, so its buffer rarely grows.
 func (m *Model) estimate(wanted []wantedOutput, outputs []tensor.Tensor) int {
 	n := 96 + len(m.Name)
 	for _, w := range wanted {

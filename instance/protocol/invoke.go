@@ -14,11 +14,11 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// rawContent is the media type of bare elements.
+// rawContent is the media type of a tensor's raw elements.
 const rawContent = "application/octet-stream"
 
-// decodeInvoke reads a request to the function itself, in either protocol or
-// bare.
+// decodeInvoke decodes a request to the function itself: in either protocol, or a bare
+// body.
 func (m *Model) decodeInvoke(r frame.Request) (*Call, error) {
 	if r.Header.Get(lengthHeader) != "" {
 		return m.decodeInfer(r)
@@ -30,10 +30,10 @@ func (m *Model) decodeInvoke(r frame.Request) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	return call, m.accepted(call, r)
+	return call, m.applyAccept(call, r)
 }
 
-// decodeJSON reads a body in either protocol.
+// decodeJSON decodes a JSON body in either protocol.
 func (m *Model) decodeJSON(r frame.Request) (*Call, error) {
 	if m.hasFiles(r.Body) {
 		return m.decodeFiles(r)
@@ -48,12 +48,12 @@ func (m *Model) decodeJSON(r frame.Request) (*Call, error) {
 	return m.decodePredict(r)
 }
 
-// errDecided ends the look at a body as soon as its protocol is known.
+// errDecided ends the scan of a body as soon as its protocol is known.
 var errDecided = errors.New("decided")
 
-// isOpenInference looks at a body for what sets the protocols apart: "inputs"
-// is a list of objects in the Open Inference Protocol, numbers or an object in
-// TensorFlow Serving's, which also has "instances".
+// isOpenInference reports whether a body is in the Open Inference Protocol, where
+// "inputs" is a list of objects. In TensorFlow Serving's "inputs" is numbers or an object,
+// or the body has "instances".
 func isOpenInference(body []byte) (bool, error) {
 	r := tensorjson.NewReader(body)
 	var found bool
@@ -76,8 +76,8 @@ func isOpenInference(body []byte) (bool, error) {
 	return false, errors.New(`the body has neither "inputs" nor "instances"`)
 }
 
-// decodeBare reads a body to the function itself that is in neither protocol: an
-// image, a .npy file or a tensor's bare elements. ok is false where it is JSON.
+// decodeBare decodes a body that is in neither protocol: an image, a .npy file or a
+// tensor's raw elements. ok is false for anything else, which should be JSON.
 func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
 	kind, _, mimeErr := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if mimeErr != nil {
@@ -108,15 +108,16 @@ func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
 	return call, true, err
 }
 
-// raw reads the only input's elements, as many rows as there are.
+// raw reads a body of the only input's raw elements. The body's length gives the number
+// of rows.
 func (m *Model) raw(body []byte) (tensor.Tensor, error) {
 	if len(m.Inputs) != 1 {
-		return tensor.Tensor{}, nil // The caller tells.
+		return tensor.Tensor{}, nil // The caller returns the error.
 	}
 	in := m.Inputs[0]
 	n, err := tensor.Elements(in.Shape[1:])
 	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("bare elements do not tell their shape, and the model takes %s; send a .npy file or the Open Inference Protocol", describe(in))
+		return tensor.Tensor{}, fmt.Errorf("raw elements have no shape, and the model takes %s; send a .npy file or use the Open Inference Protocol", describe(in))
 	}
 	row := n * int64(in.Type.Size())
 	if row == 0 || len(body) == 0 || int64(len(body))%row != 0 {
@@ -126,8 +127,8 @@ func (m *Model) raw(body []byte) (tensor.Tensor, error) {
 	return tensor.Tensor{Type: in.Type, Shape: shape, Data: body}, nil
 }
 
-// decodeRaw reads a request of the Open Inference Protocol without a JSON part:
-// the only input's elements. All outputs come back as binary data.
+// decodeRaw decodes a request of the Open Inference Protocol without a JSON part: the
+// only input's raw elements. The answer has all outputs as binary data.
 func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
 	if len(m.Inputs) != 1 {
 		return nil, fmt.Errorf("%s is 0, so the body is one input; the model takes %s", lengthHeader, describeAll(m.Inputs))
@@ -146,9 +147,9 @@ func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
 	return call, err
 }
 
-// accepted has a call to the function itself answered in the form that its
-// client asks for by Accept: a .npy file or bare elements, of one output.
-func (m *Model) accepted(call *Call, r frame.Request) error {
+// applyAccept makes a call to the function itself answer in the format of the client's
+// Accept header: a .npy file or raw elements, of one output.
+func (m *Model) applyAccept(call *Call, r frame.Request) error {
 	form := ""
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		kind, _, _ := strings.Cut(part, ";")
@@ -171,10 +172,10 @@ func (m *Model) accepted(call *Call, r frame.Request) error {
 	switch {
 	case name != "":
 		if at = m.output(name); at < 0 {
-			return fmt.Errorf("the model has no output %.100q; it gives %s", name, describeAll(m.Outputs))
+			return fmt.Errorf("the model has no output %.100q; it has %s", name, describeAll(m.Outputs))
 		}
 	case len(m.Outputs) != 1:
-		return &refusal{http.StatusNotAcceptable, fmt.Errorf("%s holds one output and the model gives %s; name one in the query, as ?output=%s",
+		return &refusal{http.StatusNotAcceptable, fmt.Errorf("%s holds one output, but the model has %s; name one in the query, for example ?output=%s",
 			form, describeAll(m.Outputs), m.Outputs[0].Name)}
 	}
 	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeBare(form, outputs[at]) }

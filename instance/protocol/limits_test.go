@@ -60,8 +60,8 @@ func TestRowsHaveABound(t *testing.T) {
 
 func unquoted(body []byte) string { return strings.ReplaceAll(string(body), `\"`, `"`) }
 
-// TestRefusedBodiesTakeNoMemory: however long a body is, what it decodes to is
-// bounded by the model's inputs and the rows that are taken.
+// TestRefusedBodiesTakeNoMemory checks that the model's inputs and MaxRows limit the decoded
+// memory, however long a body is.
 func TestRefusedBodiesTakeNoMemory(t *testing.T) {
 	m := atMost(32, &Model{Name: "m", Inputs: []tensor.Info{{Name: "x", Type: tensor.Int64, Shape: []int64{-1, 4}}}, Outputs: one.Outputs})
 	const count = 1 << 20

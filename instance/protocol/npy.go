@@ -17,16 +17,16 @@ const NPYContentType = "application/x-npy"
 
 const (
 	magic = "\x93NUMPY"
-	// maxHeader is how long the text of a header may be; NumPy's own readers
-	// have a similar bound.
+	// maxHeader is the maximum length of a header's text in bytes. NumPy's own readers
+	// have a similar limit.
 	maxHeader = 10000
-	// maxDimensions is how many dimensions an array may have, as in NumPy.
+	// maxDimensions is the maximum number of an array's dimensions, as in NumPy.
 	maxDimensions = 64
-	// alignment is what an array's elements begin at a multiple of.
+	// alignment is the multiple in bytes at which an array's elements begin.
 	alignment = 64
 )
 
-// IsNPY reports whether a body begins as a .npy file.
+// IsNPY reports whether a body begins like a .npy file.
 func IsNPY(body []byte) bool { return bytes.HasPrefix(body, []byte(magic)) }
 
 var (
@@ -35,7 +35,7 @@ var (
 	shapePattern   = regexp.MustCompile(`['"]shape['"]\s*:\s*\(([^)]*)\)`)
 )
 
-// DecodeNPY reads a file. The tensor has no name, and its data alias the file.
+// DecodeNPY decodes a .npy file. The tensor has no name, and its data alias the file.
 func DecodeNPY(file []byte) (tensor.Tensor, error) {
 	header, data, err := split(file)
 	if err != nil {
@@ -45,7 +45,7 @@ func DecodeNPY(file []byte) (tensor.Tensor, error) {
 	fortran := fortranPattern.FindSubmatch(header)
 	shape := shapePattern.FindSubmatch(header)
 	if descr == nil || fortran == nil || shape == nil {
-		return tensor.Tensor{}, errors.New("the .npy header has to give descr, fortran_order and shape; arrays of records are not taken")
+		return tensor.Tensor{}, errors.New("the .npy header must have descr, fortran_order and shape; arrays of records are not supported")
 	}
 	t := tensor.Tensor{Data: data}
 	if t.Type, err = kind(string(descr[1])); err != nil {
@@ -62,13 +62,13 @@ func DecodeNPY(file []byte) (tensor.Tensor, error) {
 		return tensor.Tensor{}, err
 	}
 	if need := n * int64(t.Type.Size()); need != int64(len(data)) {
-		return tensor.Tensor{}, fmt.Errorf("the .npy header says %s of shape (%s), which takes %d bytes, and %d follow",
+		return tensor.Tensor{}, fmt.Errorf("the .npy header says %s of shape (%s), which takes %d bytes, but %d follow",
 			descr[1], shape[1], need, len(data))
 	}
 	return t, nil
 }
 
-// split cuts a file into the text of its header and its elements.
+// split splits a file into the text of its header and its elements.
 func split(file []byte) (header, data []byte, err error) {
 	if !IsNPY(file) || len(file) < 12 {
 		return nil, nil, errors.New("it is not a .npy file")
@@ -80,10 +80,10 @@ func split(file []byte) (header, data []byte, err error) {
 	case 2, 3:
 		length, at = int(binary.LittleEndian.Uint32(file[8:])), 12
 	default:
-		return nil, nil, fmt.Errorf("it is a .npy file of version %d; versions 1 to 3 are taken", version)
+		return nil, nil, fmt.Errorf("it is a .npy file of version %d; use version 1, 2 or 3", version)
 	}
 	if length < 0 || length > maxHeader || at+length > len(file) {
-		return nil, nil, fmt.Errorf("the .npy header says that it has %d bytes; the file has %d", length, len(file))
+		return nil, nil, fmt.Errorf("the .npy header says that it has %d bytes; the file has %d, and the limit is %d", length, len(file), maxHeader)
 	}
 	data = file[at+length:]
 	return file[at : at+length], data[:len(data):len(data)], nil
@@ -98,14 +98,14 @@ func dimensions(text string) ([]int64, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(part), "L"), 10, 64)
 		if err != nil || n < 0 || len(shape) == maxDimensions {
-			return nil, fmt.Errorf("the .npy header has the shape (%.100s), which is none", text)
+			return nil, fmt.Errorf("the .npy header has the shape (%.100s), which is invalid", text)
 		}
 		shape = append(shape, n)
 	}
 	return shape, nil
 }
 
-// kinds are NumPy's names of the element types, without the byte order.
+// kinds maps NumPy's names of element types, without the byte order.
 var kinds = map[string]tensor.Type{
 	"b1": tensor.Bool, "u1": tensor.Uint8, "i1": tensor.Int8, "i2": tensor.Int16, "u2": tensor.Uint16,
 	"i4": tensor.Int32, "u4": tensor.Uint32, "i8": tensor.Int64, "u8": tensor.Uint64,
@@ -129,7 +129,7 @@ func kind(descr string) (tensor.Type, error) {
 	return t, nil
 }
 
-// AppendNPY writes a tensor as a file.
+// AppendNPY appends a tensor as a .npy file.
 func AppendNPY(to []byte, t tensor.Tensor) ([]byte, error) {
 	descr := ""
 	for name, k := range kinds {

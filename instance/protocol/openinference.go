@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// The single version under which the model is served.
+// modelVersion is the only version of a model.
 const modelVersion = "1"
 
 // openInference answers the routes below /v2.
@@ -50,7 +50,7 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 			Ready bool   `json:"ready"`
 		}{m.Name, true})
 	case len(rest) == 1 && rest[0] == "infer":
-		return m.called(r, m.decodeInfer)
+		return m.decodePost(r, m.decodeInfer)
 	}
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
 }
@@ -65,9 +65,8 @@ func (m *Model) metadata() frame.Response {
 	}{m.Name, []string{modelVersion}, "onnxruntime_onnx", m.Inputs, m.Outputs})
 }
 
-// parameters are those of the protocol's that mean something here. The ones
-// that would change the answer and that are not offered are refused rather
-// than overlooked.
+// parameters are the protocol's parameters that the package knows. check refuses those
+// that are not supported but would change the answer. All others are ignored.
 type parameters struct {
 	BinaryDataSize     *int64          `json:"binary_data_size"`
 	BinaryData         *bool           `json:"binary_data"`
@@ -78,10 +77,10 @@ type parameters struct {
 
 func (p *parameters) check() error {
 	if p.Classification != nil {
-		return errors.New("the classification extension is not offered")
+		return errors.New("the classification extension is not supported")
 	}
 	if p.SharedMemoryRegion != nil {
-		return errors.New("the shared memory extension is not offered")
+		return errors.New("the shared memory extension is not supported")
 	}
 	return nil
 }
@@ -100,7 +99,7 @@ type inferInput struct {
 	Datatype   tensor.Type
 	Parameters parameters
 	data       []byte // JSON
-	elements   int64  // that the shape takes
+	elements   int64  // product of the shape
 }
 
 type inferOutput struct {
@@ -108,7 +107,7 @@ type inferOutput struct {
 	Parameters parameters `json:"parameters"`
 }
 
-// decodeInfer reads an inference request of the Open Inference Protocol.
+// decodeInfer decodes an inference request of the Open Inference Protocol.
 func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 	if r.Header.Get(lengthHeader) == "0" {
 		return m.decodeRaw(r)
@@ -144,7 +143,7 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 	return call, nil
 }
 
-// splitBinary cuts a body into its JSON and its binary part.
+// splitBinary splits a body into its JSON part and its binary part.
 func splitBinary(r frame.Request) (text, binary []byte, err error) {
 	header := r.Header.Get(lengthHeader)
 	if header == "" {
@@ -157,8 +156,8 @@ func splitBinary(r frame.Request) (text, binary []byte, err error) {
 	return r.Body[:length], r.Body[length:], nil
 }
 
-// read reads the JSON part. Every input is checked against the model as soon
-// as it is there, and its elements are left for later.
+// read reads the JSON part. It checks every input against the model at once and leaves
+// the elements undecoded.
 func (q *inferRequest) read(m *Model, r *tensorjson.Reader) error {
 	err := r.Object(func(key string) error {
 		switch key {
@@ -211,8 +210,7 @@ func (in *inferInput) read(r *tensorjson.Reader) error {
 	})
 }
 
-// check compares the input with what the model takes and with the inputs
-// before it.
+// check checks the input against the model and against the inputs before it.
 func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 	at := m.input(in.Name)
 	switch {
@@ -226,7 +224,7 @@ func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 		}
 		return in.checkFiles(m)
 	case in.Datatype.Size() == 0:
-		return fmt.Errorf("input %q has the datatype %.100q, which is not one of a model's", in.Name, in.Datatype)
+		return fmt.Errorf("input %q has the datatype %.100q, which no model takes", in.Name, in.Datatype)
 	}
 	if err := in.Parameters.check(); err != nil {
 		return fmt.Errorf("input %q: %w", in.Name, err)
@@ -235,8 +233,8 @@ func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 	return err
 }
 
-// tensor reads the input's elements, from the binary part if it says so; what
-// is left of that is returned.
+// tensor decodes the input's elements, from the binary part if it has a
+// binary_data_size. rest is the unread rest of the binary part.
 func (in *inferInput) tensor(m *Model, binary []byte) (t tensor.Tensor, rest []byte, err error) {
 	if in.Datatype == bytesType {
 		return in.files(m, binary)
@@ -247,7 +245,7 @@ func (in *inferInput) tensor(m *Model, binary []byte) (t tensor.Tensor, rest []b
 			return t, nil, fmt.Errorf("input %q has both data and binary_data_size", in.Name)
 		}
 		if *size < 0 || *size > int64(len(binary)) {
-			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, the body holds %d bytes", in.Name, *size, len(binary))
+			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, but the body has %d bytes", in.Name, *size, len(binary))
 		}
 		if *size%int64(t.Type.Size()) != 0 {
 			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, which is not whole elements of %s", in.Name, *size, t.Type)
@@ -264,9 +262,9 @@ func (in *inferInput) tensor(m *Model, binary []byte) (t tensor.Tensor, rest []b
 	if err := v.Read(tensorjson.NewReader(in.data), 0); err != nil {
 		return t, nil, fmt.Errorf("input %q: %w; its shape is %s", in.Name, err, describeShape(in.Shape))
 	}
-	// The data may be flat or nested; nested, it has to be of the shape given.
+	// The data may be flat or nested. Nested data must have the given shape.
 	if len(v.Shape) != 1 && !slices.Equal(v.Shape, in.Shape) {
-		return t, nil, fmt.Errorf("input %q has data of the shape %s, not of %s as it says",
+		return t, nil, fmt.Errorf("input %q has data of the shape %s, but its shape says %s",
 			in.Name, describeShape(v.Shape), describeShape(in.Shape))
 	}
 	t.Data = v.Data

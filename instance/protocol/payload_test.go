@@ -63,7 +63,7 @@ func array(t testing.TB, kind tensor.Type, data []byte, shape ...int64) string {
 
 func base64Of(file []byte) string { return base64.StdEncoding.EncodeToString(file) }
 
-// files are BYTES as the binary extension has them.
+// files encodes files as BYTES in the binary extension.
 func files(of ...[]byte) []byte {
 	var out []byte
 	for _, f := range of {
@@ -127,7 +127,7 @@ func TestPayloadsThatAreTaken(t *testing.T) {
 	}
 }
 
-// TestPayloadsThatAreRefused, each with the reason and what to do.
+// TestPayloadsThatAreRefused checks that every refusal has the reason and the fix.
 func TestPayloadsThatAreRefused(t *testing.T) {
 	m, small := photos(t), photos(t)
 	small.MaxBody = 10
@@ -149,7 +149,7 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		"a broken image":      {m, post("/", string(a[:40])), 400, "image"},
 		"bare, half a row":    {m, with(post("/", "12345"), "Content-Type", "application/octet-stream"), 400, `input "image": the body has 5 bytes; a row of image UINT8 [-1,1,2,3] takes 6`},
 		"bare, nothing":       {m, with(post("/", ""), "Content-Type", "application/octet-stream"), 400, "the body has 0 bytes"},
-		"bare, open shape":    {openShape, with(post("/", "12345678"), "Content-Type", "application/octet-stream"), 400, "do not tell their shape"},
+		"bare, open shape":    {openShape, with(post("/", "12345678"), "Content-Type", "application/octet-stream"), 400, "raw elements have no shape"},
 		"bare, two inputs":    {two, with(post("/", "12345678"), "Content-Type", "application/octet-stream"), 400, "send them as JSON or by the Open Inference Protocol"},
 		"bare, too many":      {m, with(post("/", strings.Repeat("123456", 4)), "Content-Type", "application/octet-stream"), 400, "has 4 rows; at most 3"},
 		"npy, two inputs":     {two, post("/", array(t, tensor.Bool, []byte{1}, 1)), 400, "the body holds one input"},
@@ -162,20 +162,20 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 		"b64, broken":         {m, post("/", `{"instances":[{"b64":"%"}]}`), 400, "instances: image 0: b64 is not base64"},
 		"b64, a number":       {m, post("/", `{"instances":[{"b64":1}]}`), 400, "b64 is not a string"},
 		"b64, no image":       {m, post("/", `{"instances":[{"b64":"AAAA"}]}`), 400, "neither a JPEG nor a PNG"},
-		"b64, more beside":    {m, post("/", `{"instances":[{"b64":"`+base64Of(a)+`","x":1}]}`), 400, "nothing beside it"},
+		"b64, more beside":    {m, post("/", `{"instances":[{"b64":"`+base64Of(a)+`","x":1}]}`), 400, "with no other key"},
 		"b64, then numbers":   {m, post("/", `{"instances":[`+list(1)+`,[1]]}`), 400, "instances: image 0"},
 		"b64, another name":   {m, post("/", `{"instances":[`+list(1)+`,{"photo":1}]}`), 400, `the model has no input "photo"`},
 		"b64, both":           {m, post("/", `{"instances":[`+list(1)+`],"inputs":[`+list(1)+`]}`), 400, "more than one"},
-		"v2, a count":         {m, binaryPost(infer, bytesInput(len(files(a)), 2), files(a)), 400, "it has 1 images, its shape [2] takes 2"},
-		"v2, a length":        {m, binaryPost(infer, bytesInput(8, 1), []byte("\xff\xff\xff\xffabcd")), 400, "image 0 has 4294967295 bytes by the length before it, and 4 follow"},
+		"v2, a count":         {m, binaryPost(infer, bytesInput(len(files(a)), 2), files(a)), 400, "it has 1 images, but its shape [2] needs 2"},
+		"v2, a length":        {m, binaryPost(infer, bytesInput(8, 1), []byte("\xff\xff\xff\xffabcd")), 400, "image 0 has a length of 4294967295 bytes, but 4 follow"},
 		"v2, cut":             {m, binaryPost(infer, bytesInput(2, 1), []byte("ab")), 400, "2 bytes follow the last image"},
-		"v2, a shape":         {m, binaryPost(infer, strings.Replace(bytesInput(4, 1), "[1]", "[1,1,2,3]", 1), files(nil)), 400, "of images it is [N] or [N,1]"},
+		"v2, a shape":         {m, binaryPost(infer, strings.Replace(bytesInput(4, 1), "[1]", "[1,1,2,3]", 1), files(nil)), 400, "images have the shape [N] or [N,1]"},
 		"v2, too many":        {m, binaryPost(infer, bytesInput(4, 4), files(nil)), 400, "too many rows"},
 		"v2, no data":         {m, post(infer, `{"inputs":[{"name":"image","shape":[1],"datatype":"BYTES"}]}`), 400, "it has no data"},
 		"v2, a size":          {m, binaryPost(infer, bytesInput(99, 1), nil), 400, "binary_data_size of 99"},
 		"v2, shared memory":   {m, post(infer, `{"inputs":[{"name":"image","shape":[1],"datatype":"BYTES","parameters":{"shared_memory_region":"x"}}]}`), 400, "shared memory"},
 		"v2, no JSON, two":    {two, with(post("/v2/models/two/infer", "1"), lengthHeader, "0"), 400, "the body is one input"},
-		"coding, unknown":     {m, with(post("/", "{}"), "Content-Encoding", "br"), 415, "only gzip and deflate are taken"},
+		"coding, unknown":     {m, with(post("/", "{}"), "Content-Encoding", "br"), 415, "only gzip and deflate are supported"},
 		"coding, untrue":      {m, with(post("/", "{}"), "Content-Encoding", "gzip"), 400, "not gzip"},
 		"coding, a bomb":      {m, with(post("/", string(bomb)), "Content-Encoding", "gzip"), 413, "the limit is 33554432 bytes"},
 		"accept, two outputs": {two, with(post("/", `{"inputs":{"ids":[[1]],"mask":[true]}}`), "Accept", NPYContentType), 406, "?output=score"},
@@ -224,8 +224,8 @@ func TestBareAnswers(t *testing.T) {
 	}
 }
 
-// TestCompressedAnswers: only those that are long, that a client takes compressed,
-// and that become shorter.
+// TestCompressedAnswers checks that an answer is compressed only if it is long, the client
+// accepts it, and it becomes shorter.
 func TestCompressedAnswers(t *testing.T) {
 	m := &Model{Name: "m", Inputs: one.Inputs, Outputs: one.Outputs}
 	long := []tensor.Tensor{{Name: "y", Type: tensor.FP32, Shape: []int64{1, 8192}, Data: make([]byte, 4*8192)}}
@@ -265,8 +265,8 @@ func TestCompressedAnswers(t *testing.T) {
 	}
 }
 
-// FuzzPayload: whatever comes to a function that takes images, the model gets whole
-// rows or nothing.
+// FuzzPayload checks that a model that takes images gets complete rows or nothing, whatever
+// the request.
 func FuzzPayload(f *testing.F) {
 	m, a := photos(f), dots(f, 1, 2)
 	f.Add("", "", "", a)

@@ -1,12 +1,11 @@
-// Package protocol speaks the request formats that inference clients use: the
-// Open Inference Protocol v2 over REST with its binary tensor extension (KServe,
-// Triton), the REST predict API of TensorFlow Serving, and the single invoke of
-// a function, POST /, which takes either, and a bare body: one image, one .npy file
-// or one tensor's elements. Bodies may come compressed and be answered so.
+// Package protocol decodes the request formats of inference clients into the model's
+// inputs ([Call]) and encodes the outputs as the response. It does no I/O and forms no
+// batches: package instance does both. Begin with [Model.Decode].
 //
-// It is plain data in, data out: a request becomes a [Call] with the model's
-// inputs as one request holds them, and the outputs that belong to the call
-// become its response. Batching lies between the two, in package instance.
+// The formats are the Open Inference Protocol v2 over REST with its binary tensor
+// extension (KServe, Triton) and the REST predict API of TensorFlow Serving. The plain
+// invocation of a function, POST /, takes either. It also takes a bare body: one image,
+// one .npy file or one tensor's raw elements. Requests and responses may be compressed.
 package protocol
 
 import (
@@ -22,42 +21,41 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Model is what the protocols have to know of the model that they speak for.
+// Model describes the served model to the protocols.
 type Model struct {
-	// Name is the model's name in paths and responses. Where it has the form
+	// Name is the model's name in paths and responses. If it has the form
 	// name.namespace, paths may leave out the namespace.
 	Name string
 	// Inputs and Outputs are in the model's own order.
 	Inputs  []tensor.Info
 	Outputs []tensor.Info
-	// MaxRows is the most rows that one request may have, 0 for any number.
+	// MaxRows is the maximum number of rows in one request, 0 for any number.
 	MaxRows int
-	// MaxBody is the largest body in bytes once it is decompressed, 0 is 32 MiB.
+	// MaxBody is the maximum decompressed body in bytes, 0 for 32 MiB.
 	MaxBody int64
-	// Images makes the model's only input of images, nil where the deployment does
-	// not say what of an image the model takes.
+	// Images converts images into the model's only input. It is nil if the deployment
+	// declares no images.
 	Images *pixels.Maker
 }
 
-// defaultMaxBody is the largest decompressed body where Model says nothing.
+// defaultMaxBody is the maximum decompressed body in bytes if Model.MaxBody is 0.
 const defaultMaxBody = 32 << 20
 
 // Call is one inference request.
 type Call struct {
-	// Rows is how many rows the request has along the batch dimension, at
-	// least one.
+	// Rows is the request's number of rows along the batch dimension, at least 1.
 	Rows int
 	// Inputs are all of the model's inputs in its order, of the right types
 	// and shapes. Their data may alias the request's body.
 	Inputs []tensor.Tensor
 
 	encode func(outputs []tensor.Tensor) (frame.Response, error)
-	// request is what the call was made of, without its body.
+	// request is the decoded request's header, without the rest.
 	request frame.Request
 }
 
-// Respond writes the response of the call from its own rows of the outputs,
-// which are in the model's order.
+// Respond encodes the response from the call's own rows of the outputs, which are in the
+// model's order.
 func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
 	response, err := c.encode(outputs)
 	if err != nil {
@@ -66,8 +64,8 @@ func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
 	return pack(response, c.request)
 }
 
-// Failure is the response for a request that could not be served. Its body is
-// {"error": "…"}, as both protocols have it.
+// Failure returns the response to a request that failed. Its body is {"error": "…"}, as
+// in both protocols.
 func Failure(status int, err error) frame.Response {
 	body, marshalErr := json.Marshal(struct {
 		Error string `json:"error"`
@@ -90,12 +88,12 @@ func answerJSON(v any) frame.Response {
 	return answer(http.StatusOK, append(body, '\n'))
 }
 
-// lengthHeader is the header of the binary tensor extension: the length in
-// bytes of the JSON part that the binary tensors follow.
+// lengthHeader is the header of the binary tensor extension. It holds the length in bytes
+// of the JSON part, which the binary tensors follow.
 const lengthHeader = "Inference-Header-Content-Length"
 
-// Decode reads a request. An inference request becomes a Call; every other one
-// gets its response at once, be it the model's metadata or an error.
+// Decode decodes a request. An inference request becomes a Call. Any other request gets
+// its response at once: the model's metadata or an error.
 func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 	parts := strings.Split(strings.Trim(r.Path, "/"), "/")
 	var decode func(frame.Request) (*Call, error)
@@ -110,11 +108,11 @@ func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 		return nil, Failure(http.StatusNotFound, fmt.Errorf(
 			"there is no %s here; send requests to /, /v2/models/%s/infer or /v1/models/%s:predict", r.Path, m.Name, m.Name))
 	}
-	return m.called(r, decode)
+	return m.decodePost(r, decode)
 }
 
-// called runs a decoder for a route that takes POST only.
-func (m *Model) called(r frame.Request, decode func(frame.Request) (*Call, error)) (*Call, frame.Response) {
+// decodePost runs a decoder for a route that takes POST only.
+func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, error)) (*Call, frame.Response) {
 	if r.Method != http.MethodPost {
 		response := Failure(http.StatusMethodNotAllowed, fmt.Errorf("%s takes POST, not %s", r.Path, r.Method))
 		response.Header.Set("Allow", http.MethodPost)
@@ -135,7 +133,7 @@ func (m *Model) called(r frame.Request, decode func(frame.Request) (*Call, error
 	return call, frame.Response{}
 }
 
-// known reports whether name, from a path, is this model's.
+// known reports whether a name in a path is this model's, with or without the namespace.
 func (m *Model) known(name string) bool {
 	short, _, _ := strings.Cut(m.Name, ".")
 	return name == m.Name || name == short
@@ -161,7 +159,7 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 			return nil, err
 		}
 		if n*int64(t.Type.Size()) != int64(len(t.Data)) {
-			return nil, fmt.Errorf("input %q has %d elements, its shape %s takes %d",
+			return nil, fmt.Errorf("input %q has %d elements, but its shape %s needs %d",
 				t.Name, len(t.Data)/t.Type.Size(), describeShape(t.Shape), n)
 		}
 		call.Inputs[at] = t
@@ -172,7 +170,7 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 		}
 		rows := int(t.Shape[0])
 		if at > 0 && rows != call.Rows {
-			return nil, fmt.Errorf("input %q has %d rows, input %q has %d", t.Name, rows, m.Inputs[0].Name, call.Rows)
+			return nil, fmt.Errorf("input %q has %d rows, but input %q has %d", t.Name, rows, m.Inputs[0].Name, call.Rows)
 		}
 		call.Rows = rows
 	}
@@ -196,9 +194,9 @@ func (m *Model) noInput(name string) error {
 	return fmt.Errorf("the model has no input %.100q; it takes %s", name, describeAll(m.Inputs))
 }
 
-// checkShape compares an input's type and shape with what the model takes, and
-// returns how many elements it has to have. It needs none of the elements, so
-// that what is refused for its shape gets no memory.
+// checkShape checks an input's type and shape against the model and returns the number of
+// elements that it must have. It runs before the elements are decoded, so an input with a
+// wrong shape costs no memory.
 func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (elements int64, err error) {
 	if kind != info.Type {
 		return 0, fmt.Errorf("input %q is %s; the model takes %s", info.Name, kind, describe(info))
@@ -223,7 +221,7 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 	return elements, nil
 }
 
-// describe prints an input as people write it: image FP32 [-1,1,28,28].
+// describe formats an input for messages: image FP32 [-1,1,28,28].
 func describe(info tensor.Info) string {
 	return info.Name + " " + string(info.Type) + " " + describeShape(info.Shape)
 }

@@ -89,13 +89,13 @@ func TestBinaryOutputs(t *testing.T) {
 	}
 }
 
-// TestOutputsThatAreNotNumbers are the request's own failure, and have a way
-// out.
+// TestOutputsThatAreNotNumbers checks that NaN and infinities fail their own request, with an
+// error that names the alternative.
 func TestOutputsThatAreNotNumbers(t *testing.T) {
 	y := []tensor.Tensor{{Name: "y", Type: tensor.FP32, Shape: []int64{1, 2}, Data: floats(1, float32(math.NaN()))}}
 	call, _ := one.Decode(post("/", `{"instances":[[1,2]]}`))
 	response := call.Respond(y)
-	if want := `{"error":"output \"y\": it holds NaN: JSON cannot carry it; ask for binary data"}` + "\n"; response.Status != 500 || string(response.Body) != want {
+	if want := `{"error":"output \"y\": it holds NaN: JSON cannot represent it; request binary data"}` + "\n"; response.Status != 500 || string(response.Body) != want {
 		t.Errorf("got %d %s", response.Status, response.Body)
 	}
 }
@@ -121,8 +121,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever comes, a request is either refused with a reason or has
-// exactly the inputs that the model takes.
+// FuzzDecode checks that every request is refused with a reason or has exactly the model's
+// inputs.
 func FuzzDecode(f *testing.F) {
 	f.Add("/", "", []byte(`{"instances":[{"ids":[1],"mask":true}]}`))
 	f.Add("/", "", []byte(`{"inputs":{"ids":[[1]],"mask":[true]}}`))

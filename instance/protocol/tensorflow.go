@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// signatureName is the one signature that a model has.
+// signatureName is the name of a model's only signature.
 const signatureName = "serving_default"
 
 // tensorFlow answers the routes below /v1, those of TensorFlow Serving.
@@ -20,7 +20,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	if len(parts) < 2 || parts[0] != "models" {
 		return nil, Failure(http.StatusNotFound, fmt.Errorf("the TensorFlow Serving API has no route %s", r.Path))
 	}
-	// A verb stands behind the last part: models/mnist:predict.
+	// The verb follows the last part: models/mnist:predict.
 	last := len(parts) - 1
 	end, verb, _ := strings.Cut(parts[last], ":")
 	parts[last] = end
@@ -36,7 +36,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	}
 	switch {
 	case len(rest) == 0 && verb == "predict":
-		return m.called(r, m.decodePredict)
+		return m.decodePost(r, m.decodePredict)
 	case len(rest) == 0 && verb == "":
 		return nil, modelStatus()
 	case len(rest) == 1 && rest[0] == "metadata" && verb == "":
@@ -45,7 +45,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the TensorFlow Serving API has no route %s for this model", r.Path))
 }
 
-// decodePredict reads a predict request, by rows ("instances") or by columns
+// decodePredict decodes a predict request, by rows ("instances") or by columns
 // ("inputs").
 func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 	if m.hasFiles(q.Body) {
@@ -89,9 +89,9 @@ func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeRows(outputs) }
+	call.encode = encodeRows
 	if format == "inputs" {
-		call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeColumns(outputs) }
+		call.encode = encodeColumns
 	}
 	return call, nil
 }
@@ -107,8 +107,8 @@ func readSignatureName(r *tensorjson.Reader) error {
 	return nil
 }
 
-// readInstances reads rows: each an object of inputs by name, or the value
-// itself where the model has one input.
+// readInstances reads rows. Each is an object of inputs by name, or the value itself if
+// the model has one input.
 func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values) error {
 	var rows int64
 	err := r.Array(func() error {
@@ -137,8 +137,8 @@ func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values
 	return nil
 }
 
-// readColumns reads whole inputs: an object of them by name, or the value
-// itself where the model has one input.
+// readColumns reads whole inputs: an object of inputs by name, or the value itself if the
+// model has one input.
 func (m *Model) readColumns(r *tensorjson.Reader, columns []*tensorjson.Values) error {
 	if r.Peek() != '{' {
 		return m.readOnly(r, columns, 0)
@@ -148,12 +148,12 @@ func (m *Model) readColumns(r *tensorjson.Reader, columns []*tensorjson.Values) 
 
 func (m *Model) readOnly(r *tensorjson.Reader, columns []*tensorjson.Values, depth int) error {
 	if len(m.Inputs) != 1 {
-		return fmt.Errorf("the model has %d inputs, so they need their names: %s", len(m.Inputs), describeAll(m.Inputs))
+		return fmt.Errorf("the model has %d inputs, so send them by name: %s", len(m.Inputs), describeAll(m.Inputs))
 	}
 	return m.readInto(r, columns, 0, depth)
 }
 
-// readNamed reads an object of inputs by name; it is the so-manieth object.
+// readNamed reads an object of inputs by name. nth is the object's number, from 1.
 func (m *Model) readNamed(r *tensorjson.Reader, columns []*tensorjson.Values, depth int, nth int64) error {
 	seen := make([]bool, len(columns))
 	err := r.Object(func(name string) error {
@@ -166,7 +166,7 @@ func (m *Model) readNamed(r *tensorjson.Reader, columns []*tensorjson.Values, de
 		}
 		seen[at] = true
 		if columns[at] == nil && nth > 1 {
-			return fmt.Errorf("input %q is missing in the instances before", name)
+			return fmt.Errorf("input %q is missing in the earlier instances", name)
 		}
 		return m.readInto(r, columns, at, depth)
 	})
@@ -200,7 +200,7 @@ func (m *Model) readInto(r *tensorjson.Reader, columns []*tensorjson.Values, at,
 	return nil
 }
 
-// readRows reads a whole input and stops at the first row too many.
+// readRows reads a whole input. It stops at the first row above MaxRows.
 func (m *Model) readRows(r *tensorjson.Reader, v *tensorjson.Values) error {
 	if r.Peek() != '[' {
 		return v.Read(r, 0)
@@ -219,8 +219,8 @@ func (m *Model) readRows(r *tensorjson.Reader, v *tensorjson.Values) error {
 	return v.Length(0, rows)
 }
 
-// checkRows refuses the first row that is too many, without a look at how many
-// there are.
+// checkRows refuses a row above MaxRows. It runs before the row is read, so it does not
+// know how many follow.
 func (m *Model) checkRows(rows int64) error {
 	if m.MaxRows > 0 && rows > int64(m.MaxRows) {
 		return fmt.Errorf("too many rows; at most %d in one request", m.MaxRows)
@@ -228,8 +228,8 @@ func (m *Model) checkRows(rows int64) error {
 	return nil
 }
 
-// maxElements is how many elements of an input a request may have, 0 where
-// the model leaves that open.
+// maxElements returns the maximum number of an input's elements in one request. It is 0,
+// no limit, if the input has further dynamic dimensions or MaxRows is 0.
 func (m *Model) maxElements(info tensor.Info) int64 {
 	n, err := tensor.Elements(info.Shape[1:])
 	if err != nil {
@@ -270,7 +270,7 @@ func (m *Model) signatureDef() frame.Response {
 	})
 }
 
-// dtypes are TensorFlow's names of the element types.
+// dtypes maps element types to TensorFlow's names.
 var dtypes = map[tensor.Type]string{
 	tensor.Bool: "DT_BOOL", tensor.Uint8: "DT_UINT8", tensor.Int8: "DT_INT8",
 	tensor.Int16: "DT_INT16", tensor.Uint16: "DT_UINT16", tensor.Int32: "DT_INT32",

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Where answers are is told anew when they lie otherwise than those before, and each
-// batch has its own, whatever a caller does to a tensor's shape.
+// The places of answers are decoded again when they change. Each batch has its own shapes,
+// even if a caller changes a tensor's shape.
 func TestAnswersThatAreAlike(t *testing.T) {
 	e, _ := serve(t, handler(t, `
 import numpy as np

@@ -14,9 +14,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/savedmodel"
 )
 
-// Check looks at a bundle without installing or running any of it: the files that
-// the manifest names, that the handler can be read and has handle, and that a
-// SavedModel without a handler says what it serves.
+// Check checks a bundle without installing or running any of it. It checks the files
+// that the manifest names, and that the handler parses and has the function handle. A
+// SavedModel without a handler must have a signature.
 func Check(ctx context.Context, manifest string) error {
 	b, err := open(manifest)
 	if err != nil {
@@ -28,8 +28,8 @@ func Check(ctx context.Context, manifest string) error {
 	return checkHandler(ctx, b)
 }
 
-// checkSavedModel refuses what TensorFlow could load and not serve. What cannot be
-// read here TensorFlow may still know.
+// checkSavedModel refuses models that TensorFlow could load but not serve. It accepts a
+// model that it cannot read: TensorFlow may be able to.
 func checkSavedModel(dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil // A Keras file.
@@ -51,8 +51,8 @@ func checkSavedModel(dir string) error {
 	return nil
 }
 
-// looker prints what is wrong with a handler's source.
-const looker = `import ast, sys
+// checkScript prints what is wrong with a handler's source.
+const checkScript = `import ast, sys
 try:
     tree = ast.parse(open(sys.argv[1], "rb").read(), sys.argv[2])
 except (SyntaxError, ValueError) as e:
@@ -71,10 +71,10 @@ func checkHandler(ctx context.Context, b *bundle.Bundle) error {
 		return err
 	}
 	program := env.Python
-	if !env.Made() { // Any Python reads the same language.
+	if !env.Made() { // The default Python can parse the handler, too.
 		program = environment.Program()
 	}
-	c := exec.CommandContext(ctx, program, "-I", "-c", looker, filepath.Join(b.Dir, b.Handler), b.Handler)
+	c := exec.CommandContext(ctx, program, "-I", "-c", checkScript, filepath.Join(b.Dir, b.Handler), b.Handler)
 	text, err := c.CombinedOutput()
 	if err != nil {
 		return errors.New(strings.TrimSpace(string(text)))

@@ -1,15 +1,16 @@
-// Package python runs models in a Python process beside the instance: a handler,
-// or TensorFlow alone.
+// Package python runs models in a Python process beside the instance: with a handler, or
+// with TensorFlow alone. Package environment installs the Python packages. Begin with
+// [Engine.RunLent].
 //
-// The process has four descriptors of ours: control, a socket with messages (JSON
-// after its length); life, a socket whose end is the process's end, by the kernel's
-// hand; and two shared memory files, one for the inputs of a batch and one for its
-// outputs. A batch is one message each way and one call of the handler; the tensors
-// are not in it, they are where it says they are in shared memory.
+// The process gets four file descriptors. control is a socket for messages, each its
+// length and JSON. life is a socket; the kernel kills the process when it closes. Two
+// shared memory files hold the inputs and the outputs of a batch. A batch takes one
+// message each way and one call of the handler. The messages do not contain the tensors
+// but their places in shared memory.
 //
-// The handler's failures harm no other batch. An exception is its batch's error;
-// a process that hangs, takes more memory than it may, or ends is replaced. What it
-// prints is in the log.
+// A failure of the handler harms no other batch. An exception is the error of its batch.
+// A process that hangs, exceeds its memory limit or exits is replaced. Its output goes to
+// the log.
 package python
 
 import (
@@ -27,52 +28,52 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Options say how a model is run.
+// Options say how to run a model.
 type Options struct {
 	Prepared Prepared
-	// Threads that libraries compute on, at least 1.
+	// Threads is the number of threads that libraries compute on, at least 1.
 	Threads int
-	// MemoryLimit in bytes is what the process may hold, 0 for no limit.
+	// MemoryLimit is the limit of the process's memory in bytes, 0 for no limit.
 	MemoryLimit int64
-	// Timeout is the longest that a batch may take, 8 s if 0: less than what the
-	// dispatcher waits. A model that is known to take longer may.
+	// Timeout is the maximum time of a batch, 0 for [engine.DefaultTimeout]. Slow models
+	// get more: see [engine.Limit].
 	Timeout time.Duration
-	// Warm is the directory of warm processes' sockets, "" for none.
+	// Warm is the directory of the warm processes' sockets, "" for none.
 	Warm string
-	// Log is where the process prints, this process's standard error if nil.
+	// Log receives the process's output. If nil, that is this process's standard error.
 	Log    *os.File
 	Logger zerolog.Logger
 }
 
-// loadTimeout is how long loading may take.
+// loadTimeout is the maximum time to load a model.
 const loadTimeout = 110 * time.Second
 
 // Engine runs a model in a process of its own. It implements instance.LendingEngine.
 type Engine struct {
 	options Options
 	loaded  loaded
-	// processes are the one that runs the model and those that take its place.
+	// processes holds the process that runs the model, and replaces it.
 	processes *engine.Line[process]
-	// inputs is the process's memory for what comes, nil without a process.
+	// inputs is the memory shared with the process for inputs, nil without a process.
 	inputs  atomic.Pointer[shared]
 	limit   engine.Limit
 	forked  bool
 	started time.Duration
-	// kills counts what the kernel has killed for want of memory so far.
+	// kills is the number of processes that the kernel has killed at the memory limit.
 	kills uint64
 }
 
 // Open starts the process and loads the model.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Threads < 1 {
-		return nil, fmt.Errorf("threads must be at least 1, not %d", o.Threads)
+		return nil, fmt.Errorf("threads is %d; it must be at least 1", o.Threads)
 	}
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
 	e := &Engine{options: o, limit: engine.Limit{Timeout: o.Timeout}, kills: outOfMemory()}
 	e.processes = engine.NewLine(e.begin, func(err error) {
-		o.Logger.Error().Err(err).Msg("the handler's process cannot be replaced")
+		o.Logger.Error().Err(err).Msg("the handler's process cannot be restarted")
 	})
 	if err := e.processes.Begin(ctx); err != nil {
 		return nil, err
@@ -80,17 +81,17 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Inputs are the model's.
+// Inputs describes the model's inputs.
 func (e *Engine) Inputs() []tensor.Info { return e.loaded.Inputs }
 
-// Outputs are the model's.
+// Outputs describes the model's outputs.
 func (e *Engine) Outputs() []tensor.Info { return e.loaded.Outputs }
 
-// LoadTime is how long the process took from its start to the model's being loaded,
-// and whether a warm one was forked for it.
+// LoadTime returns the time from the process's start until it had loaded the model, and
+// whether it was forked from a warm process.
 func (e *Engine) LoadTime() (took time.Duration, forked bool) { return e.started, e.forked }
 
-// Process is the process's ID, 0 if there is none now.
+// Process returns the process's ID, 0 if there is none now.
 func (e *Engine) Process() (pid int) {
 	e.processes.With(func(p *process) {
 		if p != nil {
@@ -100,10 +101,10 @@ func (e *Engine) Process() (pid int) {
 	return pid
 }
 
-// Memory is what the process holds in bytes.
+// Memory returns the process's resident memory in bytes.
 func (e *Engine) Memory() int64 { return resident(e.Process()) }
 
-// ProcessorTime is what the process has used.
+// ProcessorTime returns the CPU time that the process has used.
 func (e *Engine) ProcessorTime() time.Duration { return processorTime(e.Process()) }
 
 // Close ends the process.
@@ -114,13 +115,13 @@ func (e *Engine) Close() error {
 	})
 }
 
-// leave forgets the process. The turn is held.
+// leave forgets the process. The caller holds the turn.
 func (e *Engine) leave() {
 	e.processes.Leave()
 	e.inputs.Store(nil)
 }
 
-// begin starts a process and loads the model. The turn is held.
+// begin starts a process and loads the model. The caller holds the turn.
 func (e *Engine) begin(ctx context.Context) (*process, error) {
 	began := time.Now()
 	p, found, err := e.load(ctx)
@@ -128,7 +129,7 @@ func (e *Engine) begin(ctx context.Context) (*process, error) {
 		return nil, err
 	}
 	if e.loaded.Inputs != nil && !same(e.loaded, found) {
-		return nil, errors.Join(errors.New("the model that was loaded anew takes or gives other tensors than before"), p.end())
+		return nil, errors.Join(errors.New("the reloaded model has other inputs or outputs than before"), p.end())
 	}
 	e.loaded, e.started = found, time.Since(began)
 	e.limit.Fresh()
@@ -143,7 +144,7 @@ func same(a, b loaded) bool {
 	return text(a) == text(b)
 }
 
-// load gets a process, a forked one if that can be, and has it load the model.
+// load starts a process and makes it load the model. If it can, it forks a warm process.
 func (e *Engine) load(ctx context.Context) (*process, loaded, error) {
 	env := e.environment()
 	if e.options.Warm != "" {
@@ -168,7 +169,7 @@ func (e *Engine) load(ctx context.Context) (*process, loaded, error) {
 	return p, found, err
 }
 
-// configure has a process load the model; if it cannot, it is ended.
+// configure makes a process load the model. It stops a process that fails.
 func (e *Engine) configure(ctx context.Context, p *process) (loaded, error) {
 	o, until := e.options, time.Now().Add(loadTimeout)
 	var found loaded
@@ -188,7 +189,8 @@ func (e *Engine) configure(ctx context.Context, p *process) (loaded, error) {
 	return found, nil
 }
 
-// environment is that of the process: ours, and how many threads its libraries use.
+// environment returns the process's environment variables: this process's, and those of
+// libraries.
 func (e *Engine) environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -199,8 +201,8 @@ func (e *Engine) environment() []string {
 	return append(env, libraries(e.options.Threads)...)
 }
 
-// libraries are the variables by which Python's libraries are told how many threads
-// to use, and TensorFlow to say no more than is wrong.
+// libraries returns the environment variables that set the number of threads of Python's
+// libraries and limit TensorFlow's log to errors.
 func libraries(threads int) []string {
 	var env []string
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"} {

@@ -46,7 +46,7 @@ def handle(batch):
 	l.Await(t, "batch of [1, 2]\n", 1)
 }
 
-// What goes wrong with one request is its own error.
+// A failing request gets its own error.
 func TestErrorsOfRequests(t *testing.T) {
 	e, l := serve(t, handler(t, head+`
 def handle(batch):
@@ -100,7 +100,7 @@ def handle(batch):
 	}
 }
 
-// What ends a process costs its batch and no other.
+// A fault that ends the process fails its batch and no other.
 func TestContainment(t *testing.T) {
 	p := handler(t, head+`
 import os, signal, subprocess, sys, time
@@ -130,7 +130,7 @@ def handle(batch):
 		lost bool
 	}{
 		{hurried, 1, "did not answer in time", true}, {e, 2, "exited with status 3", true}, {e, 3, "SIGSEGV", true},
-		{e, 4, "ran out of memory and was ended (limit 256 MiB)", true}, {e, 6, "", false},
+		{e, 4, "ran out of memory and was stopped (limit 256 MiB)", true}, {e, 6, "", false},
 	} {
 		answer(c.by) // The first batch of a process may take longer.
 		_, err := c.by.Run(t.Context(), 1, floats("x", c.what))
@@ -141,8 +141,7 @@ def handle(batch):
 	}
 }
 
-// A process that has nearly all the memory that it may have is replaced between
-// two batches.
+// A process near its memory limit is replaced between two batches.
 func TestLeak(t *testing.T) {
 	e, l := serve(t, handler(t, head+`
 kept = []

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkTime is how long a warm process may take to fork.
+// forkTime is the maximum time that a warm process may take to fork.
 const forkTime = 5 * time.Second
 
-// fork has a warm process fork one for us, which takes on our environment, cores,
-// control group and mounts.
+// fork makes a warm process fork a new one. The new process adopts this process's
+// environment, cores, control group and mounts.
 func fork(socket string, log *os.File, env []string) (*process, error) {
 	conn, err := net.DialTimeout("unix", socket, forkTime)
 	if err != nil {
 		return nil, fmt.Errorf("the warm process: %w", err)
 	}
 	warm := conn.(*net.UnixConn)
-	if err := ours(warm); err != nil {
+	if err := checkOwner(warm); err != nil {
 		return nil, errors.Join(err, warm.Close())
 	}
 	p, theirs, err := newProcess()
@@ -41,8 +41,8 @@ func fork(socket string, log *os.File, env []string) (*process, error) {
 	return p, nil
 }
 
-// ours refuses a warm process of another user's.
-func ours(conn *net.UnixConn) error {
+// checkOwner refuses a warm process of another user.
+func checkOwner(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -55,11 +55,13 @@ func ours(conn *net.UnixConn) error {
 		return errors.Join(err, failed)
 	}
 	if int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("the warm process is of user %d", peer.Uid)
+		return fmt.Errorf("the warm process belongs to user %d, not %d", peer.Uid, os.Geteuid())
 	}
 	return nil
 }
 
+// handOver sends a warm process the descriptors and the environment for a fork, and
+// returns the fork's process ID.
 func handOver(warm *net.UnixConn, lines *bufio.Reader, p *process, theirs ends, log *os.File, env []string) (pid int, err error) {
 	if err := warm.SetDeadline(time.Now().Add(forkTime)); err != nil {
 		return 0, err
@@ -81,8 +83,8 @@ func handOver(warm *net.UnixConn, lines *bufio.Reader, p *process, theirs ends, 
 	return pid, warm.SetDeadline(time.Time{})
 }
 
-// follow learns how the process ended from the one that forked it. If that has
-// gone, the process's end is waited for alone.
+// follow waits for the process's end. The warm process that forked it reports how it
+// ended. If the warm process has exited, follow only waits.
 func (p *process) follow(warm *net.UnixConn, lines *bufio.Reader) {
 	defer close(p.ended)
 	defer warm.Close()

@@ -10,23 +10,22 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Lend gives size bytes that the process can read, for an input to be put together
-// in, and what takes them back; nil where there are none to give now.
+// Lend implements instance.LendingEngine. It returns size bytes of the memory shared with
+// the process and the function that frees them, nil if there are none now.
 func (e *Engine) Lend(size int) (buffer []byte, release func()) {
 	s := e.inputs.Load()
 	if s == nil {
 		return nil, nil
 	}
 	lent, err := s.lend(int64(size))
-	if err != nil { // The process has just gone, or memory is short.
+	if err != nil { // The process has just exited, or memory is short.
 		return nil, nil
 	}
 	return lent.data(), func() { s.free(lent) }
 }
 
-// RunRequests computes one batch of requests with so many rows each, the inputs of
-// which are one after another. Each has outputs of its own, or an error; err is one
-// of the whole batch.
+// RunRequests implements instance.RequestEngine. It copies the outputs out of the shared
+// memory.
 func (e *Engine) RunRequests(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, err error) {
 	outputs, failed, release, err := e.RunLent(ctx, rows, inputs)
 	defer release()
@@ -38,13 +37,13 @@ func (e *Engine) RunRequests(ctx context.Context, rows []int, inputs []tensor.Te
 	return outputs, failed, err
 }
 
-// window is the part of the shared memory that has a batch's answers.
+// window is the part of the shared memory that holds a batch's answers.
 type window struct {
 	of   *shared
 	lent *part
 }
 
-// newWindow lends the part that answers say they are in.
+// newWindow lends the part of the memory that contains the answers' tensors.
 func newWindow(of *shared, answers []answer) (window, error) {
 	from, end := int64(math.MaxInt64), int64(0)
 	for _, a := range answers {
@@ -62,7 +61,7 @@ func newWindow(of *shared, answers []answer) (window, error) {
 
 func (w window) release() { w.of.free(w.lent) }
 
-// bytes is a tensor's size.
+// bytes returns a tensor's size in bytes.
 func (p placed) bytes() (int64, error) {
 	elements, err := tensor.Elements(p.Shape)
 	if err != nil || p.Type.Size() == 0 || p.At < 0 || p.At > maxPlace || elements > maxPlace {
@@ -71,10 +70,11 @@ func (p placed) bytes() (int64, error) {
 	return elements * int64(p.Type.Size()), nil
 }
 
-// maxPlace is more than any machine has, and its multiples do not overflow.
+// maxPlace is more bytes than any machine has. Small multiples of it do not overflow an
+// int64.
 const maxPlace = 1 << 48
 
-// tensor is one of the window's, in its place.
+// tensor returns a tensor whose data are in the window, without a copy.
 func (w window) tensor(p placed) (tensor.Tensor, error) {
 	size, err := p.bytes()
 	if err != nil {

@@ -31,8 +31,8 @@ func lentFloats(t *testing.T, e *python.Engine, values ...float32) (inputs []ten
 	return inputs, release
 }
 
-// Outputs stay what they are until they are given back, whatever is run, and though
-// the process is lost and the memory moves.
+// Outputs stay unchanged until their release, even if other batches run, the process is
+// lost or the memory moves.
 func TestOutputsAreLent(t *testing.T) {
 	e, _ := serve(t, handler(t, doubling))
 	inputs, done := lentFloats(t, e, 1, 2, 3)
@@ -64,7 +64,7 @@ func TestOutputsAreLent(t *testing.T) {
 	done()
 }
 
-// What one batch gives back, the next one gets.
+// The next batch reuses released memory.
 func TestLentMemoryIsUsedAgain(t *testing.T) {
 	e, _ := serve(t, handler(t, doubling))
 	var at *byte

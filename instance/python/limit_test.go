@@ -25,7 +25,7 @@ def handle(batch):
 	l.Await(t, "Traceback", 1)
 }
 
-// A model that does not fit is told as such, whether it comes at once or bit by bit.
+// A model too large for the limit gives that error, whether it loads at once or bit by bit.
 func TestAModelTooLarge(t *testing.T) {
 	for name, load := range map[string]string{
 		"at once": "bytearray(2 << 30)", "bit by bit": "[bytearray(b'x') * (8 << 20) for _ in range(256)]",

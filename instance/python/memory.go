@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// resident is what a process holds in bytes, 0 if it is gone.
+// resident returns a process's resident memory in bytes, 0 if the process is gone.
 func resident(pid int) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {
@@ -25,7 +25,8 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// processorTime is what a process's threads have used, 0 if it is gone.
+// processorTime returns the CPU time that a process's threads have used, 0 if the process
+// is gone.
 func processorTime(pid int) time.Duration {
 	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
 	if err != nil {
@@ -35,7 +36,7 @@ func processorTime(pid int) time.Duration {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // A thread that has just ended.
+			continue // The thread has just ended.
 		}
 		first, _, _ := bytes.Cut(text, []byte(" "))
 		n, err := strconv.ParseInt(string(first), 10, 64)

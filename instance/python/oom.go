@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// killed reports whether a process that ended so may be one of those that
-// [outOfMemory] counts: others of the control group are counted, too.
+// killed reports whether SIGKILL ended a process. [outOfMemory] may have counted it, but
+// it also counts other processes of the control group.
 func killed(status syscall.WaitStatus) bool {
 	return status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// outOfMemory counts the processes of this control group that the kernel killed
-// because they needed more memory than its limit; 0 where nobody can tell.
+// outOfMemory returns the number of processes of this control group that the kernel
+// killed at the memory limit, 0 if it is unknown.
 func outOfMemory() uint64 {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Only what was killed can have been killed by the kernel: what others of the control
-// group died of says nothing of a process that ended otherwise.
+// killed is true only for SIGKILL. Kills of other processes in the control group say nothing
+// about a process that ended otherwise.
 func TestWhatTheKernelCanHaveKilled(t *testing.T) {
 	for script, want := range map[string]bool{"kill -KILL $$": true, "kill -SEGV $$": false, "exit 3": false, "exit 137": false} {
 		var exit *exec.ExitError

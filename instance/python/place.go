@@ -9,9 +9,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// inPlace prepares a bundle beside which all is that it needs, as in an image: it is
-// neither installed nor copied. In an image that nobody may write to, what tells of it
-// is among the temporary files.
+// inPlace prepares a bundle whose environment is already installed, as in an image. It
+// installs and copies nothing: it only writes the record. If it cannot write below cache,
+// it writes to a temporary directory.
 func inPlace(b *bundle.Bundle, program, cache string) (dir string, err error) {
 	own, err := filepath.Abs(b.Dir)
 	if err != nil {

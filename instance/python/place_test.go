@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 )
 
-// In an image that has all that a bundle needs, nothing is installed or copied, also
-// where nothing can be written but temporary files.
+// With ReadyEnv, Prepare installs and copies nothing. It also works if only temporary files
+// can be written.
 func TestInPlace(t *testing.T) {
 	env, err := environment.Ensure(t.Context(), "python", "")
 	if err != nil {

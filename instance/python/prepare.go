@@ -12,23 +12,24 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// record is what a prepared bundle's directory is told by.
+// record marks a prepared bundle's directory.
 const record engine.Record = "python.json"
 
-// Prepared is a bundle with all that it needs to run on this machine. It does not
-// change when the bundle is replaced.
+// Prepared is a bundle that is ready to run on this machine. It does not change when the
+// bundle is replaced.
 type Prepared struct {
-	// Dir holds a copy of the bundle's files.
+	// Dir holds the bundle's files.
 	Dir string `json:"dir"`
 	// Engine, Model and Handler are the manifest's.
 	Engine  string `json:"engine"`
 	Model   string `json:"model"`
 	Handler string `json:"handler"`
-	// Environment names the virtual environment, Python is its program.
+	// Environment is the name of the virtual environment, Python the path of its
+	// interpreter.
 	Environment string `json:"environment"`
 	Python      string `json:"python"`
-	// Warm are the modules that a warm process imports; one with @ before it is the
-	// name of a distribution.
+	// Warm lists the modules that a warm process imports. An entry that begins with @ is
+	// the name of a distribution.
 	Warm []string `json:"warm"`
 }
 
@@ -36,17 +37,17 @@ type Prepared struct {
 // in Python.
 func IsManifest(file string) bool { return filepath.Base(file) == bundle.ManifestFile }
 
-// IsPrepared reports whether a directory is one that [Prepare] made.
+// IsPrepared reports whether [Prepare] made this directory.
 func IsPrepared(dir string) bool { return record.In(dir) }
 
-// Read reads what [Prepare] made.
+// Read reads the record in a directory that [Prepare] made.
 func Read(dir string) (Prepared, error) {
 	var p Prepared
 	err := record.Read(dir, &p)
 	return p, err
 }
 
-// open opens the bundle that has a manifest.
+// open opens the bundle with this manifest file.
 func open(manifest string) (*bundle.Bundle, error) {
 	b, err := bundle.OpenDir(filepath.Dir(manifest))
 	if err != nil {
@@ -58,7 +59,7 @@ func open(manifest string) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// Hash identifies a bundle's content: every file, and the environment.
+// Hash returns a hash of all the bundle's files and of its environment.
 func Hash(manifest string) (string, error) {
 	b, err := open(manifest)
 	if err != nil {
@@ -71,9 +72,9 @@ func Hash(manifest string) (string, error) {
 	return engine.HashPrepared(b.Dir, "python "+env.Hash)
 }
 
-// Prepare makes a bundle's environment and keeps a copy of its files below cache,
-// once; it returns the directory. Where all is there already, as in an image, the
-// bundle is used where it is.
+// Prepare installs a bundle's environment and keeps a copy of its files below cache. It
+// does so once and returns the directory. If [environment.ReadyEnv] is set, as in an
+// image, it installs and copies nothing.
 func Prepare(ctx context.Context, manifest, cache string) (dir string, err error) {
 	b, err := open(manifest)
 	if err != nil {
@@ -102,7 +103,7 @@ func Prepare(ctx context.Context, manifest, cache string) (dir string, err error
 	})
 }
 
-// requirements is the file's path, "" if there is none.
+// requirements returns the path of the requirements file, "" if there is none.
 func requirements(b *bundle.Bundle) string {
 	if b.Requirements == "" {
 		return ""
@@ -110,7 +111,7 @@ func requirements(b *bundle.Bundle) string {
 	return filepath.Join(b.Dir, b.Requirements)
 }
 
-// warmModules are what is worth importing before an instance starts.
+// warmModules returns the modules that a warm process imports before instances start.
 func warmModules(b *bundle.Bundle) []string {
 	modules := []string{"numpy"}
 	if b.Engine == bundle.EngineTensorFlow {
@@ -118,7 +119,7 @@ func warmModules(b *bundle.Bundle) []string {
 	}
 	text, err := os.ReadFile(requirements(b))
 	if err != nil {
-		return modules // There are none.
+		return modules // The bundle has no requirements.
 	}
 	for line := range strings.Lines(string(text)) {
 		end := strings.IndexFunc(line, func(r rune) bool {

@@ -29,8 +29,8 @@ func TestCheckDoesNotRunAHandler(t *testing.T) {
 	}
 }
 
-// A prepared bundle is another one when any of its files is, and stays as it is when
-// the bundle changes.
+// A changed file gives another prepared bundle. A prepared bundle does not change with its
+// original.
 func TestPreparedBundles(t *testing.T) {
 	manifest := write(t, map[string]string{"bundle.yaml": handlerManifest, "handler.py": "def handle(batch): pass", "data/words": "one"})
 	cache := t.TempDir()

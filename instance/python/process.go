@@ -19,25 +19,25 @@ import (
 //go:embed runner/runner.py
 var runner []byte
 
-// process is one that runs a handler.
+// process is a Python process that runs a handler.
 type process struct {
 	channel
 	pid int
-	// life is closed to end the process; the kernel does it if we die.
+	// life is closed to end the process. The kernel closes it if this process dies.
 	life *os.File
-	// in is what goes to the process, out what comes from it.
+	// in is the memory for inputs, out that for outputs.
 	in, out *shared
-	// said is the latest reply as it came, meant what it says.
-	said  []byte
-	meant reply
-	// ended is closed once the process has; how then says in words how it did, and
-	// killed whether it was killed, as far as that is known.
+	// lastBody is the latest reply as text, lastReply the same decoded.
+	lastBody  []byte
+	lastReply reply
+	// ended is closed once the process has ended. how then says how it ended, and killed
+	// whether SIGKILL may have ended it.
 	ended  chan struct{}
 	how    string
 	killed bool
 }
 
-// ends are the descriptors that the other side gets.
+// ends are the process's ends of the sockets.
 type ends struct{ control, life *os.File }
 
 func (e ends) close() {
@@ -45,7 +45,7 @@ func (e ends) close() {
 	e.life.Close()
 }
 
-// newProcess makes all but the process.
+// newProcess makes the sockets and the shared memory of a process, but does not start it.
 func newProcess() (*process, ends, error) {
 	p := &process{ended: make(chan struct{})}
 	ours, control, err := pair("control")
@@ -82,7 +82,7 @@ func pair(name string) (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// start starts a process from nothing.
+// start starts a process without a warm one.
 func start(python string, log *os.File, env []string) (*process, error) {
 	p, theirs, err := newProcess()
 	if err != nil {
@@ -102,18 +102,18 @@ func start(python string, log *os.File, env []string) (*process, error) {
 	p.pid = c.Process.Pid
 	go func() {
 		defer close(p.ended)
-		_ = c.Wait() // How it ended is in its state.
+		_ = c.Wait() // ProcessState holds the result.
 		status, _ := c.ProcessState.Sys().(syscall.WaitStatus)
 		p.how, p.killed = describe(status), killed(status)
 	}()
 	return p, nil
 }
 
-// scriptFD is where the program is for a process of its own.
+// scriptFD is the file descriptor of the runner's source in its process.
 const scriptFD = 7
 
-// command is the runner in a session of its own; the file has to be its descriptor
-// scriptFD.
+// command returns the command that runs the runner in a new session. The caller must pass
+// the returned file as descriptor scriptFD.
 func command(python string, arguments ...string) (*exec.Cmd, *os.File, error) {
 	fd, err := unix.MemfdCreate("runner.py", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -136,12 +136,12 @@ func describe(status syscall.WaitStatus) string {
 	return fmt.Sprintf("exited with status %d", status.ExitStatus())
 }
 
-// end ends the process with all that it has started, and frees what it was given.
+// end kills the process with all that it has started, and frees its sockets and memory.
 func (p *process) end() error {
 	select {
 	case <-p.ended:
 	default:
-		if p.pid > 0 { // It leads a group; it may just be about to.
+		if p.pid > 0 { // It leads a process group, but may not have created it yet.
 			_ = unix.Kill(-p.pid, unix.SIGKILL)
 			_ = unix.Kill(p.pid, unix.SIGKILL)
 		}
@@ -151,21 +151,21 @@ func (p *process) end() error {
 	return err
 }
 
-// reply reads the answer to a call. Those of batches that are alike are the same, and
-// are taken apart once: nothing of it may be changed.
+// reply reads the answer to a call. Similar batches get identical answers, so it decodes
+// an answer only if it differs from the last one. The caller must not change the result.
 func (p *process) reply(tick func() error) (reply, error) {
 	body, err := p.body(tick)
 	if err != nil {
 		return reply{}, err
 	}
-	if !bytes.Equal(body, p.said) || p.said == nil {
+	if !bytes.Equal(body, p.lastBody) || p.lastBody == nil {
 		var r reply
 		if err := json.Unmarshal(body, &r); err != nil {
 			return reply{}, err
 		}
-		p.said, p.meant = body, r
+		p.lastBody, p.lastReply = body, r
 	}
-	return p.meant, nil
+	return p.lastReply, nil
 }
 
 func (p *process) release() error {

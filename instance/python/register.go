@@ -6,7 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
-// Kind registers Python: a handler, or a model that TensorFlow runs alone.
+// Kind returns the engine of models in Python: those with a handler, or those that
+// TensorFlow runs alone.
 func Kind() engine.Kind {
 	return engine.Kind{
 		Name: "python", Matches: IsManifest, IsPrepared: IsPrepared, Check: Check, Hash: Hash, Prepare: Prepare,

@@ -83,7 +83,7 @@ func newLog(t testing.TB) *log {
 	return l
 }
 
-// serve opens an engine; its log and what ends it are the test's.
+// serve opens an engine and returns its log. It closes the engine at the end of the test.
 func serve(t testing.TB, p python.Prepared, change ...func(*python.Options)) (*python.Engine, *log) {
 	t.Helper()
 	e, l, err := tryServe(t, p, change...)

@@ -22,8 +22,8 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	return outputs[0], failed[0]
 }
 
-// RunLent is RunRequests whose outputs are in the memory that is shared with the
-// process, until release, which is never nil, is called.
+// RunLent implements instance.LendingEngine. The outputs are in the memory shared with
+// the process and are valid until release is called. release is never nil.
 func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
 	if err := e.processes.Take(ctx); err != nil {
 		return nil, nil, func() {}, err
@@ -36,7 +36,7 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	answers, err := e.call(p, rows, inputs)
 	switch {
 	case errors.As(err, new(engine.Lost)):
-		e.options.Logger.Error().Err(err).Int("pid", p.pid).Msg("the handler's process is replaced")
+		e.options.Logger.Error().Err(err).Int("pid", p.pid).Msg("the handler's process is being restarted")
 		e.leave()
 		e.processes.Renew()
 		return nil, nil, func() {}, err
@@ -44,7 +44,7 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 		return nil, nil, func() {}, err
 	}
 	if limit := e.options.MemoryLimit; limit > 0 && resident(p.pid) > limit-limit/16 {
-		e.options.Logger.Warn().Int64("limit", limit).Int64("resident", resident(p.pid)).Msg("the handler's process has nearly all the memory that it may have; it is replaced")
+		e.options.Logger.Warn().Int64("limit", limit).Int64("resident", resident(p.pid)).Msg("the handler's process has nearly reached its memory limit and is being restarted")
 		e.leave()
 		defer e.processes.Renew()
 		defer p.end()
@@ -60,7 +60,7 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	return outputs, failed, w.release, nil
 }
 
-// call has the process run the batch.
+// call makes the process run the batch.
 func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer, error) {
 	places, size, done, err := p.in.put(inputs)
 	if err != nil {
@@ -82,13 +82,14 @@ func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer,
 	return r.Answers, nil
 }
 
-// Why a process is ended.
+// The reasons to stop a process.
 var (
-	errHangs  = errors.New("did not answer in time and was ended")
-	errMemory = errors.New("ran out of memory and was ended")
+	errHangs  = errors.New("did not answer in time and was stopped")
+	errMemory = errors.New("ran out of memory and was stopped")
 )
 
-// watch looks after a process that is at work.
+// watch returns the check that runs repeatedly while a process works. It fails if the
+// process exceeds its memory limit, the deadline until has passed, or also fails.
 func (e *Engine) watch(p *process, until time.Time, also func() error) func() error {
 	return func() error {
 		if limit := e.options.MemoryLimit; limit > 0 && resident(p.pid) > limit {
@@ -101,19 +102,19 @@ func (e *Engine) watch(p *process, until time.Time, also func() error) func() er
 	}
 }
 
-// lost ends a process that cannot be talked to and says why it cannot.
+// lost stops a process after a failed exchange and says what happened to it.
 func (e *Engine) lost(p *process, err error) error {
 	gone := errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 	if gone {
-		select { // Its end is not far.
+		select { // A process that closes its socket usually exits.
 		case <-p.ended:
 		case <-time.After(time.Second):
 		}
 	}
 	late := errors.Is(err, errHangs)
 	err = errors.Join(fmt.Errorf("the handler's process %w", err), p.end())
-	// Under a quota, a killed process may take seconds to be gone: the kernel's report
-	// of it is on its account.
+	// Under a CPU quota a killed process may take seconds to exit. So a kill at the memory
+	// limit counts for a process that was late, too.
 	if kills := outOfMemory(); (gone || late) && p.killed && kills > e.kills {
 		e.kills = kills
 		return errors.New("the handler's process ran out of memory and was killed by the kernel")
@@ -124,7 +125,7 @@ func (e *Engine) lost(p *process, err error) error {
 	return fmt.Errorf("the handler's process %s", p.how)
 }
 
-// collect finds the answers' tensors.
+// collect returns each request's outputs or error from the answers.
 func (e *Engine) collect(w window, rows []int, answers []answer) ([][]tensor.Tensor, []error, error) {
 	if !e.loaded.Requests {
 		return e.split(w, rows, answers)
@@ -143,14 +144,14 @@ func (e *Engine) collect(w window, rows []int, answers []answer) ([][]tensor.Ten
 	return outputs, failed, nil
 }
 
-// split gives each request its rows of an answer to all.
+// split splits the single answer for a batch into each request's rows.
 func (e *Engine) split(w window, rows []int, answers []answer) ([][]tensor.Tensor, []error, error) {
 	total := 0
 	for _, n := range rows {
 		total += n
 	}
 	if len(answers) != 1 {
-		return nil, nil, fmt.Errorf("%d answers for a batch as one", len(answers))
+		return nil, nil, fmt.Errorf("the process returned %d answers for a batch that needs one", len(answers))
 	}
 	whole, err := e.tensors(w, total, answers[0])
 	if err != nil {
@@ -170,17 +171,17 @@ func (e *Engine) split(w window, rows []int, answers []answer) ([][]tensor.Tenso
 	return outputs, make([]error, len(rows)), nil
 }
 
-// tensors are an answer's in the model's order.
+// tensors returns an answer's tensors in the model's order.
 func (e *Engine) tensors(w window, rows int, a answer) ([]tensor.Tensor, error) {
 	var out []tensor.Tensor
 	for _, want := range e.loaded.Outputs {
 		at := slices.IndexFunc(a.Outputs, func(o placed) bool { return o.Name == want.Name })
 		if at < 0 {
-			return nil, fmt.Errorf("the model gave no output %q", want.Name)
+			return nil, fmt.Errorf("the model returned no output %q", want.Name)
 		}
 		o := a.Outputs[at]
 		if o.Type != want.Type || len(o.Shape) == 0 || o.Shape[0] != int64(rows) {
-			return nil, fmt.Errorf("the model gave %q as %s with the shape %v for %d rows", o.Name, o.Type, o.Shape, rows)
+			return nil, fmt.Errorf("the model returned %q as %s with the shape %v for %d rows; its output is %s %v", o.Name, o.Type, o.Shape, rows, want.Type, want.Shape)
 		}
 		t, err := w.tensor(o)
 		if err != nil {

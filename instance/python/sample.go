@@ -8,9 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Sample are inputs of so many rows that a model can be measured with: numbers
-// between 0 and 1, and for whole numbers 0 or 1. Dimensions that are open have one
-// element. The same seed gives the same inputs.
+// Sample returns random inputs of rows rows to measure a model with: real numbers in
+// [0,1), and 0 or 1 for integers. Dynamic dimensions have one element. The same seed gives
+// the same inputs.
 func Sample(infos []tensor.Info, rows int, seed uint64) []tensor.Tensor {
 	random := rand.New(rand.NewPCG(seed, uint64(rows)))
 	var out []tensor.Tensor
@@ -36,7 +36,7 @@ func appendRandom(data []byte, t tensor.Type, random *rand.Rand) []byte {
 		return binary.LittleEndian.AppendUint32(data, math.Float32bits(random.Float32()))
 	case tensor.FP64:
 		return binary.LittleEndian.AppendUint64(data, math.Float64bits(random.Float64()))
-	case tensor.FP16: // Half of all numbers with this exponent: from 0.5 on.
+	case tensor.FP16: // Only numbers with the exponent of 0.5: in [0.5, 1).
 		return binary.LittleEndian.AppendUint16(data, uint16(0x3800|random.IntN(0x400)))
 	}
 	data = append(data, byte(random.IntN(2)))

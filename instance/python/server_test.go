@@ -13,9 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/python"
 )
 
-// In an instance, one request's error is its own, one that a handler throws is told
-// apart from its neighbours by running them one by one, and a process that is lost
-// costs the whole batch.
+// In an instance, one request's error is its own. If a handler raises an exception, the
+// requests run one by one. A lost process fails the whole batch.
 func TestBatchesInAnInstance(t *testing.T) {
 	e, l := serve(t, handler(t, head+`
 import os, time

@@ -13,27 +13,26 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// shared is a file in memory that both processes map. It can grow and never
-// shrinks, so that no fault of the other process takes away what is mapped here.
-// Parts of it are lent: inputs that are put together in it, and outputs that are
-// read where the other process has written them. Lent memory stays mapped, though
-// the file grows or is closed. It is safe for concurrent use.
+// shared is a memory file that both processes map. It can grow but never shrink: a faulty
+// process cannot take away what this one has mapped. shared lends parts of the file, for
+// inputs that are built in it and for outputs that are read from it. Lent memory stays
+// mapped when the file grows or closes. It is safe for concurrent use.
 type shared struct {
 	file *os.File
 
 	mu   sync.Mutex
-	now  *mapping // nil once it is closed
-	lent []*part  // by where they begin; no two overlap
+	now  *mapping // nil once the file is closed
+	lent []*part  // sorted by from; no two overlap
 }
 
-// mapping is the file, mapped as far as it reached then. Its users are what is lent
-// of it and, as long as it is the latest, the file.
+// mapping is the file, mapped up to its size at that time. users counts the lent parts in
+// it, plus one while it is the latest mapping.
 type mapping struct {
 	data  []byte
 	users int
 }
 
-// part is a lent part of the file: bytes from up to end.
+// part is a lent part of the file: the bytes [from, end).
 type part struct {
 	from, end int64
 	in        *mapping
@@ -41,10 +40,11 @@ type part struct {
 
 func (p *part) data() []byte { return p.in.data[p.from:p.end:p.end] }
 
-// leastShared is the file's size at first, in bytes; align is that of tensors in it.
+// initialShared is the file's initial size, align the alignment of tensors in it, both in
+// bytes.
 const (
-	leastShared = 1 << 20
-	align       = 64
+	initialShared = 1 << 20
+	align         = 64
 )
 
 func aligned(n int64) int64 { return (n + align - 1) / align * align }
@@ -58,13 +58,13 @@ func newShared(name string) (*shared, error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
 		return nil, errors.Join(fmt.Errorf("shared memory: %w", err), s.file.Close())
 	}
-	if err := s.grow(leastShared); err != nil {
+	if err := s.grow(initialShared); err != nil {
 		return nil, errors.Join(err, s.file.Close())
 	}
 	return s, nil
 }
 
-// lend finds room that nobody else has, and makes it where there is none.
+// lend lends size bytes that are free. It grows the file if there is no room.
 func (s *shared) lend(size int64) (*part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *shared) lend(size int64) (*part, error) {
 	return s.keep(at, at+size), nil
 }
 
-// hold lends a part that the other process has written, which may have made the
-// file larger.
+// hold lends a part that the other process has written. That process may have grown the
+// file.
 func (s *shared) hold(from, end int64) (*part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *shared) hold(from, end int64) (*part, error) {
 			return nil, err
 		}
 		if info.Size() < end {
-			return nil, fmt.Errorf("the answer is said to have %d bytes, and there are %d", end, info.Size())
+			return nil, fmt.Errorf("the answer ends at byte %d, but the shared memory has %d bytes", end, info.Size())
 		}
 		if err := s.remap(info.Size()); err != nil {
 			return nil, err
@@ -109,7 +109,7 @@ func (s *shared) hold(from, end int64) (*part, error) {
 	return s.keep(from, end), nil
 }
 
-// keep notes that a part is lent. The lock is held.
+// keep records a lent part. The caller holds mu.
 func (s *shared) keep(from, end int64) *part {
 	p := &part{from: from, end: end, in: s.now}
 	p.in.users++
@@ -118,15 +118,15 @@ func (s *shared) keep(from, end int64) *part {
 	return p
 }
 
-// free takes a part back; nobody may look at it any more.
+// free takes a part back. Nobody may read or write it any more.
 func (s *shared) free(p *part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lent = slices.DeleteFunc(s.lent, func(q *part) bool { return q == p })
-	_ = p.in.drop() // It fails for what is not mapped only.
+	_ = p.in.drop() // It fails only for memory that is not mapped.
 }
 
-// taken lists what is lent, as [from, end) by where it begins.
+// taken lists the lent parts as [from, end), sorted by from.
 func (s *shared) taken() [][2]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,8 @@ func (s *shared) taken() [][2]int64 {
 	return taken
 }
 
-// find tells where in the file data is that lies in a lent part.
+// find returns the position in the file of data that lies in a lent part. ok is false if
+// it does not, or is not aligned.
 func (s *shared) find(data []byte) (at int64, ok bool) {
 	if len(data) == 0 {
 		return 0, false
@@ -156,7 +157,7 @@ func (s *shared) find(data []byte) (at int64, ok bool) {
 	return 0, false
 }
 
-// grow makes the file so large. The lock is held.
+// grow sets the file's size in bytes. The caller holds mu.
 func (s *shared) grow(size int64) error {
 	if err := s.file.Truncate(size); err != nil {
 		return fmt.Errorf("%d MiB of shared memory: %w", size>>20, err)
@@ -177,7 +178,7 @@ func (s *shared) remap(size int64) error {
 	return before.drop()
 }
 
-// drop tells that one user less looks at the mapping.
+// drop removes one user of the mapping. It unmaps the memory after the last.
 func (m *mapping) drop() error {
 	if m.users--; m.users > 0 {
 		return nil
@@ -196,8 +197,8 @@ func (s *shared) close() error {
 	return errors.Join(err, s.file.Close())
 }
 
-// put tells where tensors are in the file, which those that are not there yet are
-// copied into; done frees the copies. size is how far they reach.
+// put returns the tensors' places in the file. It copies those that are not in the file
+// yet; done frees the copies. size is the end of the last tensor.
 func (s *shared) put(tensors []tensor.Tensor) (places []placed, size int64, done func(), err error) {
 	var copies []tensor.Tensor
 	var at []int64

@@ -135,7 +135,7 @@ def handle(batch):
 		t.Run(model, func(t *testing.T) {
 			p := bundleOf(t, dir, model, "", nil)
 			// Before anything is installed, and where it cannot be seen before.
-			early := map[string]string{"bare": "so nothing says what it serves", "fixed": wrong}[model]
+			early := map[string]string{"bare": "the model has none", "fixed": wrong}[model]
 			if err := python.Check(t.Context(), filepath.Join(p.Dir, "bundle.yaml")); err == nil || !strings.Contains(err.Error(), early) {
 				t.Errorf("%v, want %q", err, early)
 			}

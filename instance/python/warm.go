@@ -15,20 +15,20 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// SocketOf is where a warm process of a prepared bundle's environment listens, below
-// a directory.
+// SocketOf returns the path in dir of the socket at which the warm process of a prepared
+// bundle's environment listens.
 func SocketOf(dir string, p Prepared) string {
 	return filepath.Join(dir, p.Environment+".sock")
 }
 
-// Warmth keeps a warm process for every environment that was asked for: one that has
-// the libraries imported and no model loaded, and forks the processes of instances.
-// They end with this process. It is safe for concurrent use.
+// Warmth keeps a warm process for every environment passed to Keep. A warm process has
+// imported the libraries but loaded no model. It forks the processes of instances. Warm
+// processes end with this process. Warmth is safe for concurrent use.
 type Warmth struct {
 	dir string
 	log zerolog.Logger
-	// Started, which may be nil, is told of each warm process before it forks any other.
-	// It is set before the first.
+	// Started, if not nil, is called with each warm process's ID before that process
+	// forks any other. Set it before the first call of Keep.
 	Started func(pid int)
 
 	mu      sync.Mutex
@@ -40,23 +40,23 @@ type Warmth struct {
 type warmProcess struct {
 	command *exec.Cmd
 	alive   io.Closer
-	// ready is closed when it listens, or has failed.
+	// ready is closed when the process listens or has failed.
 	ready chan struct{}
-	// most is the most memory that it was seen to hold, in bytes.
-	most int64
+	// peak is the largest memory measured so far, in bytes.
+	peak int64
 }
 
-// longestSocket is the longest path of a Unix socket in bytes.
-const longestSocket = 107
+// maxSocketPath is the maximum length of a Unix socket's path in bytes.
+const maxSocketPath = 107
 
-// NewWarmth keeps the sockets in a directory, which it makes.
+// NewWarmth returns a Warmth with its sockets in dir. It makes the directory.
 func NewWarmth(dir string, log zerolog.Logger) (*Warmth, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if longest := SocketOf(dir, Prepared{Environment: strings.Repeat("0", 16)}); len(longest) > longestSocket {
-		return nil, fmt.Errorf("the directory of warm processes, %s, has too long a name for a socket in it", dir)
+	if longest := SocketOf(dir, Prepared{Environment: strings.Repeat("0", 16)}); len(longest) > maxSocketPath {
+		return nil, fmt.Errorf("the directory of warm processes is %s; a socket's path in it has %d bytes, and the maximum is %d, so choose a shorter one", dir, len(longest), maxSocketPath)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of warm processes: %w", err)
@@ -64,16 +64,16 @@ func NewWarmth(dir string, log zerolog.Logger) (*Warmth, error) {
 	return &Warmth{dir: dir, log: log, running: map[string]*warmProcess{}}, nil
 }
 
-// Dir is the directory of the sockets.
+// Dir returns the directory of the sockets.
 func (w *Warmth) Dir() string { return w.dir }
 
-// Keep starts the warm process of a prepared bundle's environment, unless it runs.
-// The channel is closed once it can be used, or cannot.
+// Keep starts the warm process of a prepared bundle's environment, unless it already runs.
+// ready is closed when the process is usable or has failed.
 func (w *Warmth) Keep(p Prepared) (ready <-chan struct{}, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return nil, errors.New("the warm processes were ended")
+		return nil, errors.New("the warm processes have been stopped")
 	}
 	if running, ok := w.running[p.Environment]; ok {
 		return running.ready, nil
@@ -94,7 +94,7 @@ func (w *Warmth) Keep(p Prepared) (ready <-chan struct{}, err error) {
 	}
 	c.Env = append(os.Environ(), libraries(1)...)
 	c.Stderr = os.Stderr
-	// The first descriptors are those of a process of its own.
+	// The descriptors before scriptFD are for a process that serves a handler.
 	c.ExtraFiles = []*os.File{nil, nil, nil, nil, script}
 	if err := c.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a warm process: %w", err), alive.Close())
@@ -124,7 +124,7 @@ func (w *Warmth) follow(p Prepared, started *warmProcess, out io.Reader) {
 	}
 }
 
-// Processes are the IDs of the warm processes.
+// Processes returns the IDs of the warm processes.
 func (w *Warmth) Processes() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,28 +136,28 @@ func (w *Warmth) Processes() []int {
 	return pids
 }
 
-// Memory is what the warm processes hold, in bytes: for each, the most that it was seen
-// to. The modules that a process has imported stay its own, and a kernel short of memory that takes
-// pages of it away for a while does not make room for instances. Pages that forked
-// processes share with it are counted here, and not theirs, as by control groups.
+// Memory returns the memory of the warm processes in bytes: the sum of each one's peak so
+// far. The peak counts because a process keeps its imported modules: if a kernel short of
+// memory takes pages away for a while, that makes no room for instances. Pages shared
+// with forked processes count here and not there, as in control groups.
 func (w *Warmth) Memory() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var total int64
 	for _, running := range w.running {
-		running.most = max(running.most, resident(running.command.Process.Pid))
-		total += running.most
+		running.peak = max(running.peak, resident(running.command.Process.Pid))
+		total += running.peak
 	}
 	return total
 }
 
-// Close ends the warm processes; those that they have forked go on.
+// Close stops the warm processes. The processes that they have forked run on.
 func (w *Warmth) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	var errs []error
 	for environment, running := range w.running {
-		_ = running.command.Process.Kill() // It may have gone by itself.
+		_ = running.command.Process.Kill() // It may have exited already.
 		errs = append(errs, running.alive.Close())
 		if err := os.Remove(SocketOf(w.dir, Prepared{Environment: environment})); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

@@ -36,7 +36,8 @@ func warmth(t testing.TB, p python.Prepared) *python.Warmth {
 	return w
 }
 
-// A forked process is its instance's: environment, log, end.
+// A forked process belongs to its instance: it has the instance's environment and log, and
+// ends with it.
 func TestForkedFromAWarmProcess(t *testing.T) {
 	p := handler(t, head+`
 import os, sys

@@ -12,27 +12,27 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// maxMessage is the longest message in bytes; tensors are not in messages.
+// maxMessage is the maximum length of a message in bytes. Messages contain no tensors.
 const maxMessage = 16 << 20
 
-// hello is what a process forked from a warm one is told first.
+// hello is the first message to a process forked from a warm one.
 type hello struct {
 	Env map[string]string `json:"env"`
 }
 
-// config says what to serve.
+// config tells a process what to serve.
 type config struct {
 	Engine  string `json:"engine"`
 	Dir     string `json:"dir"`
 	Model   string `json:"model"`
 	Handler string `json:"handler"`
 	Threads int    `json:"threads"`
-	// Memory is what the process may hold in bytes, 0 for no limit.
+	// Memory is the limit of the process's memory in bytes, 0 for no limit.
 	Memory int64 `json:"memory"`
 }
 
-// loaded is the answer to config: what the model takes and gives, or why it
-// cannot be served. Refused: the process could not get to be the instance's.
+// loaded is the answer to config: the model's inputs and outputs, or the error. Refused
+// says that a forked process could not adopt the instance's cores, control group or mounts.
 type loaded struct {
 	Inputs   []tensor.Info `json:"inputs"`
 	Outputs  []tensor.Info `json:"outputs"`
@@ -48,9 +48,9 @@ type placed struct {
 	At int64 `json:"at"`
 }
 
-// call is one batch: its requests' rows, and the inputs of all of them together,
-// which reach up to Size. Taken are the parts of the memory for outputs in which
-// somebody still reads those of earlier batches.
+// call is one batch: the number of rows of each request, and the concatenated inputs,
+// which end at Size. Taken lists the parts of the outputs' memory that hold outputs of
+// earlier batches still in use.
 type call struct {
 	Rows   []int      `json:"rows"`
 	Size   int64      `json:"size"`
@@ -58,8 +58,8 @@ type call struct {
 	Taken  [][2]int64 `json:"taken"`
 }
 
-// reply is the answer to a call: one for each request, or one for all of them where
-// no handler tells them apart.
+// reply is the answer to a call: one answer for each request, or one for the whole batch
+// if the model has no handler.
 type reply struct {
 	Error   string   `json:"error"`
 	Answers []answer `json:"answers"`
@@ -82,8 +82,8 @@ func (c channel) write(message any) error {
 	return err
 }
 
-// read reads a message. While it waits, it calls tick now and then, and gives up
-// with tick's error.
+// read reads a message. While it waits it calls tick once every period, and returns tick's
+// error if there is one.
 func (c channel) read(message any, tick func() error) error {
 	body, err := c.body(tick)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c channel) read(message any, tick func() error) error {
 	return json.Unmarshal(body, message)
 }
 
-// body is read's, not taken apart.
+// body reads a message like read, but does not decode it.
 func (c channel) body(tick func() error) ([]byte, error) {
 	head := make([]byte, 4)
 	if err := c.fill(head, tick); err != nil {
@@ -100,7 +100,7 @@ func (c channel) body(tick func() error) ([]byte, error) {
 	}
 	size := binary.LittleEndian.Uint32(head)
 	if size > maxMessage {
-		return nil, fmt.Errorf("a message of %d bytes", size)
+		return nil, fmt.Errorf("sent a message of %d bytes; the maximum is %d", size, maxMessage)
 	}
 	body := make([]byte, size)
 	return body, c.fill(body, tick)

@@ -9,8 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// flat reports whether the array that comes next is one of numbers which [Values.numbers]
-// reads.
+// flat reports whether the next array is one of numbers that [Values.numbers] can read.
 func (v *Values) flat(r *Reader) bool {
 	if v.Type == tensor.Bool || v.Type == tensor.FP16 || v.Type.Size() == 0 {
 		return false
@@ -20,9 +19,9 @@ func (v *Values) flat(r *Reader) bool {
 	return c == '-' || c-'0' <= 9
 }
 
-// numbers reads an array of numbers at the given depth. Most of a request's body is such
-// arrays, so that they are read in one pass without a call for each element; what is not as
-// usual is left to [Values.element], number by number.
+// numbers reads an array of numbers at the given depth. Such arrays are most of a request's
+// body, so it reads them in one pass without a call for each element. It leaves unusual
+// numbers to [Values.element], one by one.
 func (v *Values) numbers(r *Reader, depth int) error {
 	if v.leaf < 0 {
 		v.leaf = depth + 1
@@ -80,8 +79,8 @@ func (v *Values) numbers(r *Reader, depth int) error {
 
 func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// decimal is the number ± digits · 10^exponent. whole: it is written without a point and
-// without an exponent.
+// decimal is the number ± digits · 10^exponent. whole says that it is written without a
+// point and without an exponent.
 type decimal struct {
 	digits   uint64
 	exponent int
@@ -89,18 +88,18 @@ type decimal struct {
 	whole    bool
 }
 
-// significant is the most digits after the leading zeros that a decimal holds for certain.
+// significant is the number of digits, without leading zeros, that always fit a decimal.
 const significant = 19
 
-// scan reads the JSON number at a place and returns where it ends; 0 if none is there, or
-// none that a decimal can hold.
+// scan reads the JSON number at data[at] and returns the position after it. next is 0 if
+// there is no number, or one that does not fit a decimal.
 func scan(data []byte, at int) (n decimal, next int) {
 	if at < len(data) && data[at] == '-' {
 		n.negative = true
 		at++
 	}
 	first := at
-	if len(data)-at >= 2 && data[at]-'0' <= 9 && data[at+1] == '.' { // As most are.
+	if len(data)-at >= 2 && data[at]-'0' <= 9 && data[at+1] == '.' { // The most frequent case.
 		n.digits, at = uint64(data[at]-'0'), at+1
 	} else {
 		n.digits, at = digits(data, at, 0)
@@ -116,7 +115,7 @@ func scan(data []byte, at int) (n decimal, next int) {
 	if at < len(data) && data[at] == '.' {
 		point := at + 1
 		at = point
-		if count == 0 { // Zeros that lead do not count.
+		if count == 0 { // Leading zeros do not count.
 			for at < len(data) && data[at] == '0' {
 				at++
 			}
@@ -139,7 +138,7 @@ func scan(data []byte, at int) (n decimal, next int) {
 	return n, at
 }
 
-// scale reads the exponent at a place.
+// scale reads the exponent at data[at] and adds it to the number.
 func (n decimal) scale(data []byte, at int) (decimal, int) {
 	negative := false
 	if at < len(data) && (data[at] == '-' || data[at] == '+') {
@@ -159,7 +158,8 @@ func (n decimal) scale(data []byte, at int) (decimal, int) {
 	return n, at
 }
 
-// digits appends the digits at a place to a number; beyond [significant] of them it is wrong.
+// digits appends the digits at data[at] to n and returns the position after them. The
+// result is wrong beyond [significant] digits.
 func digits(data []byte, at int, n uint64) (uint64, int) {
 	for len(data)-at >= 8 {
 		next, count := leading(binary.LittleEndian.Uint64(data[at:]))
@@ -175,15 +175,15 @@ func digits(data []byte, at int, n uint64) (uint64, int) {
 	return n, at
 }
 
-// fraction is digits for some that are often between seven and nine: of the first sixteen
-// bytes it finds out without a branch how many are digits, which nothing could foresee.
+// fraction is digits, optimised for seven to nine digits. It counts the digits among the
+// first sixteen bytes without a branch, because a CPU could not predict one.
 func fraction(data []byte, at int, n uint64) (uint64, int) {
 	if len(data)-at < 16 {
 		return digits(data, at, n)
 	}
 	high, a := leading(binary.LittleEndian.Uint64(data[at:]))
 	low, b := leading(binary.LittleEndian.Uint64(data[at+8:]))
-	all := -(a >> 3) // Those of the second eight count if all of the first do.
+	all := -(a >> 3) // The second eight bytes count only if all of the first are digits.
 	low, b = low&uint64(all), b&all
 	n = (n*tens[a&15]+high)*tens[b&15] + low
 	if at += a + b; b < 8 {
@@ -192,29 +192,29 @@ func fraction(data []byte, at int, n uint64) (uint64, int) {
 	return digits(data, at, n)
 }
 
-// leading is the number that the first of eight bytes are, those that are digits, and how
-// many these are. They are moved to the end, behind zeros.
+// leading returns the number that the leading digits of eight bytes form, and how many
+// there are. It shifts the digits to the end and puts zeros before them.
 func leading(eight uint64) (uint64, int) {
 	wide := bits.TrailingZeros64(notDigits(eight)) &^ 7
 	return valueOf(eight<<(64-wide) | zeros>>wide), wide / 8
 }
 
-// zeros are eight digits.
+// zeros are eight digits 0.
 const zeros = 0x3030303030303030
 
-// tens are the powers of ten by which up to eight digits move a number; the rest makes any
-// index of four bits one of it.
+// tens are the powers of ten for up to eight digits. The other elements make every index of
+// four bits valid, so an access needs no bounds check.
 var tens = [16]uint64{1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000}
 
-// notDigits has the highest bit of the first of eight bytes that is not a digit, and of none
-// before: what a digit has above that of 0 stays below 0x80 when 0x76 is added.
+// notDigits sets the highest bit of the first of eight bytes that is not a digit, and of no
+// byte before it. A digit less '0' is at most 9, so it stays below 0x80 when 0x76 is added.
 func notDigits(eight uint64) uint64 {
 	const above = 0x7676767676767676
 	eight ^= zeros
 	return (eight + above | eight) & 0x8080808080808080
 }
 
-// valueOf is the number that eight digits are: pairs of digits are joined, then pairs of
+// valueOf returns the number that eight digits form. It joins pairs of digits, then pairs of
 // these, then the two halves.
 func valueOf(eight uint64) uint64 {
 	eight -= zeros
@@ -223,11 +223,11 @@ func valueOf(eight uint64) uint64 {
 	return (eight&pairs*(100+1_000_000<<32) + eight>>16&pairs*(1+10_000<<32)) >> 32
 }
 
-// powers are those of ten that a float64 holds exactly.
+// powers are the powers of ten that a float64 represents exactly.
 var powers = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// appendTo appends a number as an element of a type; false if that takes more than is done
-// here, and what is appended is then of no use.
+// appendTo appends the number as an element of a type. It returns false if it cannot; the
+// caller must then discard the appended bytes.
 func (n decimal) appendTo(out []byte, kind tensor.Type) ([]byte, bool) {
 	if kind == tensor.FP64 {
 		f, ok := n.float64()
@@ -252,8 +252,8 @@ func (n decimal) appendTo(out []byte, kind tensor.Type) ([]byte, bool) {
 	return appendWhole(out, kind.Size(), n.digits), true
 }
 
-// float64 is the nearest float64, where one rounding finds it: digits and power are exact
-// (Clinger 1990).
+// float64 returns the nearest float64. It returns false unless digits and power are both
+// exact: then a single rounding gives the nearest (Clinger 1990).
 func (n decimal) float64() (float64, bool) {
 	if n.digits > 1<<53 {
 		return 0, false
@@ -261,10 +261,10 @@ func (n decimal) float64() (float64, bool) {
 	return n.rounded()
 }
 
-// float32 is the nearest float32. The float64 d that two roundings lead to is wrong by less
-// than two units of its last place; unless the middle between two float32 lies as near as
-// that, rounding d leads to the right one of them. Of its 52 bits the last 29 are more than
-// a float32 has, and in the middle they are 2^28.
+// float32 returns the nearest float32, and false if it cannot be sure. The float64 d comes
+// from at most two roundings, so its error is below two units in the last place. Rounding d
+// gives the right float32 unless the midpoint between two float32 is that near. A float64
+// has 52 bits of fraction, 29 more than a float32. At a midpoint these 29 bits are 2^28.
 func (n decimal) float32() (float32, bool) {
 	d, ok := n.rounded()
 	if !ok {
@@ -278,7 +278,8 @@ func (n decimal) float32() (float32, bool) {
 	return float32(d), last-(middle-near) > 2*near && math.Abs(d) <= math.MaxFloat32
 }
 
-// rounded is about the number: it is rounded twice, or once if its digits fit into 53 bits.
+// rounded returns the number with at most two roundings, or one if its digits fit into 53
+// bits.
 func (n decimal) rounded() (float64, bool) {
 	d := float64(n.digits)
 	switch {

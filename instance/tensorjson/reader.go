@@ -1,5 +1,6 @@
-// Package tensorjson reads and writes tensors as JSON arrays, flat or nested,
-// and the documents around them.
+// Package tensorjson reads and writes tensors as JSON arrays, flat or nested, and reads the
+// documents around them. It does not know the protocols: see package protocol. Begin with
+// [Reader] and [Values].
 package tensorjson
 
 import (
@@ -10,20 +11,20 @@ import (
 	"unsafe"
 )
 
-// Reader walks over a JSON document in place. Tensors are most of a request,
-// and reading their numbers one by one straight into the input's bytes is
-// several times quicker than decoding into Go values first. It takes exactly
-// the documents that encoding/json takes, nested at most 64 deep.
+// Reader reads a JSON document in place. It accepts exactly the documents that
+// encoding/json accepts, nested at most 64 deep. Tensors are most of a request: reading
+// their numbers directly into the input's bytes is several times faster than decoding into
+// Go values first.
 type Reader struct {
 	data  []byte
 	at    int
 	depth int
 }
 
-// maxDepth is how deep a document may be nested.
+// maxDepth is the maximum nesting depth of a document.
 const maxDepth = 64
 
-// NewReader returns a reader at the beginning of a document, which it aliases.
+// NewReader returns a Reader at the beginning of a document. The Reader aliases it.
 func NewReader(document []byte) *Reader { return &Reader{data: document} }
 
 var errSyntax = errors.New("the body is not valid JSON")
@@ -35,7 +36,7 @@ func (r *Reader) fail(expected string) error {
 	return fmt.Errorf("%w: expected %s at byte %d, found %q", errSyntax, expected, r.at, r.data[r.at])
 }
 
-// Peek returns the next byte that is not white space, 0 at the end.
+// Peek skips white space and returns the next byte, 0 at the end.
 func (r *Reader) Peek() byte {
 	for r.at < len(r.data) {
 		switch c := r.data[r.at]; c {
@@ -57,7 +58,7 @@ func (r *Reader) Take(c byte) bool {
 	return true
 }
 
-// End checks that nothing follows.
+// End checks that the document ends here.
 func (r *Reader) End() error {
 	if r.Peek(); r.at < len(r.data) {
 		return r.fail("the end of the body")
@@ -65,8 +66,7 @@ func (r *Reader) End() error {
 	return nil
 }
 
-// Object calls member for each of an object's members; it must consume the
-// value.
+// Object calls member for each member of an object. member must consume the value.
 func (r *Reader) Object(member func(key string) error) error {
 	if !r.Take('{') {
 		return r.fail("an object")
@@ -98,7 +98,7 @@ func (r *Reader) Object(member func(key string) error) error {
 	}
 }
 
-// Array calls element for each of an array's elements; it must consume it.
+// Array calls element for each element of an array. element must consume it.
 func (r *Reader) Array(element func() error) error {
 	if !r.Take('[') {
 		return r.fail("an array")
@@ -138,8 +138,8 @@ func (r *Reader) string() (string, error) {
 	return s, nil
 }
 
-// quoted consumes a string and returns its text with the quotes. One that is
-// plain stands for itself; another may still turn out to be wrong.
+// quoted consumes a string and returns its text with the quotes. A plain string is valid
+// and has no escapes. Another one still has to be decoded and may be invalid.
 func (r *Reader) quoted() (text []byte, plain bool, err error) {
 	if r.Peek() != '"' {
 		return nil, false, r.fail("a string")
@@ -164,7 +164,7 @@ func (r *Reader) quoted() (text []byte, plain bool, err error) {
 	return nil, false, r.fail("the end of a string")
 }
 
-// number returns the digits of a number. The string aliases the document.
+// number consumes a number and returns its text, which aliases the document.
 func (r *Reader) number() (string, error) {
 	r.Peek()
 	start := r.at
@@ -201,7 +201,7 @@ func (r *Reader) digits() bool {
 	return r.at > start
 }
 
-// literal consumes true, false or null if it comes next.
+// literal consumes word (true, false or null) if it comes next.
 func (r *Reader) literal(word string) bool {
 	r.Peek()
 	if len(r.data)-r.at < len(word) || string(r.data[r.at:r.at+len(word)]) != word {
@@ -243,8 +243,8 @@ func (r *Reader) Raw() ([]byte, error) {
 	return r.data[start:r.at], nil
 }
 
-// Extent is [Reader.Raw] for a value that is read later in any case: where it is an array
-// without strings, only its brackets are looked at, so that its numbers are not read twice.
+// Extent is [Reader.Raw] for a value that another Reader checks later. It only counts the
+// brackets of an array without strings, so its numbers are not read twice.
 func (r *Reader) Extent() ([]byte, error) {
 	if r.Peek() != '[' {
 		return r.Raw()
@@ -264,18 +264,18 @@ func (r *Reader) Extent() ([]byte, error) {
 	}
 }
 
-// maxInto is how many bytes a value that Into decodes may have. What it decodes
-// may take many times as much memory.
+// maxInto is the maximum length in bytes of a value for Into. The decoded value may take
+// many times that memory.
 const maxInto = 64 << 10
 
-// Into decodes the next value, a small one, into what v points at.
+// Into decodes the next value, of at most 64 KiB, into v. what names it in errors.
 func (r *Reader) Into(what string, v any) error {
 	text, err := r.Raw()
 	if err != nil {
 		return err
 	}
 	if len(text) > maxInto {
-		return fmt.Errorf("%s takes %d bytes; at most %d are taken", what, len(text), maxInto)
+		return fmt.Errorf("%s has %d bytes; the maximum is %d", what, len(text), maxInto)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

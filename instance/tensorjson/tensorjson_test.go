@@ -57,7 +57,7 @@ func slowly(kind tensor.Type, document []byte) (data []byte, err error) {
 	return v.Data, err
 }
 
-// Arrays of numbers that are read in one pass have the very bits that strconv finds.
+// FuzzNumbers checks that arrays read in one pass have exactly the bits that strconv gives.
 func FuzzNumbers(f *testing.F) {
 	for _, document := range []string{
 		`[1,2,3]`, `[ 0.1 , -0.25e-3,1E5 ]`, `[-0]`, `[16777217]`, `[0.12345678359270096,1.17549435e-38,3.4028236e38]`, `[00]`, `[1.]`, `[-]`, `[1e]`, `[1 2]`,
@@ -80,7 +80,8 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// Numbers of all sizes, as encoders write them, and those beside the middle of two float32.
+// TestNumbersAreExact covers numbers of all sizes, as encoders write them, and those near the
+// midpoint of two float32.
 func TestNumbersAreExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var texts []string
@@ -109,7 +110,7 @@ func TestNumbersAreExact(t *testing.T) {
 	}
 }
 
-// What Extent takes of a document is what Raw does, if it is JSON.
+// Extent consumes the same bytes as Raw if the document is valid JSON.
 func TestExtent(t *testing.T) {
 	for _, document := range []string{`[1,2] ,`, ` [[1],[2,[3]]]]`, `[]`, `["]",1]]`, `{"a":[1]}]`, `[[1],"]"]`, `3,`, `[1`, `[[1]`, ``} {
 		want, wrong := NewReader([]byte(document)).Raw()
@@ -144,11 +145,11 @@ func TestValuesFindTheShape(t *testing.T) {
 		{document: `[65535]`, kind: tensor.Uint16, shape: []int64{1}},
 		{document: `[-9223372036854775808]`, kind: tensor.Int64, shape: []int64{1}},
 		{document: `[18446744073709551615]`, kind: tensor.Uint64, shape: []int64{1}},
-		{document: `[[1,2],[3]]`, kind: tensor.FP32, wrong: "not of one length"},
-		{document: `[1,[2]]`, kind: tensor.FP32, wrong: "not of one length"},
-		{document: `[[1],2]`, kind: tensor.FP32, wrong: "not of one length"},
-		{document: `[[[1]],[2]]`, kind: tensor.FP32, wrong: "not of one length"},
-		{document: `[[],[1]]`, kind: tensor.FP32, wrong: "not of one length"},
+		{document: `[[1,2],[3]]`, kind: tensor.FP32, wrong: "differ in length or depth"},
+		{document: `[1,[2]]`, kind: tensor.FP32, wrong: "differ in length or depth"},
+		{document: `[[1],2]`, kind: tensor.FP32, wrong: "differ in length or depth"},
+		{document: `[[[1]],[2]]`, kind: tensor.FP32, wrong: "differ in length or depth"},
+		{document: `[[],[1]]`, kind: tensor.FP32, wrong: "differ in length or depth"},
 		{document: `[1e39]`, kind: tensor.FP32, wrong: "1e39 is not in the range of FP32"},
 		{document: `[1e309]`, kind: tensor.FP64, wrong: "not in the range of FP64"},
 		{document: `[NaN]`, kind: tensor.FP32, wrong: "not valid JSON"},
@@ -174,8 +175,8 @@ func TestValuesFindTheShape(t *testing.T) {
 	}
 }
 
-// TestValuesStopAtTheLimit: what follows the first element too many is not
-// even read.
+// TestValuesStopAtTheLimit checks that nothing after the first element above the limit is
+// read.
 func TestValuesStopAtTheLimit(t *testing.T) {
 	for document, wrong := range map[string]string{`[[1,2],[3,4]]`: "", `[[1,2],[3,4],[5 no JSON`: "more than 4 elements"} {
 		v := NewValues(tensor.Int64)
@@ -197,7 +198,7 @@ func TestValuesStopAtTheLimit(t *testing.T) {
 func TestIntoTakesSmallValuesOnly(t *testing.T) {
 	var list []struct{ Name string }
 	err := NewReader([]byte("["+strings.Repeat("{},", maxInto/3)+"{}]")).Into("outputs", &list)
-	if err == nil || !strings.Contains(err.Error(), "outputs takes 65539 bytes; at most 65536 are taken") || list != nil {
+	if err == nil || !strings.Contains(err.Error(), "outputs has 65539 bytes; the maximum is 65536") || list != nil {
 		t.Errorf("got %v and %d elements", err, len(list))
 	}
 }

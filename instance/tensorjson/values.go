@@ -10,42 +10,38 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Values collects the elements of one input from nested JSON arrays and finds
-// out their shape.
+// Values collects the elements of one input from nested JSON arrays and determines its
+// shape.
 type Values struct {
 	// Type is the type of the elements, Data their bytes.
 	Type tensor.Type
 	Data []byte
-	// Limit is the most elements that are taken, 0 for any number. Reading
-	// stops at the first that is too many, so a long body gets no more memory
-	// than the model has a use for.
+	// Limit is the maximum number of elements, 0 for any number. Read fails at the first
+	// element above it, so a long body takes no more memory than the model needs.
 	Limit int64
-	// Shape[d] is the length of the arrays at depth d, -1 before the first of
-	// them ended.
+	// Shape[d] is the length of the arrays at depth d, -1 before the end of the first.
 	Shape []int64
-	// leaf is the depth at which the elements stand, -1 before the first.
+	// leaf is the depth of the elements, -1 before the first.
 	leaf int
-	// taken counts the elements.
+	// taken is the number of elements read.
 	taken int64
 }
 
 // NewValues returns an empty collection of elements of one type.
 func NewValues(kind tensor.Type) *Values { return &Values{Type: kind, leaf: -1} }
 
-var errRagged = errors.New("the arrays are not of one length and depth")
+var errRagged = errors.New("the arrays differ in length or depth")
 
-// Reserve makes room for so many elements, which come in a text of the given
-// length.
+// Reserve allocates memory for a number of elements in a text of the given length.
 func (v *Values) Reserve(elements int64, length int) {
-	// An element and its comma take two bytes at least, so a shape that claims
-	// more than the text holds gets no memory for it.
+	// An element and its comma take at least two bytes. A shape that claims more elements
+	// than the text can hold gets no memory.
 	if elements > 0 && elements <= int64(length)/2+1 {
 		v.Data = make([]byte, 0, int(elements)*v.Type.Size())
 	}
 }
 
-// Read consumes an element or nested arrays of them, which stand at the given
-// depth of the whole input.
+// Read consumes an element or nested arrays of elements at the given depth of the input.
 func (v *Values) Read(r *Reader, depth int) error {
 	if r.Peek() != '[' {
 		if v.leaf < 0 {
@@ -88,7 +84,7 @@ func (v *Values) Length(depth int, n int64) error {
 	return nil
 }
 
-// element consumes one number, or true or false where they are expected.
+// element consumes one number, or true or false for a Bool.
 func (v *Values) element(r *Reader) error {
 	if v.taken++; v.Limit > 0 && v.taken > v.Limit {
 		return fmt.Errorf("it has more than %d elements", v.Limit)
@@ -135,7 +131,7 @@ func (v *Values) element(r *Reader) error {
 		v.Data = appendWhole(v.Data, bits/8, uint64(i))
 		return nil
 	}
-	return fmt.Errorf("%s travels in the binary extension of the Open Inference Protocol only", v.Type)
+	return fmt.Errorf("%s has no JSON form; use the binary extension of the Open Inference Protocol", v.Type)
 }
 
 func outside(text string, kind tensor.Type) error {
@@ -158,7 +154,7 @@ func (v *Values) boolean(r *Reader) error {
 	return nil
 }
 
-// appendWhole appends the lowest bytes of a number.
+// appendWhole appends the lowest size bytes of a number, little endian.
 func appendWhole(to []byte, size int, u uint64) []byte {
 	switch size {
 	case 1:
@@ -171,10 +167,10 @@ func appendWhole(to []byte, size int, u uint64) []byte {
 	return binary.LittleEndian.AppendUint64(to, u)
 }
 
-// ErrNotJSON is for outputs that JSON has no way to write.
-var ErrNotJSON = errors.New("JSON cannot carry it; ask for binary data")
+// ErrNotJSON is wrapped by errors for outputs that JSON cannot represent.
+var ErrNotJSON = errors.New("JSON cannot represent it; request binary data")
 
-// appendElement writes one element as JSON.
+// appendElement appends one element as JSON.
 func appendElement(to []byte, kind tensor.Type, from []byte) ([]byte, error) {
 	switch kind {
 	case tensor.FP32:
@@ -210,14 +206,14 @@ func appendFloat(to []byte, f float64, bits int) ([]byte, error) {
 	return strconv.AppendFloat(to, f, 'g', -1, bits), nil
 }
 
-// AppendFlat writes a tensor's elements as one JSON array.
+// AppendFlat appends a tensor's elements as one JSON array.
 func AppendFlat(to []byte, t tensor.Tensor) ([]byte, error) {
 	flat := t
 	flat.Shape = []int64{int64(len(t.Data) / t.Type.Size())}
 	return AppendNested(to, flat)
 }
 
-// AppendNested writes a tensor's elements as arrays nested like its shape.
+// AppendNested appends a tensor's elements as arrays nested like its shape.
 func AppendNested(to []byte, t tensor.Tensor) ([]byte, error) {
 	if len(t.Shape) == 0 {
 		return appendElement(to, t.Type, t.Data)
@@ -242,7 +238,7 @@ func AppendNested(to []byte, t tensor.Tensor) ([]byte, error) {
 	return append(to, ']'), nil
 }
 
-// appendRow writes the elements of a tensor of one dimension.
+// appendRow appends the elements of a tensor of one dimension.
 func appendRow(to []byte, t tensor.Tensor) (_ []byte, err error) {
 	to = append(to, '[')
 	size := t.Type.Size()

@@ -1,12 +1,12 @@
-// Package upstream runs models by model servers of others: Triton, TensorFlow
-// Serving and MLServer. It starts the server as a process beside the instance, or
-// reaches one that runs already, and sits before it: batches are formed as for any
-// other model, and each is one request of the server's, in its own protocol. The
-// server's batching is set to the instance's size of batch and does not wait.
+// Package upstream runs models on third-party model servers: Triton, TensorFlow Serving
+// and MLServer. It starts a server as a process beside the instance, or connects to one
+// that already runs. It does not form batches: the dispatcher does, as for any other
+// model. Begin with [Engine.Run].
 //
-// The server's failures harm no other batch. An error that it answers is its
-// batch's error; a server that hangs, takes more memory than it may, or ends is
-// replaced. Its output is in the log.
+// Each batch is one request to the server, in the server's own protocol. The server's own
+// batching is set to the instance's batch size and never waits. A failure of the server
+// harms no other batch. An error response is the error of its batch. A server that hangs,
+// exceeds its memory limit or exits is replaced. Its output goes to the log.
 package upstream
 
 import (
@@ -24,62 +24,62 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Options say how a model is run.
+// Options say how to run a model.
 type Options struct {
 	Prepared Prepared
-	// MaxBatch is the maximum rows in one execution, Threads how many threads the
-	// server's libraries compute on; both at least 1.
+	// MaxBatch is the maximum number of rows in one execution. Threads is the number of
+	// threads that the server's libraries compute on. Both are at least 1.
 	MaxBatch, Threads int
-	// MemoryLimit in bytes is what the server may hold, 0 for no limit.
+	// MemoryLimit is the limit of the server's memory in bytes, 0 for no limit.
 	MemoryLimit int64
-	// Timeout is the longest that a batch may take, 8 s if 0: less than what the
-	// dispatcher waits. A model that is known to take longer may.
+	// Timeout is the maximum time of a batch, 0 for [engine.DefaultTimeout]. Slow models
+	// get more: see [engine.Limit].
 	Timeout time.Duration
-	// Log is where the server prints, this process's standard error if nil.
+	// Log receives the server's output. If nil, that is this process's standard error.
 	Log    io.Writer
 	Logger zerolog.Logger
 }
 
 const (
-	// loadTimeout is how long a server may take until its model can be asked.
+	// loadTimeout is the maximum time from a server's start until its model is ready.
 	loadTimeout = 110 * time.Second
-	// reachTimeout is the same for a server that runs already.
+	// reachTimeout is the maximum time to connect to a server that already runs.
 	reachTimeout = 5 * time.Second
-	// leaving is how long a server may take to end when it is asked to.
-	leaving = 2 * time.Second
-	// look is how often the memory of a server is looked at.
-	look = 250 * time.Millisecond
+	// stopTimeout is how long a server may take to exit when it is asked to.
+	stopTimeout = 2 * time.Second
+	// memoryPeriod is the time between two measurements of a server's memory.
+	memoryPeriod = 250 * time.Millisecond
 )
 
-// Engine runs a model by a server. It implements instance.Engine.
+// Engine runs a model on a model server. It implements instance.Engine.
 type Engine struct {
 	options Options
 	kind    kind
 	inputs  []tensor.Info
 	outputs []tensor.Info
-	// servers are the one that runs the model and those that take its place.
+	// servers holds the server that runs the model, and replaces it.
 	servers *engine.Line[server]
 	limit   engine.Limit
 	started time.Duration
 }
 
-// server is one that runs.
+// server is a running model server.
 type server struct {
 	Server
-	// child is its process, nil for one that is not ours.
+	// child is its process, nil if the instance did not start it.
 	child *engine.Child
 	at    ports
-	// over is set when it was ended for its memory.
-	over   chan struct{}
-	closed chan struct{}
-	looks  sync.WaitGroup
+	// overLimit is closed when the server is killed at its memory limit.
+	overLimit chan struct{}
+	closed    chan struct{}
+	watchers  sync.WaitGroup
 }
 
-// Open starts the server, or reaches the one that runs, and asks it for the model's
+// Open starts the server, or connects to the running one, and reads the model's
 // signature.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Threads < 1 || o.MaxBatch < 1 {
-		return nil, fmt.Errorf("threads and the largest batch must be at least 1, not %d and %d", o.Threads, o.MaxBatch)
+		return nil, fmt.Errorf("threads is %d and the maximum batch is %d; both must be at least 1", o.Threads, o.MaxBatch)
 	}
 	if o.Log == nil {
 		o.Log = os.Stderr
@@ -90,7 +90,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{options: o, kind: k, limit: engine.Limit{Timeout: o.Timeout}}
 	e.servers = engine.NewLine(e.begin, func(err error) {
-		o.Logger.Error().Err(err).Msg("the model server cannot be replaced")
+		o.Logger.Error().Err(err).Msg("the model server cannot be restarted")
 	})
 	if err := e.servers.Begin(ctx); err != nil {
 		return nil, err
@@ -98,29 +98,31 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Inputs are the model's.
+// Inputs describes the model's inputs.
 func (e *Engine) Inputs() []tensor.Info { return e.inputs }
 
-// Outputs are the model's.
+// Outputs describes the model's outputs.
 func (e *Engine) Outputs() []tensor.Info { return e.outputs }
 
-// LoadTime is how long the server took from its start to the model's being ready.
+// LoadTime returns the time from the server's start until the model was ready.
 func (e *Engine) LoadTime() time.Duration { return e.started }
 
-// Memory is what the server's processes hold in bytes, 0 for one that is not ours.
+// Memory returns the memory of the server's processes in bytes, 0 if the instance did not
+// start the server.
 func (e *Engine) Memory() (bytes int64) {
-	e.ours(func(c *engine.Child) { bytes = c.Memory() })
+	e.withChild(func(c *engine.Child) { bytes = c.Memory() })
 	return bytes
 }
 
-// ProcessorTime is what the server's processes have used, 0 for one that is not ours.
+// ProcessorTime returns the CPU time that the server's processes have used, 0 if the
+// instance did not start the server.
 func (e *Engine) ProcessorTime() (used time.Duration) {
-	e.ours(func(c *engine.Child) { used = c.ProcessorTime() })
+	e.withChild(func(c *engine.Child) { used = c.ProcessorTime() })
 	return used
 }
 
-// ours calls f with the server's process, if there is one and it is ours.
-func (e *Engine) ours(f func(c *engine.Child)) {
+// withChild calls f with the server's process, if the instance started one.
+func (e *Engine) withChild(f func(c *engine.Child)) {
 	e.servers.With(func(s *server) {
 		if s != nil && s.child != nil {
 			f(s.child)
@@ -128,32 +130,33 @@ func (e *Engine) ours(f func(c *engine.Child)) {
 	})
 }
 
-// Close ends the server.
+// Close stops the server.
 func (e *Engine) Close() error {
-	return e.servers.Close(func(s *server) error { return e.end(s, leaving) })
+	return e.servers.Close(func(s *server) error { return e.end(s, stopTimeout) })
 }
 
-// end ends a server and clears up after it.
+// end stops a server and cleans up after it. patience is how long the server may take to
+// exit before it is killed.
 func (e *Engine) end(s *server, patience time.Duration) error {
 	s.Close()
 	if s.child == nil {
 		return nil
 	}
 	close(s.closed)
-	s.looks.Wait()
+	s.watchers.Wait()
 	err := s.child.End(patience)
 	e.kind.clear(s.at)
 	return err
 }
 
-// watch ends a server that takes more memory than it may.
+// watch kills a server that exceeds its memory limit.
 func (e *Engine) watch(s *server) {
 	limit := e.options.MemoryLimit
 	if limit == 0 {
 		return
 	}
-	s.looks.Go(func() {
-		ticks := time.NewTicker(look)
+	s.watchers.Go(func() {
+		ticks := time.NewTicker(memoryPeriod)
 		defer ticks.Stop()
 		for {
 			select {
@@ -162,7 +165,7 @@ func (e *Engine) watch(s *server) {
 			case <-ticks.C:
 			}
 			if s.child.Memory() > limit {
-				close(s.over)
+				close(s.overLimit)
 				s.child.Kill()
 				return
 			}
@@ -170,5 +173,5 @@ func (e *Engine) watch(s *server) {
 	})
 }
 
-// errMemory says why a server was ended.
-var errMemory = errors.New("ran out of memory and was ended")
+// errMemory says that a server exceeded its memory limit.
+var errMemory = errors.New("ran out of memory and was stopped")

@@ -8,53 +8,54 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// kind is what there is to know of one make of model server.
+// kind describes one make of model server.
 type kind interface {
-	// name is its program's.
+	// name returns the name of the server's program.
 	name() string
-	// find looks for the server's own program: in the directories, PATH's, and in
-	// the packages of a Python environment, "" if there is none. The error says
-	// how to get it.
+	// find looks for the server's program in the directories of path, and in packages,
+	// the packages of a Python environment, "" if there is none. The error says how to
+	// get the server.
 	find(path []string, packages string) (program, error)
 	// pip reports whether pip can install the server.
 	pip() bool
-	// layOut writes what the server reads into an empty directory.
+	// layOut writes the server's files, such as its settings, into an empty directory.
 	layOut(dir string, s serving) error
-	// flags are what the command is given beside, with the directory that was laid
-	// out, and env what its environment has.
+	// flags returns the command's further flags and environment. dir is the directory
+	// that layOut filled.
 	flags(dir string, s serving, at ports) (flags []flag, env []string)
-	// connect returns the model at a server.
+	// connect returns a client for a model at a server.
 	connect(base, model string) Server
-	// clear removes what a server leaves behind that was killed.
+	// clear removes what a killed server leaves behind.
 	clear(at ports)
 }
 
-// serving is how a server is to serve a model.
+// serving says how a server must serve a model.
 type serving struct {
-	// Model is the model's directory, Name what it is called.
+	// Model is the model's directory, Name its name at the server.
 	Model, Name string
-	// Batch is the most rows that it is given at once, Threads how many compute.
+	// Batch is the maximum number of rows in a request, Threads the number of computing
+	// threads.
 	Batch, Threads int
-	// Wheel is what the program was found with, the empty one for an installed one.
+	// Wheel is the wheel that contains the program, empty for an installed program.
 	Wheel wheel
 }
 
-// ports are free ones of the loopback interface: the server's for us, and one for
-// what cannot be switched off.
+// ports are free ports of the loopback interface: http for the instance's requests, other
+// for a server's second interface that cannot be switched off.
 type ports struct{ http, other int }
 
-// program is one that was found, with what it needs.
+// program is a command that serves, with the environment that it needs.
 type program struct {
 	argv, env []string
 	wheel     wheel
 }
 
-// wheel is a package of Triton's for Python, of which backends and the program that
-// runs Python's models are in places where Triton does not look.
+// wheel locates the parts of a Python package that contains Triton: the backends, and the
+// stub program that runs Python models. Triton does not find them there by itself.
 type wheel struct{ backends, stub string }
 
-// flag is one of a command's, written name=value; a command that has it keeps its
-// own.
+// flag is one flag of a command, written name=value. A flag that the bundle's command
+// already has takes precedence.
 type flag struct{ name, value string }
 
 func kindOf(engine string) (kind, error) {
@@ -69,7 +70,7 @@ func kindOf(engine string) (kind, error) {
 	return nil, fmt.Errorf("the engine %q is no model server", engine)
 }
 
-// lookUp finds an executable file in directories.
+// lookUp finds an executable file in the directories.
 func lookUp(name string, dirs []string) (string, bool) {
 	for _, dir := range dirs {
 		file := filepath.Join(dir, name)
@@ -80,7 +81,7 @@ func lookUp(name string, dirs []string) (string, bool) {
 	return "", false
 }
 
-// link makes links in a directory to all that another one has, but for some names.
+// link makes links in dir to all the entries of to, except those named in but.
 func link(dir, to string, but ...string) error {
 	entries, err := os.ReadDir(to)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // mlserver is Seldon's MLServer.
 type mlserver struct{}
 
-// The files of MLServer's settings: the server's and the model's.
+// The files of MLServer's settings, for the server and for the model.
 const (
 	serverSettings = "settings.json"
 	modelSettings  = "model-settings.json"
@@ -22,8 +22,8 @@ func (mlserver) name() string { return "mlserver" }
 
 func (mlserver) pip() bool { return true }
 
-// find prefers the package to a script of its environment's: scripts know where their
-// environment was made, and it was moved since.
+// find prefers the package to the environment's script. Scripts contain the path where
+// their environment was made, but the environment was moved afterwards.
 func (mlserver) find(path []string, packages string) (program, error) {
 	if info, err := os.Stat(filepath.Join(packages, "mlserver")); packages != "" && err == nil && info.IsDir() {
 		python := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(packages))), "bin", "python")
@@ -32,16 +32,16 @@ func (mlserver) find(path []string, packages string) (program, error) {
 	if file, ok := lookUp("mlserver", path); ok {
 		return program{argv: []string{file}}, nil
 	}
-	return program{}, errors.New("there is no mlserver on PATH; install it with pip, or name the program in bundle.yaml as `server: /path/to/mlserver start`")
+	return program{}, errors.New("mlserver is not on PATH; install it with pip, or name the program in bundle.yaml as `server: /path/to/mlserver start`")
 }
 
-// layOut links the model's files and writes the settings with ours in them.
+// layOut links the model's files and writes the settings, with the instance's values.
 func (mlserver) layOut(dir string, s serving) error {
 	if err := link(dir, s.Model, serverSettings, modelSettings); err != nil {
 		return err
 	}
-	// With a time of 0 it takes each request as the batch that it is. It answers in
-	// its own process, one request at a time, and tells no metrics: the instance does.
+	// With a batch time of 0, MLServer runs each request as one batch. It answers in its
+	// own process, one request at a time. It serves no metrics: the instance does.
 	err := settings(dir, s.Model, modelSettings, map[string]any{
 		"name": s.Name, "max_batch_size": s.Batch, "max_batch_time": 0,
 	})
@@ -54,8 +54,8 @@ func (mlserver) layOut(dir string, s serving) error {
 	})
 }
 
-// settings writes a file of settings with some set; those that are nil here are left
-// to the environment, but for the endpoint of metrics, whose null means none.
+// settings copies a file of settings and sets the given ones. It removes those that are
+// nil: the environment sets them. Only metrics_endpoint stays as null, which means none.
 func settings(dir, from, name string, ours map[string]any) error {
 	all := map[string]json.RawMessage{}
 	text, err := os.ReadFile(filepath.Join(from, name))

@@ -53,7 +53,7 @@ func TestMLServerWithoutASignature(t *testing.T) {
 		"bundle.yaml":               "name: twice\nengine: mlserver\nmodel: model\n",
 		"model/model-settings.json": `{"name": "twice", "implementation": "runtime.Twice"}`, "model/runtime.py": "@mlserver.py",
 	}
-	if _, l, err := tryServe(t, prepare(t, write(t, files))); err == nil || !strings.Contains(err.Error(), "tells of 0 inputs and 0 outputs; write both into the model's settings") {
+	if _, l, err := tryServe(t, prepare(t, write(t, files))); err == nil || !strings.Contains(err.Error(), "reports 0 inputs and 0 outputs; write both into the model's settings") {
 		t.Errorf("%v\n%s", err, l)
 	}
 }

@@ -13,22 +13,23 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// OpenInference is a model at a server that speaks the Open Inference Protocol v2.
+// OpenInference is the client of a model at a server with the Open Inference Protocol v2.
 type OpenInference struct {
 	caller
-	// binary: the server takes tensors as bytes behind the JSON.
+	// binary says that the server takes tensors as bytes after the JSON.
 	binary bool
 }
 
 var _ Server = (*OpenInference)(nil)
 
-// binaryExtension is its name in a server's metadata, lengthHeader its header.
+// binaryExtension is the name of the binary tensor extension in a server's metadata,
+// lengthHeader its header.
 const (
 	binaryExtension = "binary_tensor_data"
 	lengthHeader    = "Inference-Header-Content-Length"
 )
 
-// NewOpenInference returns the model at a server; nothing is asked yet.
+// NewOpenInference returns the client of a model at a server. It sends no request yet.
 func NewOpenInference(base, model string) *OpenInference {
 	return &OpenInference{caller: newCaller(base, model)}
 }
@@ -48,7 +49,7 @@ func (s *OpenInference) Signature(ctx context.Context) (inputs, outputs []tensor
 	var server struct {
 		Extensions []string `json:"extensions"`
 	}
-	if err := s.tell(ctx, "/v2", &server); err != nil {
+	if err := s.getJSON(ctx, "/v2", &server); err != nil {
 		return nil, nil, err
 	}
 	s.binary = slices.Contains(server.Extensions, binaryExtension)
@@ -56,13 +57,13 @@ func (s *OpenInference) Signature(ctx context.Context) (inputs, outputs []tensor
 		Inputs  []tensor.Info `json:"inputs"`
 		Outputs []tensor.Info `json:"outputs"`
 	}
-	if err := s.tell(ctx, s.path(""), &model); err != nil {
+	if err := s.getJSON(ctx, s.path(""), &model); err != nil {
 		return nil, nil, err
 	}
 	return model.Inputs, model.Outputs, checkAll(model.Inputs, model.Outputs)
 }
 
-func (s *OpenInference) tell(ctx context.Context, path string, into any) error {
+func (s *OpenInference) getJSON(ctx context.Context, path string, into any) error {
 	_, text, err := s.ask(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (s *OpenInference) tell(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// parameters are those that the binary extension has.
+// parameters are the parameters of the binary extension.
 type parameters struct {
 	BinaryDataSize   *int64 `json:"binary_data_size,omitempty"`
 	BinaryDataOutput bool   `json:"binary_data_output,omitempty"`
@@ -107,8 +108,8 @@ func (s *OpenInference) Infer(ctx context.Context, rows int, inputs []tensor.Ten
 	return pick(outputs, rows, got)
 }
 
-// encode writes a request, the tensors' bytes behind the JSON if the server takes
-// that.
+// encode encodes a request. If the server has the binary extension, the tensors' bytes
+// follow the JSON.
 func (s *OpenInference) encode(inputs []tensor.Tensor) (http.Header, []byte, error) {
 	q := wireRequest{Parameters: parameters{BinaryDataOutput: s.binary}}
 	size := 0
@@ -140,13 +141,13 @@ func (s *OpenInference) encode(inputs []tensor.Tensor) (http.Header, []byte, err
 	return http.Header{"Content-Type": {"application/octet-stream"}, lengthHeader: {strconv.Itoa(len(text))}}, body, nil
 }
 
-// decode reads an answer. The tensors alias its body.
+// decode decodes an answer. The tensors may alias its body.
 func decode(length string, body []byte) ([]tensor.Tensor, error) {
 	text, rest := body, []byte(nil)
 	if length != "" {
 		n, err := strconv.Atoi(length)
 		if err != nil || n < 0 || n > len(body) {
-			return nil, fmt.Errorf("%s is %q, and it has %d bytes", lengthHeader, length, len(body))
+			return nil, fmt.Errorf("%s is %q, but the body has %d bytes", lengthHeader, length, len(body))
 		}
 		text, rest = body[:n], body[n:]
 	}
@@ -161,7 +162,7 @@ func decode(length string, body []byte) ([]tensor.Tensor, error) {
 		t := tensor.Tensor{Name: w.Name, Type: w.Type, Shape: w.Shape}
 		switch size := w.Parameters.BinaryDataSize; {
 		case size != nil && (*size < 0 || *size > int64(len(rest))):
-			return nil, fmt.Errorf("output %q has %d bytes, and %d are left", w.Name, *size, len(rest))
+			return nil, fmt.Errorf("output %q has a binary_data_size of %d, but %d bytes are left", w.Name, *size, len(rest))
 		case size != nil:
 			t.Data, rest = rest[:*size:*size], rest[*size:]
 		default:

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// PbtxtField is one of a message's own fields; those inside it are part of its text.
+// PbtxtField is a top-level field of a message in protobuf's text format. Nested fields
+// are part of its text.
 type PbtxtField struct {
-	// Name is the field's, Value its text without the colon.
+	// Name is the field's name, Value the text of its value.
 	Name, Value string
-	// text is the whole of it with the comments before it.
+	// text is the whole field with the comments before it.
 	text string
 }
 
-// PbtxtFields takes a message apart. The error tells the line of what is wrong.
+// PbtxtFields splits a message into its fields. The error names the line of the mistake.
 func PbtxtFields(message string) ([]PbtxtField, error) {
 	s := &scanner{text: message}
 	var fields []PbtxtField
@@ -32,7 +33,7 @@ func PbtxtFields(message string) ([]PbtxtField, error) {
 	}
 }
 
-// PbtxtWithout is a message without the fields of these names.
+// PbtxtWithout returns the text of a message without the fields of these names.
 func PbtxtWithout(fields []PbtxtField, names ...string) string {
 	var rest strings.Builder
 	for _, f := range fields {
@@ -44,8 +45,8 @@ func PbtxtWithout(fields []PbtxtField, names ...string) string {
 	return rest.String()
 }
 
-// PbtxtValue is the text of the last field of a name, as a quoted string's without its
-// quotes; the empty string if there is none.
+// PbtxtValue returns the value of the last field with this name, "" if there is none. A
+// quoted string loses its quotes.
 func PbtxtValue(fields []PbtxtField, name string) string {
 	value := ""
 	for _, f := range fields {
@@ -61,7 +62,7 @@ type scanner struct {
 	at   int
 }
 
-// space passes over white space, comments and what may stand between fields.
+// space skips white space, comments and the separators between fields.
 func (s *scanner) space() {
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; {
@@ -80,11 +81,11 @@ func (s *scanner) space() {
 	}
 }
 
-// field reads one; from is where the comments before it begin.
+// field reads a field. from is the beginning of the comments before it.
 func (s *scanner) field(from int) (PbtxtField, error) {
 	name := s.word()
 	if name == "" {
-		return PbtxtField{}, fmt.Errorf("a field's name is expected at %.20q", s.text[s.at:])
+		return PbtxtField{}, fmt.Errorf("expected a field's name at %.20q", s.text[s.at:])
 	}
 	s.space()
 	if s.next(':') {
@@ -97,7 +98,7 @@ func (s *scanner) field(from int) (PbtxtField, error) {
 	return PbtxtField{Name: name, Value: s.text[begin:s.at], text: s.text[from:s.at]}, nil
 }
 
-// value passes over a scalar, a list or a message.
+// value skips a scalar, a list or a message.
 func (s *scanner) value() error {
 	if s.at == len(s.text) {
 		return fmt.Errorf("it has no value")
@@ -120,12 +121,12 @@ func (s *scanner) value() error {
 		return nil
 	}
 	if s.word() == "" {
-		return fmt.Errorf("a value is expected at %.20q", s.text[s.at:])
+		return fmt.Errorf("expected a value at %.20q", s.text[s.at:])
 	}
 	return nil
 }
 
-// nested passes over what brackets hold.
+// nested skips brackets and their content.
 func (s *scanner) nested() error {
 	var open []byte
 	for s.at < len(s.text) {
@@ -135,7 +136,7 @@ func (s *scanner) nested() error {
 			s.at++
 		case '}', ']', '>':
 			if open[len(open)-1] != c {
-				return fmt.Errorf("%q is expected, and there is %q", open[len(open)-1], c)
+				return fmt.Errorf("expected %q, found %q", open[len(open)-1], c)
 			}
 			open = open[:len(open)-1]
 			s.at++
@@ -155,7 +156,7 @@ func (s *scanner) nested() error {
 	return fmt.Errorf("%q is missing at the end", open[len(open)-1])
 }
 
-// quoted passes over a string.
+// quoted skips a quoted string.
 func (s *scanner) quoted() error {
 	quote := s.text[s.at]
 	for s.at++; s.at < len(s.text) && s.text[s.at] != '\n'; s.at++ {
@@ -167,10 +168,10 @@ func (s *scanner) quoted() error {
 			s.at++
 		}
 	}
-	return fmt.Errorf("a string has no end on its line")
+	return fmt.Errorf("a string does not end on its line")
 }
 
-// word takes a name, a number or a constant.
+// word reads a name, a number or a constant.
 func (s *scanner) word() string {
 	from := s.at
 	for s.at < len(s.text) && strings.IndexByte(" \t\r\n\v\f,;:{}[]<>#\"'", s.text[s.at]) < 0 {

@@ -61,12 +61,12 @@ func TestFieldsAreFoundAndLeftOut(t *testing.T) {
 func TestWhatIsNoMessage(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: {\n c: 1\n": `line 4: b: '}' is missing`,
-		"a: 1\n\nb: [ 1 }":    `line 3: b: ']' is expected`,
-		"a: \"text\nb: 1":     `line 1: a: a string has no end`,
+		"a: 1\n\nb: [ 1 }":    `line 3: b: expected ']'`,
+		"a: \"text\nb: 1":     `line 1: a: a string does not end on its line`,
 		"a:":                  `a: it has no value`,
-		"{ a: 1 }":            "a field's name is expected",
-		"a: 1\nb: \"\\":       "has no end",
-		"a: }":                "a value is expected",
+		"{ a: 1 }":            "expected a field's name",
+		"a: 1\nb: \"\\":       "does not end",
+		"a: }":                "expected a value",
 	} {
 		if _, err := upstream.PbtxtFields(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -15,8 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Predict is a model at a server that speaks TensorFlow Serving's REST API. It is
-// asked by columns, by its default signature.
+// Predict is the client of a model at a server with TensorFlow Serving's REST API. Its
+// requests are by columns and use the default signature.
 type Predict struct {
 	caller
 	signature string
@@ -24,7 +24,7 @@ type Predict struct {
 
 var _ Server = (*Predict)(nil)
 
-// NewPredict returns the model at a server; nothing is asked yet.
+// NewPredict returns the client of a model at a server. It sends no request yet.
 func NewPredict(base, model string) *Predict {
 	return &Predict{caller: newCaller(base, model), signature: "serving_default"}
 }
@@ -63,7 +63,7 @@ func (s *Predict) Ready(ctx context.Context) error {
 	return why
 }
 
-// tensorInfo is TensorFlow's, as its REST API writes it.
+// tensorInfo is TensorFlow's TensorInfo in the JSON of its REST API.
 type tensorInfo struct {
 	Type  string `json:"dtype"`
 	Shape struct {
@@ -85,21 +85,21 @@ func (s *Predict) Signature(ctx context.Context) (inputs, outputs []tensor.Info,
 	if err != nil {
 		return nil, nil, err
 	}
-	var told struct {
+	var answer struct {
 		Metadata struct {
 			Map struct {
 				Signatures map[string]signatureDef `json:"signature_def"`
 			} `json:"signature_def"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(text, &told); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		return nil, nil, fmt.Errorf("the model server's metadata: %w", err)
 	}
-	signatures := told.Metadata.Map.Signatures
+	signatures := answer.Metadata.Map.Signatures
 	delete(signatures, "__saved_model_init_op")
 	def, ok := signatures[s.signature]
 	if !ok {
-		return nil, nil, fmt.Errorf("the model has no signature %q, but %q; export it with one, as tf.saved_model.save(model, path, signatures=…) does", s.signature, slices.Sorted(maps.Keys(signatures)))
+		return nil, nil, fmt.Errorf("the model has no signature %q, but %q; export it with that one, for example with tf.saved_model.save(model, path, signatures=…)", s.signature, slices.Sorted(maps.Keys(signatures)))
 	}
 	inputs, err = infos("input", def.Inputs)
 	if err == nil {
@@ -111,7 +111,7 @@ func (s *Predict) Signature(ctx context.Context) (inputs, outputs []tensor.Info,
 	return inputs, outputs, checkAll(inputs, outputs)
 }
 
-// types are the element types by TensorFlow's names, those that JSON carries.
+// types are the element types that JSON can carry, by TensorFlow's names.
 var types = map[string]tensor.Type{
 	"DT_BOOL": tensor.Bool, "DT_UINT8": tensor.Uint8, "DT_INT8": tensor.Int8,
 	"DT_INT16": tensor.Int16, "DT_UINT16": tensor.Uint16, "DT_INT32": tensor.Int32,
@@ -119,7 +119,7 @@ var types = map[string]tensor.Type{
 	"DT_FLOAT": tensor.FP32, "DT_DOUBLE": tensor.FP64,
 }
 
-// infos are a signature's tensors by name.
+// infos converts a signature's tensors, sorted by name.
 func infos(kind string, given map[string]tensorInfo) ([]tensor.Info, error) {
 	var out []tensor.Info
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -129,7 +129,7 @@ func infos(kind string, given map[string]tensorInfo) ([]tensor.Info, error) {
 		case info.Type == "":
 			return nil, fmt.Errorf("%s %q has elements of the type %s, which cannot be sent to the server as numbers", kind, name, g.Type)
 		case g.Shape.Unknown:
-			return nil, fmt.Errorf("%s %q has no shape in the model's signature; export the model with one, as tf.TensorSpec([None, 4])", kind, name)
+			return nil, fmt.Errorf("%s %q has no shape in the model's signature; export the model with one, for example tf.TensorSpec([None, 4])", kind, name)
 		}
 		for _, d := range g.Shape.Dim {
 			n, err := strconv.ParseInt(d.Size, 10, 64)
@@ -160,7 +160,7 @@ func (s *Predict) Infer(ctx context.Context, rows int, inputs []tensor.Tensor, o
 	return pick(outputs, rows, got)
 }
 
-// encode writes a request by columns.
+// encode encodes a request by columns.
 func (s *Predict) encode(inputs []tensor.Tensor) ([]byte, error) {
 	size := 64
 	for _, t := range inputs {
@@ -183,8 +183,8 @@ func (s *Predict) encode(inputs []tensor.Tensor) ([]byte, error) {
 	return append(body, "}}"...), nil
 }
 
-// predicted reads {"outputs": …}: the tensor itself where the model has one output,
-// an object of them where it has more.
+// predicted decodes {"outputs": …}: the tensor itself if the model has one output,
+// otherwise an object of tensors by name.
 func predicted(text []byte, outputs []tensor.Info) (got []tensor.Tensor, err error) {
 	r := tensorjson.NewReader(text)
 	take := func(info tensor.Info) error {
@@ -201,7 +201,7 @@ func predicted(text []byte, outputs []tensor.Info) (got []tensor.Tensor, err err
 		}
 		if r.Peek() != '{' {
 			if len(outputs) != 1 {
-				return fmt.Errorf("it has one output, and the model has %d", len(outputs))
+				return fmt.Errorf("it has one output, but the model has %d", len(outputs))
 			}
 			return take(outputs[0])
 		}

@@ -12,47 +12,46 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// record is what a prepared bundle's directory is told by.
+// record marks a prepared bundle's directory.
 const record engine.Record = "upstream.json"
 
-// Prepared is a bundle with all that its server needs on this machine. It does not
-// change when the bundle is replaced.
+// Prepared is a bundle that is ready for its server on this machine. It does not change
+// when the bundle is replaced.
 type Prepared struct {
 	// Dir holds a copy of the bundle's files.
 	Dir string `json:"dir"`
-	// Engine, Model, Server, ServerURL and Name are the manifest's, Name what the
-	// server calls the model.
+	// Engine, Model, Server, ServerURL and Name are the manifest's. Name is the model's
+	// name at the server.
 	Engine    string `json:"engine"`
 	Model     string `json:"model,omitempty"`
 	Server    string `json:"server,omitempty"`
 	ServerURL string `json:"server_url,omitempty"`
 	Name      string `json:"name"`
-	// Python is the program of the environment that was made for the server, "" if
-	// it needs none.
+	// Python is the interpreter of the server's environment, "" if the server needs none.
 	Python string `json:"python,omitempty"`
 }
 
-// IsPrepared reports whether a directory is one that [Prepare] made.
+// IsPrepared reports whether [Prepare] made this directory.
 func IsPrepared(dir string) bool { return record.In(dir) }
 
-// Read reads what [Prepare] made.
+// Read reads the record in a directory that [Prepare] made.
 func Read(dir string) (Prepared, error) {
 	var p Prepared
 	err := record.Read(dir, &p)
 	return p, err
 }
 
-// IsManifest reports whether a model's file is the manifest of a bundle that an
-// upstream server runs.
+// IsManifest reports whether a model's file is the manifest of a bundle for a model
+// server.
 func IsManifest(file string) bool {
 	_, err := open(file)
 	return err == nil
 }
 
-// open opens the bundle that has a manifest.
+// open opens the bundle with this manifest file.
 func open(manifest string) (*bundle.Bundle, error) {
 	if filepath.Base(manifest) != bundle.ManifestFile {
-		return nil, fmt.Errorf("%s is no %s", manifest, bundle.ManifestFile)
+		return nil, fmt.Errorf("%s is not a %s", manifest, bundle.ManifestFile)
 	}
 	b, err := bundle.OpenDir(filepath.Dir(manifest))
 	if err != nil {
@@ -64,8 +63,8 @@ func open(manifest string) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// Check looks at a bundle without installing or running any of it: the files that
-// the manifest names, and whether the settings of the model can be read.
+// Check checks the files that the manifest names and the model's settings. It installs
+// and runs nothing.
 func Check(manifest string) (err error) {
 	b, err := open(manifest)
 	if err != nil || b.ServerURL != "" {
@@ -87,8 +86,7 @@ func Check(manifest string) (err error) {
 	return k.layOut(dir, serving{Model: model, Name: b.Served(), Batch: 1, Threads: 1})
 }
 
-// Hash identifies a bundle's content: every file, and the environment that the
-// server is given.
+// Hash returns a hash of all the bundle's files and of the server's environment.
 func Hash(manifest string) (string, error) {
 	b, err := open(manifest)
 	if err != nil {
@@ -99,7 +97,7 @@ func Hash(manifest string) (string, error) {
 
 func hash(b *bundle.Bundle) (string, error) {
 	beside := "upstream " + b.Engine
-	if wantsPython(b) {
+	if needsPython(b) {
 		env, err := environment.Find(context.Background(), b.Engine, requirements(b))
 		if err != nil {
 			return "", err
@@ -109,9 +107,9 @@ func hash(b *bundle.Bundle) (string, error) {
 	return engine.HashPrepared(b.Dir, beside)
 }
 
-// wantsPython reports whether the server needs an environment that pip makes: for
-// what its model imports, or because it is not on this machine.
-func wantsPython(b *bundle.Bundle) bool {
+// needsPython reports whether pip must install an environment for the server: for its
+// model's imports, or because the server is not on this machine.
+func needsPython(b *bundle.Bundle) bool {
 	k, err := kindOf(b.Engine)
 	if err != nil || !k.pip() || b.ServerURL != "" {
 		return false
@@ -120,13 +118,14 @@ func wantsPython(b *bundle.Bundle) bool {
 		return true
 	}
 	_, err = k.find(searchPath(""), "")
-	return own(k, strings.Fields(b.Server)) && err != nil
+	return isOwnProgram(k, strings.Fields(b.Server)) && err != nil
 }
 
-// own reports whether a command is the server's own program, wherever that is.
-func own(k kind, command []string) bool { return len(command) == 0 || command[0] == k.name() }
+// isOwnProgram reports whether a command is empty or names the server's own program without
+// a path, so that find must locate it.
+func isOwnProgram(k kind, command []string) bool { return len(command) == 0 || command[0] == k.name() }
 
-// requirements is the file's path, "" if there is none.
+// requirements returns the path of the requirements file, "" if there is none.
 func requirements(b *bundle.Bundle) string {
 	if b.Requirements == "" {
 		return ""
@@ -134,8 +133,8 @@ func requirements(b *bundle.Bundle) string {
 	return filepath.Join(b.Dir, b.Requirements)
 }
 
-// searchPath are the directories where programs are looked for, those of a Python's
-// environment first.
+// searchPath returns the directories to search for programs: that of the Python
+// interpreter, if any, then those of PATH.
 func searchPath(python string) []string {
 	path := filepath.SplitList(os.Getenv("PATH"))
 	if python != "" {
@@ -144,8 +143,8 @@ func searchPath(python string) []string {
 	return path
 }
 
-// packagesOf is where a Python's environment has its packages, "" if that is not
-// known.
+// packagesOf returns the directory of the packages in an interpreter's environment, "" if
+// it is not known.
 func packagesOf(python string) string {
 	if python == "" {
 		return ""
@@ -157,15 +156,15 @@ func packagesOf(python string) string {
 	return found[0]
 }
 
-// Prepare makes the environment that a bundle's server needs and keeps a copy of its
-// files below cache, once; it returns the directory.
+// Prepare installs the environment of a bundle's server and keeps a copy of the bundle's
+// files below cache. It does so once and returns the directory.
 func Prepare(ctx context.Context, manifest, cache string) (string, error) {
 	b, err := open(manifest)
 	if err != nil {
 		return "", err
 	}
 	python := ""
-	if wantsPython(b) {
+	if needsPython(b) {
 		env, err := environment.Ensure(ctx, b.Engine, requirements(b))
 		if err != nil {
 			return "", err
@@ -187,7 +186,7 @@ func Prepare(ctx context.Context, manifest, cache string) (string, error) {
 	})
 }
 
-// command is the program that serves, with its own arguments and environment.
+// command returns the program that serves, with its own arguments and environment.
 func (p Prepared) command() (program, error) {
 	k, err := kindOf(p.Engine)
 	if err != nil {
@@ -195,7 +194,7 @@ func (p Prepared) command() (program, error) {
 	}
 	words, path := strings.Fields(p.Server), searchPath(p.Python)
 	switch {
-	case own(k, words):
+	case isOwnProgram(k, words):
 		found, err := k.find(path, packagesOf(p.Python))
 		if err == nil && len(words) > 0 {
 			found.argv = append(found.argv, words[1:]...)
@@ -207,7 +206,7 @@ func (p Prepared) command() (program, error) {
 	default:
 		file, ok := lookUp(words[0], path)
 		if !ok {
-			return program{}, fmt.Errorf("server: there is no %s on PATH", words[0])
+			return program{}, fmt.Errorf("server: %s is not on PATH; install it, or give its full path", words[0])
 		}
 		words[0] = file
 	}

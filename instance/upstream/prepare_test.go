@@ -17,7 +17,7 @@ import (
 
 func float32Inf() float32 { return float32(math.Inf(1)) }
 
-// What is prepared stays as it was when the bundle is replaced, and is one for each
+// A prepared bundle does not change when the bundle is replaced. There is one for each
 // content.
 func TestPreparedBundlesStay(t *testing.T) {
 	manifest := write(t, map[string]string{"bundle.yaml": "name: a\nengine: tensorflow-serving\nmodel: m\nmodel_name: b\n", "m/saved_model.pb": "one"})
@@ -59,8 +59,8 @@ func TestBundlesAreChecked(t *testing.T) {
 		"good":        {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/config.pbtxt": "backend: \"python\"", "m/1/model.py": ""}, ""},
 		"no config":   {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/1/model.onnx": ""}, ""},
 		"no message":  {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/config.pbtxt": "a: 1\ninput [ {\n", "m/1/model.py": ""}, "config.pbtxt: line 3: input: '}' is missing"},
-		"an ensemble": {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/config.pbtxt": "ensemble_scheduling { }", "m/1/model.py": ""}, "ensemble_scheduling is not served"},
-		"sequences":   {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/config.pbtxt": "sequence_batching { }", "m/1/model.py": ""}, "sequence_batching is not served"},
+		"an ensemble": {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/config.pbtxt": "ensemble_scheduling { }", "m/1/model.py": ""}, "ensemble_scheduling is not supported"},
+		"sequences":   {map[string]string{"bundle.yaml": "name: a\nengine: triton\nmodel: m\n", "m/config.pbtxt": "sequence_batching { }", "m/1/model.py": ""}, "sequence_batching is not supported"},
 		"no JSON":     {map[string]string{"bundle.yaml": "name: a\nengine: mlserver\nmodel: m\n", "m/model-settings.json": "{"}, "model-settings.json: unexpected end"},
 		"a URL":       {map[string]string{"bundle.yaml": "name: a\nengine: mlserver\nserver_url: http://127.0.0.1:1\n"}, ""},
 		"no bundle":   {map[string]string{"bundle.yaml": "name: a\nengine: onnx\nmodel: m.onnx\n", "m.onnx": ""}, `the engine "onnx" is no model server`},
@@ -76,8 +76,8 @@ func TestBundlesAreChecked(t *testing.T) {
 func TestCommandsThatDoNotServe(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin")
 	for server, want := range map[string]string{
-		"":                    "there is no tensorflow_model_server on PATH; build the image from tensorflow/serving",
-		"no-such-program --x": "server: there is no no-such-program on PATH",
+		"":                    "tensorflow_model_server is not on PATH; build the image from tensorflow/serving",
+		"no-such-program --x": "server: no-such-program is not on PATH",
 		"./serve now":         "the model server exited with status 3: Error: no model at all",
 		"/no/such/program":    "start /no/such/program",
 	} {
@@ -94,8 +94,8 @@ func TestCommandsThatDoNotServe(t *testing.T) {
 	}
 }
 
-// openServer is one that speaks the Open Inference Protocol in JSON and returns the
-// input; stop makes it deaf.
+// openServer is a server with the Open Inference Protocol in JSON. It returns the input, and
+// stops answering after stop.
 type openServer struct {
 	*httptest.Server
 	deaf chan struct{}
@@ -126,7 +126,7 @@ func newOpenServer(t *testing.T) *openServer {
 	return s
 }
 
-// A server at an address is reached, and one that is deaf or gone costs a batch.
+// The engine uses a server at an address. A server that hangs or is gone fails one batch.
 func TestServersAtAnAddress(t *testing.T) {
 	s := newOpenServer(t)
 	p := prepare(t, write(t, map[string]string{"bundle.yaml": "name: a\nengine: mlserver\nserver_url: " + s.URL + "/team/\nmodel_name: m\n"}))

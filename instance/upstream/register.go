@@ -6,7 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
-// Kind registers the model servers of others: Triton, TensorFlow Serving and MLServer.
+// Kind returns the engine of models on model servers: Triton, TensorFlow Serving and
+// MLServer.
 func Kind() engine.Kind {
 	return engine.Kind{
 		Name: "upstream", Matches: IsManifest, IsPrepared: IsPrepared, Check: func(_ context.Context, manifest string) error { return Check(manifest) },

@@ -23,7 +23,7 @@ type said struct {
 	body   string
 }
 
-// server answers as it is told, and keeps the last request's body and headers.
+// server returns the given answers and keeps the last request's body and headers.
 func server(t *testing.T, answers map[string]said) (url string, body *string, header *http.Header) {
 	t.Helper()
 	body, header = new(string), new(http.Header)
@@ -104,19 +104,18 @@ func TestOpenInferenceInJSON(t *testing.T) {
 	}
 }
 
-// What a server answers that makes no sense is an error that says what, and no reason
-// to take the server for dead.
+// An invalid answer gives an error that names the fault. It does not count as a lost server.
 func TestAnswersThatMakeNoSense(t *testing.T) {
 	for answer, want := range map[string]string{
-		`{"outputs":[]}`: `the model gave no output "y"`,
+		`{"outputs":[]}`: `the model returned no output "y"`,
 		`{"outputs":[{"name":"y","datatype":"FP64","shape":[2,1],"data":[1,2]}]}`:                         "as FP64; its signature says FP32",
 		`{"outputs":[{"name":"y","datatype":"FP32","shape":[1,1],"data":[1]}]}`:                           "shape [1 1] for 2 rows",
 		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,2],"data":[1]}]}`:                           "shape [2 2] and 4 bytes",
 		`{"outputs":[{"name":"y","datatype":"FP32","shape":[-2],"data":[1]}]}`:                            "negative dimension",
 		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1],"data":["a"]}]}`:                         "is not a number",
 		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1]}]}`:                                      `output "y"`,
-		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1],"parameters":{"binary_data_size":8}}]}`:  "8 bytes, and 0 are left",
-		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1],"parameters":{"binary_data_size":-8}}]}`: "-8 bytes, and 0 are left",
+		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1],"parameters":{"binary_data_size":8}}]}`:  "a binary_data_size of 8, but 0 bytes are left",
+		`{"outputs":[{"name":"y","datatype":"FP32","shape":[2,1],"parameters":{"binary_data_size":-8}}]}`: "a binary_data_size of -8, but 0 bytes are left",
 		`<html>`: "invalid character",
 	} {
 		url, _, _ := server(t, map[string]said{"POST /v2/models/m/infer": {body: answer}})
@@ -129,7 +128,7 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 	url, _, _ := server(t, map[string]said{"POST /v2/models/m/infer": {header: map[string]string{"Inference-Header-Content-Length": "99"}, body: "{}"}})
 	s := upstream.NewOpenInference(url, "m")
 	defer s.Close()
-	if _, err := s.Infer(t.Context(), 2, x, y); err == nil || !strings.Contains(err.Error(), `is "99", and it has 2 bytes`) {
+	if _, err := s.Infer(t.Context(), 2, x, y); err == nil || !strings.Contains(err.Error(), `is "99", but the body has 2 bytes`) {
 		t.Errorf("a wrong length: %v", err)
 	}
 }
@@ -199,7 +198,7 @@ func TestPredict(t *testing.T) {
 		t.Errorf("%v, %v for %s", got, err, *body)
 	}
 	two := append(outputs, tensor.Info{Name: "z", Type: tensor.FP32, Shape: []int64{-1}})
-	if _, err := s.Infer(t.Context(), 2, x, two); err == nil || !strings.Contains(err.Error(), "it has one output, and the model has 2") {
+	if _, err := s.Infer(t.Context(), 2, x, two); err == nil || !strings.Contains(err.Error(), "it has one output, but the model has 2") {
 		t.Errorf("one of two outputs: %v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Run implements instance.Engine: the batch is one request of the server's. A server
-// that does not answer in time, or ends, is replaced, and the batch is lost with it.
+// Run implements instance.Engine. It sends the batch as one request to the server. If the
+// server does not answer in time, or exits, the batch fails and the server is replaced.
 func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	if err := e.servers.Take(ctx); err != nil {
 		return nil, err
@@ -26,16 +26,16 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 		return outputs, err
 	}
 	err = e.lost(s, err)
-	e.options.Logger.Error().Err(err).Msg("the model server is started or reached anew")
+	e.options.Logger.Error().Err(err).Msg("the model server is being restarted or reconnected")
 	e.servers.Leave()
 	e.servers.Renew()
 	return nil, engine.Lost{Why: err}
 }
 
-// infer asks the server, for as long as a batch may take.
+// infer sends the batch to the server and waits as long as a batch may take.
 func (e *Engine) infer(s *server, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
-	// Not the batch's own context: a server goes on computing what nobody waits
-	// for, and the next batch would have to wait without knowing it.
+	// It does not use the batch's own context. A server does not stop computing when
+	// nobody waits any more, and the next batch would wait for it without knowing.
 	ctx, cancel := context.WithTimeout(e.servers.Life(), e.limit.Next())
 	defer cancel()
 	began := time.Now()
@@ -46,10 +46,10 @@ func (e *Engine) infer(s *server, rows int, inputs []tensor.Tensor) ([]tensor.Te
 	return outputs, err
 }
 
-// errHangs says why a server was ended.
-var errHangs = errors.New("the model server did not answer in time and was ended")
+// errHangs says that a server did not answer in time.
+var errHangs = errors.New("the model server did not answer in time and was stopped")
 
-// lost ends a server that does not answer and says why it does not.
+// lost stops a server that does not answer and says what happened to it.
 func (e *Engine) lost(s *server, err error) error {
 	if s.child == nil {
 		s.Close()
@@ -59,7 +59,7 @@ func (e *Engine) lost(s *server, err error) error {
 		return err
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
-		select { // Its end is not far.
+		select { // A server that breaks the connection usually exits.
 		case <-s.child.Exited():
 		case <-time.After(time.Second):
 		}
@@ -74,14 +74,14 @@ func (e *Engine) lost(s *server, err error) error {
 			why = errHangs
 		}
 	}
-	failed := e.end(s, 0) // After it, all that the server said is there.
+	failed := e.end(s, 0) // Afterwards the server's output is complete.
 	if ended {
 		why = e.ended(s)
 	}
 	return errors.Join(why, failed)
 }
 
-// guard replaces a server that ends while nobody asks it anything.
+// guard replaces a server that exits between batches.
 func (e *Engine) guard(s *server) {
 	e.servers.Go(func() {
 		life := e.servers.Life()
@@ -96,12 +96,12 @@ func (e *Engine) guard(s *server) {
 			return
 		}
 		defer e.servers.Give()
-		if !e.servers.Is(s) { // The one that asked it has seen to it.
+		if !e.servers.Is(s) { // A batch has found out first and replaced it.
 			return
 		}
 		e.servers.Leave()
 		failed := e.end(s, 0)
-		e.options.Logger.Error().Err(errors.Join(e.ended(s), failed)).Msg("the model server is replaced")
-		_, _ = e.servers.Need(life) // Those who need the server are told.
+		e.options.Logger.Error().Err(errors.Join(e.ended(s), failed)).Msg("the model server is being restarted")
+		_, _ = e.servers.Need(life) // The next batch gets the error.
 	})
 }

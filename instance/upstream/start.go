@@ -18,8 +18,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// begin starts or reaches a server and asks for the signature. The turn is
-// held.
+// begin starts or reaches a server and checks the model's signature. The caller holds the
+// turn.
 func (e *Engine) begin(ctx context.Context) (*server, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
@@ -32,10 +32,10 @@ func (e *Engine) begin(ctx context.Context) (*server, error) {
 	}
 	inputs, outputs, err := s.Signature(ctx)
 	if err == nil && e.inputs != nil && !same(e.inputs, inputs, e.outputs, outputs) {
-		err = errors.New("the model that was loaded anew takes or gives other tensors than before")
+		err = errors.New("the reloaded model has other inputs or outputs than before")
 	}
 	if err != nil {
-		return nil, errors.Join(err, e.end(s, leaving))
+		return nil, errors.Join(err, e.end(s, stopTimeout))
 	}
 	e.inputs, e.outputs, e.started = inputs, outputs, time.Since(began)
 	e.limit.Fresh()
@@ -56,7 +56,7 @@ func (e *Engine) open(ctx context.Context) (*server, error) {
 	p := e.options.Prepared
 	if p.ServerURL != "" {
 		wait := reachTimeout
-		if e.inputs != nil { // A batch waits for it.
+		if e.inputs != nil { // A batch waits for the server.
 			wait = min(wait, e.options.Timeout)
 		}
 		ctx, cancel := context.WithTimeout(ctx, wait)
@@ -77,7 +77,7 @@ func (e *Engine) open(ctx context.Context) (*server, error) {
 	if err == nil {
 		return s, nil
 	}
-	failed := e.end(s, 0) // After it, all that the server said is there.
+	failed := e.end(s, 0) // Afterwards the server's output is complete.
 	if errors.Is(err, errEnded) {
 		err = e.ended(s)
 	}
@@ -100,7 +100,7 @@ func (e *Engine) start() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{at: at, over: make(chan struct{}), closed: make(chan struct{})}
+	s := &server{at: at, overLimit: make(chan struct{}), closed: make(chan struct{})}
 	flags, env := e.kind.flags(dir, how, at)
 	s.child, err = engine.StartChild(engine.ChildOptions{
 		Argv: append(found.argv, arguments(found.argv, flags)...), Dir: p.Dir, Log: e.options.Log,
@@ -113,8 +113,9 @@ func (e *Engine) start() (*server, error) {
 	return s, nil
 }
 
-// layOut makes what the server reads, once for each batch size and number of threads,
-// beside the prepared bundle; where nothing can be written there, for this instance.
+// layOut makes the directory that the server reads and returns it. It does so once for
+// each batch size and number of threads, beside the prepared bundle. If it cannot write
+// there, it makes a temporary directory for this instance.
 func (e *Engine) layOut(how serving) (string, error) {
 	root := filepath.Join(filepath.Dir(e.options.Prepared.Dir), "served")
 	dir := filepath.Join(root, fmt.Sprintf("b%d-t%d", how.Batch, how.Threads))
@@ -146,12 +147,12 @@ func (e *Engine) layOut(how serving) (string, error) {
 		if _, there := os.Stat(dir); there == nil { // Another instance was faster.
 			return dir, nil
 		}
-		return "", fmt.Errorf("what %s is to read: %w", e.options.Prepared.Engine, err)
+		return "", fmt.Errorf("write the files for %s: %w", e.options.Prepared.Engine, err)
 	}
 	return dir, nil
 }
 
-// arguments are the flags that a command does not have already.
+// arguments returns the flags that the command does not have yet.
 func arguments(argv []string, flags []flag) []string {
 	var out []string
 	for _, f := range flags {
@@ -167,8 +168,9 @@ func arguments(argv []string, flags []flag) []string {
 	return out
 }
 
-// environment is that of the server: ours, with its Python's programs first, and how
-// many threads its libraries use.
+// environment returns the server's environment: this process's, with the number of threads
+// of its libraries. If the server has a Python environment, its programs come first in
+// PATH.
 func (e *Engine) environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -187,13 +189,13 @@ func (e *Engine) environment() []string {
 		"PYTHONNOUSERSITE=1", "PYTHONUNBUFFERED=1")
 }
 
-// freePorts finds ports of the loopback interface that nobody listens at.
+// freePorts finds free ports of the loopback interface.
 func freePorts() (ports, error) {
 	var found [2]int
 	for i := range found {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return ports{}, fmt.Errorf("a port for the model server: %w", err)
+			return ports{}, fmt.Errorf("find a port for the model server: %w", err)
 		}
 		defer l.Close()
 		found[i] = l.Addr().(*net.TCPAddr).Port
@@ -201,14 +203,14 @@ func freePorts() (ports, error) {
 	return ports{http: found[0], other: found[1]}, nil
 }
 
-// poll is how often a server that starts is asked whether it is ready.
+// poll is the time between two checks whether a starting server is ready.
 const poll = 10 * time.Millisecond
 
-// errEnded says that a server's process has.
-var errEnded = errors.New("the model server has ended")
+// errEnded says that a server's process has exited.
+var errEnded = errors.New("the model server has exited")
 
-// await returns once the model can be asked, errEnded when the server has ended, and
-// an error when ctx does.
+// await waits until the model can take requests. It returns errEnded if the server exits,
+// and another error when ctx ends.
 func (e *Engine) await(ctx context.Context, s *server) error {
 	var exited <-chan struct{}
 	if s.child != nil {
@@ -231,11 +233,11 @@ func (e *Engine) await(ctx context.Context, s *server) error {
 	}
 }
 
-// ended says how a server did that has, with what it said last. To be called after
-// its end.
+// ended says how a server ended, with the reason from its output. Call it only after the
+// end.
 func (e *Engine) ended(s *server) error {
 	select {
-	case <-s.over:
+	case <-s.overLimit:
 		return fmt.Errorf("the model server %w (limit %d MiB)", errMemory, e.options.MemoryLimit>>20)
 	default:
 	}
@@ -246,8 +248,8 @@ func (e *Engine) ended(s *server) error {
 	return errors.New(text)
 }
 
-// reason picks from the last lines of a log what is wrong: the lines with an error,
-// or else the last one.
+// reason returns the last three lines of a log that look like errors, otherwise the last
+// line.
 func reason(lines []string) string {
 	const few = 3
 	var wrong []string

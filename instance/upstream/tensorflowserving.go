@@ -13,7 +13,7 @@ import (
 // tensorFlowServing is TensorFlow Serving.
 type tensorFlowServing struct{}
 
-// batchingFile is what its batching is set by, modelsDir where it looks for models.
+// batchingFile holds the settings of its batching, modelsDir the model's versions.
 const (
 	batchingFile = "batching.pbtxt"
 	modelsDir    = "model"
@@ -27,11 +27,11 @@ func (tensorFlowServing) find(path []string, _ string) (program, error) {
 	if file, ok := lookUp("tensorflow_model_server", path); ok {
 		return program{argv: []string{file}}, nil
 	}
-	return program{}, errors.New("there is no tensorflow_model_server on PATH; build the image from tensorflow/serving, install Debian's tensorflow-model-server from TensorFlow's repository, or name the program in bundle.yaml as `server: /path/to/tensorflow_model_server`")
+	return program{}, errors.New("tensorflow_model_server is not on PATH; build the image from tensorflow/serving, install Debian's tensorflow-model-server from TensorFlow's repository, or name the program in bundle.yaml as `server: /path/to/tensorflow_model_server`")
 }
 
-// layOut links the versions, one called 1 if the model has none, and writes the
-// settings of batching.
+// layOut links the model's version and writes the settings of batching. A model without
+// versions becomes version 1.
 func (tensorFlowServing) layOut(dir string, s serving) error {
 	models := filepath.Join(dir, modelsDir)
 	if err := os.Mkdir(models, 0o755); err != nil {
@@ -46,7 +46,7 @@ func (tensorFlowServing) layOut(dir string, s serving) error {
 	if err := os.Symlink(from, filepath.Join(models, version)); err != nil {
 		return err
 	}
-	// A batch comes as one request and leaves at once: it is as large as it gets.
+	// A batch comes as one request and cannot grow, so it must not wait.
 	text := fmt.Sprintf("max_batch_size { value: %d }\nbatch_timeout_micros { value: 0 }\nnum_batch_threads { value: 1 }\n", s.Batch)
 	return os.WriteFile(filepath.Join(dir, batchingFile), []byte(text), 0o644)
 }

@@ -87,8 +87,8 @@ func TestTensorFlowServingsProtocol(t *testing.T) {
 	if _, err := e.Run(t.Context(), 9, []tensor.Tensor{floats("x", make([]float32, 18)...)}); err == nil || lost(err) || !strings.Contains(err.Error(), "answered 400: Task size 9 is larger than maximum input batch size 8") {
 		t.Errorf("what the server refuses: %v", err)
 	}
-	if _, err := e.Run(t.Context(), 1, []tensor.Tensor{floats("x", 1, float32Inf())}); err == nil || lost(err) || !strings.Contains(err.Error(), "JSON cannot carry it") {
-		t.Errorf("what JSON cannot carry: %v", err)
+	if _, err := e.Run(t.Context(), 1, []tensor.Tensor{floats("x", 1, float32Inf())}); err == nil || lost(err) || !strings.Contains(err.Error(), "JSON cannot represent it") {
+		t.Errorf("what JSON cannot represent: %v", err)
 	}
 
 	e, l = serve(t, predictBundle(t, python, filepath.Join(models, "two"), "model/12"))

@@ -15,10 +15,10 @@ import (
 // triton is NVIDIA's Triton Inference Server.
 type triton struct{}
 
-// tritonConfig is the file of a model's settings in Triton's repository.
+// tritonConfig is the file of a model's settings in Triton's model repository.
 const tritonConfig = "config.pbtxt"
 
-// The layout has the repository of models and the backends of a wheel.
+// The subdirectories that layOut makes: the model repository and a wheel's backends.
 const (
 	repositoryDir = "repository"
 	backendsDir   = "backends"
@@ -26,15 +26,15 @@ const (
 	stubFile = "triton_python_backend_stub"
 )
 
-// regionPrefix begins the names of the files by which Triton's Python backend shares
-// memory with its processes; after it come this process's number and a port.
+// regionPrefix begins the names of the files in /dev/shm through which Triton's Python
+// backend shares memory with its processes. This process's ID and a port follow it.
 const regionPrefix = "faas-infer-triton-"
 
 func (triton) name() string { return "tritonserver" }
 
 func (triton) pip() bool { return true }
 
-// find also looks into NVIDIA's PyTriton, a package that holds the server.
+// find also looks into NVIDIA's PyTriton, a Python package that contains the server.
 func (triton) find(path []string, packages string) (program, error) {
 	if file, ok := lookUp("tritonserver", append(path, "/opt/tritonserver/bin")); ok {
 		return program{argv: []string{file}}, nil
@@ -42,10 +42,10 @@ func (triton) find(path []string, packages string) (program, error) {
 	inside := filepath.Join(packages, "pytriton", "tritonserver")
 	file, ok := lookUp("tritonserver", []string{filepath.Join(inside, "bin")})
 	if packages == "" || !ok {
-		return program{}, errors.New("there is no tritonserver on PATH or in /opt/tritonserver/bin; build the image from nvcr.io/nvidia/tritonserver, or name the program in bundle.yaml as `server: /path/to/tritonserver`")
+		return program{}, errors.New("tritonserver is neither on PATH nor in /opt/tritonserver/bin; build the image from nvcr.io/nvidia/tritonserver, or name the program in bundle.yaml as `server: /path/to/tritonserver`")
 	}
-	// Its library of Python comes from the environment's own Python, and so does the
-	// program that runs models: there is one for each of Python's versions.
+	// The server takes libpython from the environment's own Python. The stub that runs
+	// models must fit Python's version: the package has one for each.
 	version := strings.TrimPrefix(filepath.Base(filepath.Dir(packages)), "python")
 	environment := filepath.Dir(filepath.Dir(filepath.Dir(packages)))
 	var libraries []string
@@ -62,7 +62,8 @@ func (triton) find(path []string, packages string) (program, error) {
 	}, nil
 }
 
-// layOut writes a repository with the model alone and its settings for our batches.
+// layOut writes a repository with only this model, and the model's settings for the
+// instance's batches.
 func (triton) layOut(dir string, s serving) error {
 	if err := s.Wheel.layOut(filepath.Join(dir, backendsDir, "python")); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (triton) layOut(dir string, s serving) error {
 	return os.WriteFile(filepath.Join(model, tritonConfig), []byte(config), 0o644)
 }
 
-// layOut puts the wheel's Python backend together.
+// layOut assembles the wheel's Python backend in dir.
 func (w wheel) layOut(dir string) error {
 	if w.stub == "" {
 		return nil
@@ -99,9 +100,9 @@ func (w wheel) layOut(dir string) error {
 	return os.Symlink(w.stub, filepath.Join(dir, stubFile))
 }
 
-// tritonSettings are a model's own with the batch size set to the instance's, and
-// without Triton's batching: what comes is a batch already. A model that says that
-// it takes none (max_batch_size 0) keeps its word: its shapes have all dimensions.
+// tritonSettings returns a model's settings with the instance's batch size and without
+// Triton's batching: each request is already a batch. A model with max_batch_size 0 keeps
+// it: its shapes include the batch dimension.
 func tritonSettings(text string, s serving) (string, error) {
 	fields, err := PbtxtFields(text)
 	if err != nil {
@@ -109,7 +110,7 @@ func tritonSettings(text string, s serving) (string, error) {
 	}
 	for _, f := range fields {
 		if f.Name == "sequence_batching" || f.Name == "ensemble_scheduling" {
-			return "", fmt.Errorf("%s is not served: every request stands alone here, and one model is in a bundle", f.Name)
+			return "", fmt.Errorf("%s is not supported; remove it: requests are independent, and a bundle has one model", f.Name)
 		}
 	}
 	batch := s.Batch
@@ -142,8 +143,8 @@ func region(pid int, at ports) string {
 	return fmt.Sprintf("%s%d-%d-", regionPrefix, pid, at.http)
 }
 
-// clear removes the Python backend's shared memory: this server's, and that of
-// instances which are gone.
+// clear removes the Python backend's shared memory: that of this server, and that of
+// instances that no longer run.
 func (triton) clear(at ports) {
 	files, err := filepath.Glob("/dev/shm/" + regionPrefix + "*")
 	if err != nil {
@@ -155,7 +156,7 @@ func (triton) clear(at ports) {
 		pid, err := strconv.Atoi(number)
 		gone := err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 		if gone || strings.HasPrefix(name, region(os.Getpid(), at)) {
-			_ = os.Remove(file) // Another one may have.
+			_ = os.Remove(file) // Another instance may have removed it.
 		}
 	}
 }

@@ -72,8 +72,8 @@ func TestTriton(t *testing.T) {
 	}
 }
 
-// What a model answers as an error is its request's own, and what kills or stops the
-// server costs the batch and nothing after it.
+// A model's error concerns only its batch. A fault that kills or hangs the server fails its
+// batch and no later one.
 func TestTritonContained(t *testing.T) {
 	t.Parallel()
 	bundle := tritonBundle(t)
@@ -99,13 +99,13 @@ func TestTritonContained(t *testing.T) {
 		}
 		good(e, l, "after an error")
 	}
-	if _, err := e.Run(t.Context(), 1, pair(403, 0)); !lost(err) || !strings.Contains(err.Error(), "ran out of memory and was ended (limit 1024 MiB)") {
+	if _, err := e.Run(t.Context(), 1, pair(403, 0)); !lost(err) || !strings.Contains(err.Error(), "ran out of memory and was stopped (limit 1024 MiB)") {
 		t.Errorf("what takes memory: %v", err)
 	}
 	good(e, l, "after it took too much memory")
 }
 
-// A server that ends while it is at work is replaced.
+// A server that is killed during a batch is replaced.
 func TestTritonKilled(t *testing.T) {
 	e, l := serve(t, tritonBundle(t))
 	for range 2 {

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// maxHeld is how much of an answer waits for the process's exit status,
-// maxHeldByAll of all answers together: this memory does not count against the
-// function's limit. More leaves at once as 200; if the process fails then, the
+// maxHeld is how many bytes of an answer wait for the process's exit status, maxHeldByAll
+// the same for all answers together. This memory does not count against the function's
+// limit. A larger answer is sent at once with status 200. If the process then fails, the
 // answer breaks off.
 const (
 	maxHeld      = 4 << 20
 	maxHeldByAll = 32 << 20
 )
 
-// answer is what a process writes on its way to the client.
+// answer carries a process's output to the client.
 type answer struct {
 	w   http.ResponseWriter
 	run *run
-	// hold keeps what is written back until the process has ended.
+	// hold says to hold the output back until the process has ended.
 	hold bool
 	held []byte
 	sent bool
 	size int64
-	// failed is why nothing more can be written.
+	// failed says why nothing more can be written, nil if it can.
 	failed error
 }
 
-// write takes a piece. An error tells that the client is gone.
+// write takes a piece of output. An error says that the client is gone.
 func (a *answer) write(piece []byte) error {
 	a.size += int64(len(piece))
 	if a.hold && a.keep(piece) {
@@ -37,13 +37,13 @@ func (a *answer) write(piece []byte) error {
 	}
 	a.hold = false
 	if len(a.held) > 0 {
-		_ = a.send(a.held) // and so will the next one fail
+		_ = a.send(a.held) // If it fails, so does the next send.
 		a.release()
 	}
 	return a.send(piece)
 }
 
-// keep keeps a piece back, unless it is too much.
+// keep holds a piece back. It returns false if that exceeds a limit.
 func (a *answer) keep(piece []byte) bool {
 	size := int64(len(piece))
 	if len(a.held)+len(piece) > maxHeld {
@@ -57,7 +57,7 @@ func (a *answer) keep(piece []byte) bool {
 	return true
 }
 
-// release lets go of what was kept back.
+// release frees what was held back.
 func (a *answer) release() {
 	a.run.held.Add(-int64(len(a.held)))
 	a.held = nil
@@ -69,7 +69,7 @@ func (a *answer) send(piece []byte) error {
 	}
 	control := http.NewResponseController(a.w)
 	if !a.sent {
-		// The process may go on reading.
+		// The process may still read the request's body.
 		_ = control.EnableFullDuplex()
 		a.describe()
 		a.w.WriteHeader(http.StatusOK)
@@ -81,30 +81,30 @@ func (a *answer) send(piece []byte) error {
 	return a.failed
 }
 
-// describe sets the headers of an answer of the process's.
+// describe sets the headers of the process's answer.
 func (a *answer) describe() {
 	header := a.w.Header()
 	contentType := a.run.ContentType
 	if contentType == "" {
 		contentType = a.run.request.Header.Get("Content-Type")
 	}
-	// Without any, the HTTP server looks at the first bytes.
+	// Without one, net/http detects it from the first bytes.
 	if contentType != "" {
 		header.Set("Content-Type", contentType)
 	}
 	if !a.run.consumed.Load() {
-		// The connection continues with the rest of this body, for which the
-		// answer does not wait.
+		// The answer does not wait for the rest of this body, which would come before
+		// the connection's next request.
 		header.Set("Connection", "close")
 		_ = http.NewResponseController(a.w).EnableFullDuplex()
 	}
 }
 
-// finish ends the answer. A verdict is why the process has failed.
+// finish ends the answer. verdict says why the process failed, nil if it did not.
 func (a *answer) finish(verdict error, took time.Duration) {
 	switch {
 	case a.sent && verdict != nil:
-		// The client must not take half an answer for all of it.
+		// The client must not mistake half an answer for a complete one.
 		a.failed = http.ErrAbortHandler
 		panic(a.failed)
 	case a.sent:
@@ -115,7 +115,7 @@ func (a *answer) finish(verdict error, took time.Duration) {
 	header.Set("X-Duration-Seconds", fmt.Sprintf("%f", took.Seconds()))
 	code := statusOf(verdict)
 	if code == http.StatusGatewayTimeout {
-		// The rest would have to be written within lateTime, too.
+		// The connection's write deadline, lateTime, would also apply to later answers.
 		header.Set("Connection", "close")
 	}
 	body := a.held

@@ -1,14 +1,14 @@
-// Package watchdog is the server inside an ordinary function's instance: it
-// turns HTTP requests into what the function's program understands, with the
-// semantics, and the environment variables, of OpenFaaS's of-watchdog and
-// classic watchdog.
+// Package watchdog is the server inside an ordinary function's instance. It passes HTTP
+// requests to the function's program, with the semantics and environment variables of
+// OpenFaaS's of-watchdog and classic watchdog. It does not serve models: package instance
+// does. Begin with [Server].
 //
-//   - mode "http": the program is an HTTP server that is started once; requests
-//     are forwarded to it.
-//   - mode "classic" (or "serializing"): the program is started for each request,
-//     reads the body from its standard input and writes the answer to its
-//     standard output; its exit status decides between 200 and 500.
-//   - mode "streaming": as classic, but the answer leaves as it is written.
+//   - Mode "http": the program is an HTTP server. The watchdog starts it once and forwards
+//     requests to it.
+//   - Mode "classic" (or "serializing"): the watchdog starts the program for each request.
+//     The program reads the body from its standard input and writes the answer to its
+//     standard output. Its exit status decides between 200 and 500.
+//   - Mode "streaming": like classic, but the answer is sent as the program writes it.
 package watchdog
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Mode is how requests reach the function's program.
+// Mode says how requests reach the function's program.
 type Mode string
 
 // The modes.
@@ -31,47 +31,46 @@ const (
 	Streaming Mode = "streaming"
 )
 
-// anyContent is the of-watchdog's content type of answers where none is given.
+// anyContent is the of-watchdog's default content type of answers.
 const anyContent = "application/octet-stream"
 
-// Config is what the environment tells.
+// Config is the configuration from the environment variables.
 type Config struct {
 	Mode Mode
 	// Process is the program and its arguments.
 	Process []string
-	// Upstream is where the program serves in mode HTTP. If nil it is a free
-	// port of the loopback interface, which the program is told as PORT.
+	// Upstream is the program's URL in mode HTTP. If nil, the watchdog chooses a free
+	// port of the loopback interface and passes it to the program as PORT.
 	Upstream *url.URL
-	// ReadyPath is asked before the program counts as ready and for each
-	// request to /_/ready; in mode HTTP only.
+	// ReadyPath is the path of the program's own readiness check, in mode HTTP only. The
+	// watchdog requests it at the start and for each request to /_/ready.
 	ReadyPath string
-	// BufferBody makes the program get a Content-Length with every body, in
-	// mode HTTP.
+	// BufferBody gives the program a Content-Length with every body, in mode HTTP.
 	BufferBody bool
-	// ExecTimeout is how long one request may take, 0 for no limit.
+	// ExecTimeout is the maximum time of one request, 0 for no limit.
 	ExecTimeout time.Duration
-	// ReadTimeout and WriteTimeout bound how long a client may take to send a
-	// request and how long an answer may take altogether, 0 for no limit.
+	// ReadTimeout is the maximum time for a client to send a request, WriteTimeout that
+	// for the whole answer, 0 for no limit.
 	ReadTimeout, WriteTimeout time.Duration
-	// MaxInflight is how many requests may run at once, 0 for no limit.
+	// MaxInflight is the maximum number of requests at once, 0 for no limit.
 	MaxInflight int
-	// Headers gives the program the request's headers as Http_NAME, in the
-	// modes that fork.
+	// Headers passes the request's headers to the program as Http_NAME, in the modes
+	// that fork.
 	Headers bool
-	// CombineOutput puts what the program writes to its standard error into
-	// the answer instead of the log, in the modes that fork.
+	// CombineOutput puts the program's standard error into the answer instead of the
+	// log, in the modes that fork.
 	CombineOutput bool
-	// ContentType is that of every answer, in the modes that fork; if empty,
-	// that of the request or what the answer looks like.
+	// ContentType is the content type of every answer, in the modes that fork. If empty,
+	// it is that of the request, or detected from the answer.
 	ContentType string
-	// PrefixLogs puts "stdout: " or "stderr: " before lines of the program's.
+	// PrefixLogs puts "stdout: " or "stderr: " before the program's lines in the log.
 	PrefixLogs bool
 	// LogRequests writes a line for each request in mode HTTP, too.
 	LogRequests bool
 }
 
-// Variables looks variables up in an environment of NAME=value; of two of one
-// name the last counts.
+// Variables returns a function that looks up variables in an environment of NAME=value.
+// The last entry of a name counts.
 func Variables(environment []string) (lookup func(name string) (value string, ok bool)) {
 	values := make(map[string]string, len(environment))
 	for _, entry := range environment {
@@ -84,8 +83,8 @@ func Variables(environment []string) (lookup func(name string) (value string, ok
 	}
 }
 
-// ReadConfig reads the configuration from environment variables. An error names
-// the variable.
+// ReadConfig reads the configuration from environment variables. An error names the
+// variable.
 func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error) {
 	r := reader{lookup: lookup}
 	c := Config{
@@ -111,7 +110,7 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 	case "streaming", "":
 		c.Mode, c.ContentType = Streaming, cmp.Or(c.ContentType, anyContent)
 	default:
-		r.fail(fmt.Errorf("mode=%q: it is http, streaming, classic or serializing", mode))
+		r.fail(fmt.Errorf("mode=%q: it must be http, streaming, classic or serializing", mode))
 	}
 	c.CombineOutput = r.flag(mode == "classic", "combine_output", "combined_output")
 	process := r.text("fprocess", "function_process")
@@ -119,7 +118,7 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 	if c.Process, err = SplitWords(process); err != nil {
 		r.fail(fmt.Errorf("fprocess=%q: %w", process, err))
 	} else if len(c.Process) == 0 {
-		r.fail(errors.New("fprocess is missing: which program is the function?"))
+		r.fail(errors.New("fprocess is missing: set it to the function's program"))
 	}
 	if upstream := r.text("http_upstream_url", "upstream_url"); upstream != "" {
 		if c.Upstream, err = parseUpstream(upstream); err != nil {
@@ -132,12 +131,12 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 func parseUpstream(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("upstream_url=%q: it is a URL such as http://127.0.0.1:5000", text)
+		return nil, fmt.Errorf("upstream_url=%q: it must be a URL such as http://127.0.0.1:5000", text)
 	}
 	return u, nil
 }
 
-// reader reads variables and keeps what was wrong with them.
+// reader reads variables and collects the errors.
 type reader struct {
 	lookup func(string) (string, bool)
 	errs   []error
@@ -169,7 +168,7 @@ func (r *reader) flag(otherwise bool, names ...string) bool {
 	case "false", "0", "no", "off":
 		return false
 	default:
-		r.fail(fmt.Errorf("%s=%q: it is true or false", name, value))
+		r.fail(fmt.Errorf("%s=%q: it must be true or false", name, value))
 		return otherwise
 	}
 }
@@ -185,7 +184,7 @@ func (r *reader) duration(name string) time.Duration {
 		d, err = time.Duration(seconds)*time.Second, nil
 	}
 	if err != nil || d < 0 {
-		r.fail(fmt.Errorf("%s=%q: it is a duration such as 1m30s, or a number of seconds", name, value))
+		r.fail(fmt.Errorf("%s=%q: it must be a duration such as 1m30s, or a number of seconds", name, value))
 		return 0
 	}
 	return d
@@ -198,7 +197,7 @@ func (r *reader) count(name string) int {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 0 {
-		r.fail(fmt.Errorf("%s=%q: it is a number, 0 for no limit", name, value))
+		r.fail(fmt.Errorf("%s=%q: it must be a number, 0 for no limit", name, value))
 		return 0
 	}
 	return n

@@ -29,8 +29,7 @@ func (i *instance) upload(path string, size int) (*http.Response, string, error)
 	return response, string(body), err
 }
 
-// What the program answers, or the watchdog for it, reaches a client whose body
-// nobody has read.
+// An answer of the program or the watchdog reaches a client even if its body was not read.
 func TestHTTPBodyThatIsNotRead(t *testing.T) {
 	for _, c := range []struct {
 		path, text, limit string
@@ -55,7 +54,7 @@ func TestHTTPBodyThatIsNotRead(t *testing.T) {
 	}
 }
 
-// A client that does not send costs nobody the answer that its time is over.
+// A client that stops sending still gets the answer at the time limit.
 func TestHTTPTimeLimitWhileTheBodyComes(t *testing.T) {
 	for name, code := range map[string]int{"exec_timeout": http.StatusGatewayTimeout, "read_timeout": http.StatusRequestTimeout} {
 		env := program(t)

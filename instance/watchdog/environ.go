@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// requestEnv tells a program about the request as the classic watchdog does.
+// requestEnv returns the environment variables that describe a request, as in the classic
+// watchdog.
 func requestEnv(r *http.Request) []string {
 	env := make([]string, 0, len(r.Header)+8)
 	for name, values := range r.Header {
@@ -31,9 +32,8 @@ func requestEnv(r *http.Request) []string {
 	return env
 }
 
-// isReserved reports whether a header of that name must not get to the program:
-// it would pass for what the request itself is, or for the proxy to use, and
-// anybody can send it.
+// isReserved reports whether a header of that name must not reach the program. A client
+// could send it to forge a variable of the request itself, or a proxy setting.
 func isReserved(name string) bool {
 	switch name {
 	case "Method", "Path", "Host", "Query", "Content_Length", "ContentLength", "Contentlength", "Transfer_Encoding", "Proxy":

@@ -14,27 +14,28 @@ import (
 // Launcher starts the function's processes, each as the leader of a process
 // group of its own.
 type Launcher interface {
-	// Start starts one.
+	// Start starts a process.
 	Start(program string, argv []string, attr *os.ProcAttr) (*os.Process, error)
-	// User is the user that they run as, 0 if that is not one of their own.
+	// User returns the ID of the user that only these processes run as, 0 if there is
+	// none.
 	User() int
-	// OutOfMemory counts those that the kernel killed for want of memory.
+	// OutOfMemory returns the number of processes that the kernel has killed at the
+	// memory limit.
 	OutOfMemory() uint64
 }
 
-// Program is what to start.
+// Program says what to start.
 type Program struct {
-	// Path is the file, Argv the arguments, the program's name first, Env the
+	// Path is the file. Argv holds the program's name and its arguments. Env is the
 	// environment as NAME=value.
 	Path string
 	Argv []string
 	Env  []string
 }
 
-// Family starts the function's processes: the groups of those that end are
-// killed, and processes that lost their parent come to this one, which reaps
-// them. There can be one family in a process, and nobody else may have children
-// in it. It is safe for concurrent use.
+// Family starts the function's processes and reaps them. When one of them ends, it kills
+// the rest of that process's group. It adopts and reaps orphaned descendants, too. A
+// process can have only one Family and no other children. It is safe for concurrent use.
 type Family struct {
 	launcher Launcher
 
@@ -45,25 +46,24 @@ type Family struct {
 	finished chan struct{}
 }
 
-// Member is one process that was started.
+// Member is one process of a Family.
 type Member struct {
 	family *Family
 	pid    int
-	// exited is closed when the process has ended and its group was killed;
-	// from then on status is how.
+	// exited is closed when the process has ended and its group has been killed. status
+	// is valid from then on.
 	exited chan struct{}
 	status unix.WaitStatus
-	// kills is the number of processes that had been killed for want of memory
-	// when it started.
+	// kills is the Launcher's OutOfMemory at the process's start.
 	kills uint64
 
 	mu     sync.Mutex
 	reaped bool
 }
 
-// NewFamily returns a family whose processes launcher starts. Close ends it.
+// NewFamily returns a Family whose processes launcher starts. Close ends it.
 func NewFamily(launcher Launcher) *Family {
-	// Where it cannot be had, orphans are left to the machine's init.
+	// If this fails, orphans go to the machine's init.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	f := &Family{
 		launcher: launcher, members: map[int]*Member{},
@@ -74,10 +74,10 @@ func NewFamily(launcher Launcher) *Family {
 }
 
 var (
-	// ErrClosed says that the family was closed.
+	// ErrClosed says that the Family is closed.
 	ErrClosed = errors.New("the instance is stopping")
-	// ErrOutOfMemory says that a process was killed because it needed more
-	// memory than the function may use.
+	// ErrOutOfMemory says that the kernel killed a process at the function's memory
+	// limit.
 	ErrOutOfMemory = errors.New("out of memory: the function's process was killed at its memory limit")
 )
 
@@ -95,7 +95,7 @@ func (f *Family) Start(p Program, streams [3]*os.File) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{family: f, pid: process.Pid, exited: make(chan struct{}), kills: kills}
-	// reap waits for it.
+	// reap waits for the process instead.
 	_ = process.Release()
 	f.members[m.pid] = m
 	f.wake()
@@ -109,19 +109,18 @@ func (f *Family) wake() {
 	}
 }
 
-// User is the user that the processes run as, 0 if that is not one of their
-// own.
+// User returns the Launcher's User.
 func (f *Family) User() int { return f.launcher.User() }
 
 // Exited is closed when the process has ended.
 func (m *Member) Exited() <-chan struct{} { return m.exited }
 
-// Status is how the process ended. To be called once it has.
+// Status returns how the process ended. Call it only after Exited is closed.
 func (m *Member) Status() unix.WaitStatus { return m.status }
 
-// Failure is nil if the process ended with exit status 0. It is
-// [ErrOutOfMemory] if the kernel killed it for that, and says the exit status
-// or the signal otherwise. To be called once the process has ended.
+// Failure returns nil if the process ended with exit status 0, and [ErrOutOfMemory] if the
+// kernel killed it at the memory limit. Otherwise the error has the exit status or the
+// signal. Call it only after Exited is closed.
 func (m *Member) Failure() error {
 	switch status := m.status; {
 	case !status.Signaled() && status.ExitStatus() == 0:
@@ -144,8 +143,7 @@ func (m *Member) Signal(signal syscall.Signal) {
 	}
 }
 
-// Close kills all processes that were started and those that they left, and
-// returns once they are gone.
+// Close kills all processes and their orphans, and returns once they are gone.
 func (f *Family) Close() {
 	f.mu.Lock()
 	f.closed = true
@@ -158,14 +156,14 @@ func (f *Family) Close() {
 	<-f.finished
 }
 
-// reap waits for children until the family is closed and none is left.
+// reap waits for children until the Family is closed and none is left.
 func (f *Family) reap() {
 	defer close(f.finished)
 	for {
 		pid, err := nextExited()
 		switch {
 		case err == nil:
-			f.bury(pid)
+			f.reapChild(pid)
 		case errors.Is(err, unix.ECHILD):
 			f.mu.Lock()
 			leave := f.closed && len(f.members) == 0
@@ -178,10 +176,10 @@ func (f *Family) reap() {
 	}
 }
 
-// bury ends a child's time as a zombie. Its group is killed before, as long as
-// its number cannot be anybody else's.
-func (f *Family) bury(pid int) {
-	// A child that is being started is not known yet.
+// reapChild reaps a child. Before that it kills the child's group, while the kernel cannot
+// have given the child's ID to another process.
+func (f *Family) reapChild(pid int) {
+	// Start holds this lock until a new child is in members.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[pid]
@@ -208,7 +206,7 @@ func (f *Family) bury(pid int) {
 	}
 }
 
-// siginfo is what waitid fills in, as far as it matters here.
+// siginfo is the kernel's siginfo_t, of which only the pid matters here.
 type siginfo struct {
 	_   [3]int32
 	_   [0]uintptr // The next field is aligned like a pointer.

@@ -96,7 +96,7 @@ func waitGone(t *testing.T, pid string) {
 	}
 }
 
-// Processes that left the group and lost their parent go with the family.
+// Orphans that left their group are killed with the family.
 func TestOrphansEndWithTheFamily(t *testing.T) {
 	f := open(t)
 	m, out := start(t, f, "setsid sh -c 'sleep 1000 & echo $!; wait' & sleep 1000")

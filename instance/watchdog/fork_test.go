@@ -150,7 +150,7 @@ func TestClientThatHangsUpEndsAStreamingProcess(t *testing.T) {
 	gone(t, mark)
 }
 
-// A classic function finishes its work, whoever waits.
+// A classic function finishes even if the client hangs up.
 func TestClientThatHangsUpLeavesAClassicProcess(t *testing.T) {
 	// It goes on for a while after the client has gone.
 	i := begin(t, map[string]string{"mode": "classic", "fprocess": "sh -c 'while [ ! -e go ]; do sleep 0.01; done; sleep 0.3; echo done > file'"})
@@ -200,8 +200,8 @@ func TestBrokenBodyIsNotTakenForAWholeOne(t *testing.T) {
 	}
 }
 
-// A process that does not want its input, or closes it early, answers all the
-// same, and the connection is not confused by the rest of the body.
+// A process that ignores its input, or closes it early, still answers. The rest of the body
+// does not disturb the connection's next request.
 func TestProcessesThatDoNotReadTheirInput(t *testing.T) {
 	for _, mode := range []string{"classic", "streaming"} {
 		i := begin(t, map[string]string{"mode": mode, "fprocess": "sh -c 'head -c 3; exec <&-; echo fine'"})

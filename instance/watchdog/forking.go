@@ -12,65 +12,64 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 const (
-	// wholeBody is how large a request's body may be to be read before the
-	// program starts. It fits into a pipe.
+	// wholeBody is the maximum size in bytes of a body that is read before the program
+	// starts. It fits into a pipe.
 	wholeBody = 64 << 10
-	// lateTime is how long a client may take to read the answer that its request
-	// took too long.
+	// lateTime is how long a client may take to read the answer to a request that took
+	// too long.
 	lateTime = 5 * time.Second
-	// lingerTime is how long, behind the answer, a client may take to send the
-	// rest of a body that nobody wants. Were the connection closed under it, it
-	// would take that for a failure and not look at the answer.
-	lingerTime = 500 * time.Millisecond
 )
 
-// ForkingHandler answers requests. It is an http.Handler and safe for concurrent use.
+// ForkingHandler answers each request by a process of its own. It is an http.Handler and
+// safe for concurrent use.
 type ForkingHandler struct {
 	// Family starts the processes, Program is what they run.
 	Family  *Family
 	Program Program
 	Log     *LineLog
-	// Hold keeps an answer back until the process has ended, so that its exit
-	// status decides on the answer's code. Without, what the process writes
-	// leaves at once, and it is killed if the client hangs up.
+	// Hold holds an answer back until the process has ended: its exit status decides the
+	// answer's status. Otherwise the output is sent at once, and the process is killed if
+	// the client hangs up.
 	Hold bool
-	// Headers gives the process the request's headers as Http_NAME.
+	// Headers passes the request's headers to the process as Http_NAME.
 	Headers bool
-	// Combine puts what the process writes to its standard error into the
-	// answer instead of the log, where its lines have the prefix.
+	// Combine puts the process's standard error into the answer. Otherwise its lines go to
+	// the log after Prefix.
 	Combine bool
 	Prefix  string
-	// ContentType is that of every answer; if empty, that of the request, or
-	// what the answer looks like.
+	// ContentType is the content type of every answer. If empty, it is that of the
+	// request, or detected from the answer.
 	ContentType string
-	// TimeLimit is how long a request may take, 0 for no limit.
+	// TimeLimit returns the maximum time of a request, 0 for no limit.
 	TimeLimit func(*http.Request) time.Duration
 
-	// held is how many bytes of answers wait for their processes to end.
+	// held is the number of bytes of answers that wait for their processes to end.
 	held atomic.Int64
 }
 
-// buffers are for copying bodies, and from pipes, which hold twice as much.
+// buffers pools buffers to copy bodies and pipes. A pipe holds twice as much as one buffer.
 var buffers = sync.Pool{New: func() any {
 	buffer := make([]byte, 32<<10)
 	return &buffer
 }}
 
-// run is one request that a process of its own answers.
+// run is one request and the process that answers it.
 type run struct {
 	*ForkingHandler
 	request *http.Request
 	began   time.Time
 	member  *Member
 	answer  *answer
-	// consumed tells that the request's body has been read to its end.
+	// consumed says that the request's body has been read to its end.
 	consumed atomic.Bool
-	// fed is closed when the process has got all that it will get.
+	// fed is closed when the process gets no more of the request's body.
 	fed chan struct{}
-	// cause is why the process was killed.
+	// cause says why the process was killed, nil if it was not.
 	cause atomic.Pointer[error]
 }
 
@@ -86,7 +85,7 @@ func (h *ForkingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer = &answer{w: w, run: f, hold: h.Hold}
 	body, err := f.readSmall()
 	if err != nil {
-		// A client that sent half a body hardly reads an answer.
+		// A client that broke off its body rarely reads the answer.
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -103,8 +102,7 @@ func (h *ForkingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.finish()
 }
 
-// readSmall reads a small body whole. Its result is then read instead of
-// the request's.
+// readSmall returns the body to pass to the process. It reads a small body completely.
 func (f *run) readSmall() (io.Reader, error) {
 	r := f.request
 	if r.ContentLength < 0 || r.ContentLength > wholeBody {
@@ -137,8 +135,8 @@ func (f *run) start() (*Pipes, error) {
 	return p, nil
 }
 
-// exchange carries the request to the process and its answer back, and returns
-// once the process is gone.
+// exchange passes the request to the process and the answer back. It returns once the
+// process has ended.
 func (f *run) exchange(p *Pipes, body io.Reader) {
 	go f.feed(p.Stdin, body)
 	logged := make(chan struct{})
@@ -156,19 +154,19 @@ func (f *run) exchange(p *Pipes, body io.Reader) {
 	f.collect(p.Stdout)
 	<-watched
 	<-logged
-	// A process that left its group may have the pipe and not read.
+	// A process that left its group may still hold the pipe without reading.
 	_ = p.Stdin.SetWriteDeadline(time.Unix(1, 0))
 }
 
-// feed is what the process reads; of what it does not want, nothing is kept.
+// feed copies the body to the process. It discards what the process does not read.
 func (f *run) feed(stdin *os.File, body io.Reader) {
 	defer close(f.fed)
 	body = watchedBody{body, &f.consumed}
 	_, err := io.Copy(stdin, body)
 	unwanted := errors.Is(err, unix.EPIPE) || errors.Is(err, os.ErrClosed) || isClosed(f.member.Exited())
 	if err != nil && !unwanted {
-		// Half an input must not pass for all of it, as it would if the process saw its
-		// end first.
+		// The process must be killed before stdin closes: otherwise it would take half an
+		// input for a complete one.
 		f.kill(fmt.Errorf("%w: %w", errBrokenBody, err))
 	}
 	_ = stdin.Close()
@@ -177,13 +175,13 @@ func (f *run) feed(stdin *os.File, body io.Reader) {
 	}
 }
 
-// stopFeeding waits until nobody reads the request's body any more. The answer
-// is on its way then, or has broken off.
+// stopFeeding waits until no goroutine reads the request's body. It is called after the
+// answer was written or broke off.
 func (f *run) stopFeeding() {
-	// Without a body to read, the connection is watched for its end already, and
-	// the deadline would pass for that, for the requests after this one too.
+	// After the body's end, net/http reads the connection to notice a client that hangs up.
+	// A deadline would apply to that read and to later requests.
 	if !isClosed(f.fed) && !f.consumed.Load() {
-		patience := lingerTime
+		patience := duplex.Linger
 		if f.answer.failed != nil {
 			patience = 0
 		}
@@ -192,13 +190,13 @@ func (f *run) stopFeeding() {
 	<-f.fed
 }
 
-// watchedBody tells when a body has ended.
+// watchedBody is a body that sets ended when it has been read to its end.
 type watchedBody struct {
 	io.Reader
 	ended *atomic.Bool
 }
 
-// Read is an io.Reader's.
+// Read implements io.Reader.
 func (b watchedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if err == io.EOF {
@@ -207,7 +205,7 @@ func (b watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watch kills the process when its time is over, and returns when it has ended.
+// watch kills the process at its time limit, and returns when it has ended.
 func (f *run) watch(p *Pipes) {
 	var late <-chan time.Time
 	if limit := f.TimeLimit(f.request); limit > 0 {
@@ -215,7 +213,7 @@ func (f *run) watch(p *Pipes) {
 		defer timer.Stop()
 		late = timer.C
 	}
-	// The classic watchdog lets a process finish for which nobody waits.
+	// The classic watchdog lets a process finish even if the client has hung up.
 	var hungUp <-chan struct{}
 	if !f.Hold {
 		hungUp = f.request.Context().Done()
@@ -224,7 +222,7 @@ func (f *run) watch(p *Pipes) {
 	case <-f.member.Exited():
 	case <-late:
 		f.kill(errTimeout)
-		// A client that does not read would keep collect for ever.
+		// A client that does not read would block collect for ever.
 		_ = http.NewResponseController(f.answer.w).SetWriteDeadline(time.Now().Add(lateTime))
 	case <-hungUp:
 		f.kill(errHungUp)
@@ -233,8 +231,8 @@ func (f *run) watch(p *Pipes) {
 	p.EndOutput()
 }
 
-// kill ends the process and what it has started, unless it has ended by
-// itself; the first cause counts.
+// kill kills the process's group, unless the process has already ended. The first cause
+// counts.
 func (f *run) kill(cause error) {
 	if isClosed(f.member.Exited()) {
 		return
@@ -243,7 +241,7 @@ func (f *run) kill(cause error) {
 	f.member.Signal(unix.SIGKILL)
 }
 
-// collect hands on what the process writes until it has ended.
+// collect passes the process's output to the answer until the process has ended.
 func (f *run) collect(stdout io.Reader) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -260,7 +258,7 @@ func (f *run) collect(stdout io.Reader) {
 	}
 }
 
-// finish ends the answer as the process ended.
+// finish ends the answer with the process's verdict and writes it to the log.
 func (f *run) finish() {
 	took := time.Since(f.began)
 	verdict := f.verdict()
@@ -271,7 +269,7 @@ func (f *run) finish() {
 	f.answer.finish(verdict, took)
 }
 
-// verdict is nil if the process has done its work.
+// verdict returns nil if the process succeeded, otherwise why it failed or was killed.
 func (f *run) verdict() error {
 	if cause := f.cause.Load(); cause != nil {
 		return *cause

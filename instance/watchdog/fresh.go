@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// freshTime is how long after the end a connection may take to bring its first
-// request.
+// freshTime is how long after the start of a shutdown a new connection may take to send
+// its first request.
 const freshTime = 200 * time.Millisecond
 
-// fresh are the connections that have not brought a request yet. An HTTP server
-// that shuts down waits 5 s for them, and clients that give up leave some.
+// fresh holds the connections that have not sent a request yet. net/http waits 5 s for
+// them at a shutdown, and clients that give up leave some behind.
 type fresh struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 }
 
-// note is an http.Server's ConnState.
+// note is for http.Server.ConnState.
 func (f *fresh) note(conn net.Conn, state http.ConnState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -29,7 +29,7 @@ func (f *fresh) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes them.
+// close closes the connections.
 func (f *fresh) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -200,7 +200,7 @@ func TestLargeBodiesStream(t *testing.T) {
 // zeros is an endless body.
 type zeros struct{}
 
-// Read is an io.Reader's.
+// Read implements io.Reader.
 func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// longestLine is how many bytes of a line stand together in the log; the rest
-// follows on lines of its own.
+// longestLine is the maximum length in bytes of a line in the log. A longer line is split.
 const longestLine = 16 << 10
 
-// LineLog writes lines, each after the time in RFC 3339 and a space. It is safe for
-// concurrent use; every line is one write.
+// LineLog writes lines, each after the time in RFC 3339 and a space. Every line is one
+// write. It is safe for concurrent use.
 type LineLog struct {
 	mu   sync.Mutex
 	out  io.Writer
@@ -26,8 +25,7 @@ type LineLog struct {
 // NewLineLog returns a log that writes to out.
 func NewLineLog(out io.Writer) *LineLog { return &LineLog{out: out} }
 
-// Printf writes one line. A log that cannot be written to is not the function's
-// fault: errors are dropped.
+// Printf writes one line. It ignores errors: a log that fails must not stop the function.
 func (l *LineLog) Printf(format string, values ...any) {
 	l.write("", fmt.Appendf(nil, format, values...))
 }
@@ -43,10 +41,10 @@ func (l *LineLog) write(prefix string, text []byte) {
 	_, _ = l.out.Write(l.line)
 }
 
-// readers are reused, as functions that fork for each request need one each.
+// readers pools readers: functions that fork need one for each request.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, longestLine) }}
 
-// Copy writes what comes from r line by line until it ends.
+// Copy copies r line by line until its end, each line after prefix.
 func (l *LineLog) Copy(r io.Reader, prefix string) {
 	lines := readers.Get().(*bufio.Reader)
 	lines.Reset(r)
@@ -65,12 +63,12 @@ func (l *LineLog) Copy(r io.Reader, prefix string) {
 	}
 }
 
-// Logger returns a logger of the standard library's that writes to l.
+// Logger returns a standard log.Logger that writes to l.
 func (l *LineLog) Logger() *log.Logger { return log.New(writer{l}, "", 0) }
 
 type writer struct{ log *LineLog }
 
-// Write is an io.Writer's.
+// Write implements io.Writer.
 func (w writer) Write(text []byte) (int, error) {
 	w.log.write("", bytes.TrimRight(text, "\n"))
 	return len(text), nil

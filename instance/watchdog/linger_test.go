@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
-// Whoever still sends what the process does not read is not cut off: it would
-// take that for a failure, and lose an answer that is there.
+// A client that still sends an unread body is not cut off. Otherwise it would see a failure
+// and lose the answer.
 func TestRestOfABodyIsTaken(t *testing.T) {
 	for _, mode := range []string{"classic", "streaming"} {
 		i := begin(t, map[string]string{"mode": mode, "fprocess": "echo fine"})
@@ -25,8 +25,8 @@ func TestRestOfABodyIsTaken(t *testing.T) {
 	}
 }
 
-// inTime has something succeed so many times. A try that took longer than the watchdog
-// waits for the rest of a body may have been cut off, and is made again.
+// inTime repeats try until it has succeeded times times. It repeats a failed try that took
+// longer than the watchdog waits for the rest of a body: it may have been cut off.
 func inTime(t *testing.T, what string, times int, try func() error) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); times > 0; {

@@ -2,5 +2,5 @@
 
 package watchdog
 
-// largeBody is what is to pass through in little memory.
+// largeBody is the size in bytes of a body that must pass through in little memory.
 const largeBody = 1 << 30

@@ -22,8 +22,7 @@ func TestProgramIsLookedUpInTheFunctionsPath(t *testing.T) {
 	}
 }
 
-// A connection is as good after a request as before, however the process and its
-// input ended.
+// A connection stays usable after a request, however the process and its input ended.
 func TestRequestsOfOneConnection(t *testing.T) {
 	for _, mode := range []string{"classic", "streaming"} {
 		i := begin(t, map[string]string{"mode": mode, "fprocess": "cat"})
@@ -39,7 +38,7 @@ func TestRequestsOfOneConnection(t *testing.T) {
 	}
 }
 
-// The pipe is full and will stay so.
+// TestInputThatNobodyReads covers a pipe that stays full.
 func TestInputThatNobodyReads(t *testing.T) {
 	for _, mode := range []string{"classic", "streaming"} {
 		i := begin(t, map[string]string{"mode": mode, "fprocess": "sh -c 'exec 3<&0; setsid sleep 300 <&3 & echo done'"})

@@ -17,7 +17,7 @@ func killOrphans() {
 	}
 }
 
-// children lists this process's children, none where the kernel does not tell.
+// children lists this process's children. It returns none if the kernel does not list them.
 func children() []int {
 	// A child belongs to the thread that forked it.
 	files, _ := filepath.Glob("/proc/self/task/*/children")

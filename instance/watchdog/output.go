@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Output is what a process writes, up to its end: a process that left its group
-// may live on and have the pipe, but what it writes then is nobody's.
+// Output reads a process's output up to the process's end. A process that left its group
+// may still hold the pipe, but what it writes after the end is discarded.
 type Output struct {
 	file *os.File
-	// ended tells that there is no more than the bytes left.
+	// ended says that the process has ended. left is the number of bytes still to read.
 	ended bool
 	left  int
 }
 
-// End is to be called once, when the process has ended. It does not wait for
-// the reader.
+// End ends the output. Call it once, when the process has ended. It does not wait for the
+// reader.
 func (o *Output) End() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// Read is an io.Reader's.
+// Read implements io.Reader.
 func (o *Output) Read(p []byte) (int, error) {
 	if !o.ended {
 		n, err := o.file.Read(p)
@@ -41,8 +41,8 @@ func (o *Output) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish finds out what the process has left in the pipe. However late that is,
-// nothing of it is lost.
+// finish asks the kernel how many bytes the process has left in the pipe. It loses none of
+// them, however late it runs.
 func (o *Output) finish() error {
 	o.ended = true
 	conn, err := o.file.SyscallConn()

@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// The writer's end stays open, as by a process that outlives the one that ended.
+// Output ends although the writer's end stays open, as if another process held it.
 func TestOutputUpToTheEnd(t *testing.T) {
 	for _, size := range []int{0, 1, 4096, 60_000} {
 		p, err := OpenPipes(true)
@@ -44,7 +44,7 @@ func TestOutputOfAProcessThatClosesIt(t *testing.T) {
 	}
 }
 
-// What is written after the end is not the process's.
+// Output discards what is written after the end.
 func TestOutputAfterTheEnd(t *testing.T) {
 	p, err := OpenPipes(true)
 	if err != nil {

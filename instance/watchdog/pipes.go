@@ -5,24 +5,25 @@ import (
 	"os"
 )
 
-// Pipes connect a process's standard streams with this one.
+// Pipes connect another process's standard streams with this process.
 type Pipes struct {
-	// The ends of this process; Stderr is nil where it goes to Stdout.
+	// Stdin, Stdout and Stderr are this process's ends. Stderr is nil if it is combined
+	// with Stdout.
 	Stdin          *os.File
 	Stdout, Stderr *Output
-	// Theirs are the process's ends, until CloseTheirs.
+	// Theirs are the other process's ends, until CloseTheirs.
 	Theirs [3]*os.File
 }
 
-// OpenPipes opens three pipes, or two where the standard error is combined with
-// the standard output.
+// OpenPipes opens three pipes, or two if the standard error is combined with the standard
+// output.
 func OpenPipes(combined bool) (p *Pipes, err error) {
 	p = &Pipes{}
 	defer func() {
 		if err != nil {
 			p.CloseTheirs()
 			p.Close()
-			err = fmt.Errorf("pipe to the process: %w", err)
+			err = fmt.Errorf("open a pipe to the process: %w", err)
 		}
 	}()
 	if p.Theirs[0], p.Stdin, err = os.Pipe(); err != nil {
@@ -47,7 +48,7 @@ func openOutput() (*Output, *os.File, error) {
 	return &Output{file: read}, write, nil
 }
 
-// EndOutput is to be called once, when the process has ended.
+// EndOutput ends Stdout and Stderr. Call it once, when the process has ended.
 func (p *Pipes) EndOutput() {
 	p.Stdout.End()
 	if p.Stderr != nil {
@@ -55,7 +56,7 @@ func (p *Pipes) EndOutput() {
 	}
 }
 
-// CloseTheirs closes what the process has inherited.
+// CloseTheirs closes the ends that the other process has inherited.
 func (p *Pipes) CloseTheirs() {
 	for _, file := range p.Theirs {
 		if file != nil {
@@ -64,7 +65,7 @@ func (p *Pipes) CloseTheirs() {
 	}
 }
 
-// Close closes the ends of this process.
+// Close closes this process's ends.
 func (p *Pipes) Close() {
 	if p.Stdin != nil {
 		_ = p.Stdin.Close()

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ownsPort reports whether a process of user listens at a URL of this machine;
-// true if nobody can tell. Two instances on one machine could choose the same
-// port, and one would then answer for the other.
+// ownsPort reports whether a process of user listens at a URL of this machine. It returns
+// true if it cannot tell. Two instances on one machine may choose the same port, and then
+// one would answer for the other.
 func ownsPort(user int, u *url.URL) bool {
 	host, port, err := net.SplitHostPort(hostPort(u))
 	if err != nil {
@@ -39,8 +39,8 @@ func ownsPort(user int, u *url.URL) bool {
 	return !found
 }
 
-// listeners reads from a table of the kernel's (proc_net(5)) which users listen
-// at a port.
+// listeners returns the users that listen at a port, from one of the kernel's tables
+// (proc_net(5)).
 func listeners(table string, port uint16) (users []int) {
 	const listening = "0A"
 	for line := range strings.Lines(table) {

@@ -16,38 +16,36 @@ import (
 )
 
 var (
-	errLateBody = errors.New("the request took longer to come than read_timeout")
+	errLateBody = errors.New("the client took longer than read_timeout to send the request")
 
 	errSwitchedEarly = errors.New("it switched protocols before it had read the request's body")
 )
 
-// maxBuffered is how large a body may be where the program is to get all of
-// it at once.
+// maxBuffered is the maximum size in bytes of a body with BufferBody.
 const maxBuffered = 64 << 20
 
-// newProxy makes what forwards requests to the program.
+// newProxy returns the proxy that forwards requests to the program.
 func (u *Upstream) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(u.URL)
 			r.Out.Host = r.In.Host
-			// They are the gateway's, and true.
+			// ReverseProxy removes these headers, but they come from the gateway.
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 				if values := r.In.Header[name]; values != nil {
 					r.Out.Header[name] = values
 				}
 			}
-			// A client that waits before it sends is told to go on when its body
-			// is first read.
+			// The server itself sends 100 Continue when the body is first read.
 			r.Out.Header.Del("Expect")
 		},
 		Transport: &http.Transport{
 			DialContext:         dial,
 			MaxIdleConnsPerHost: 32,
-			// Servers close idle connections, after 2 s many of them; a request
-			// sent at that moment fails.
+			// Servers close idle connections, many after 2 s. A request sent at that
+			// moment fails, so the proxy closes them earlier.
 			IdleConnTimeout: time.Second,
-			// Bodies pass as they are.
+			// The proxy does not change bodies.
 			DisableCompression: true,
 		},
 		FlushInterval:  -1,
@@ -58,13 +56,13 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// bufferPool hands them to the proxy.
+// bufferPool lends buffers to the proxy.
 type bufferPool struct{}
 
-// Get is an httputil.BufferPool's.
+// Get implements httputil.BufferPool.
 func (bufferPool) Get() []byte { return *buffers.Get().(*[]byte) }
 
-// Put is an httputil.BufferPool's.
+// Put implements httputil.BufferPool.
 func (bufferPool) Put(buffer []byte) { buffers.Put(&buffer) }
 
 // dial connects to the program.
@@ -77,14 +75,14 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return duplex.Conn(conn), nil
 }
 
-// exchange is one request that the program answers.
+// exchange is one request to the program.
 type exchange struct {
 	began time.Time
-	// body is what the proxy reads, unless it has been read before.
+	// body is the body that the proxy reads, nil if there is none or it was buffered.
 	body *duplex.Body
 }
 
-// exchangeKey is its context's key.
+// exchangeKey is the context key of an exchange.
 type exchangeKey struct{}
 
 func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
@@ -93,12 +91,12 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{began: time.Now()}
 	ctx := context.WithValue(r.Context(), exchangeKey{}, e)
-	// An upgraded connection is not a request that could time out.
+	// An upgraded connection has no time limit.
 	if limit := u.TimeLimit(r); limit > 0 && r.Header.Get("Upgrade") == "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
 		defer cancel()
-		// A client that does not read would keep the proxy for ever.
+		// A client that does not read would block the proxy for ever.
 		stop := context.AfterFunc(ctx, func() {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lateTime))
 		})
@@ -119,24 +117,23 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer has the program answer.
+// answer forwards a request and passes the program's answer back.
 func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
-	// The proxy waits for who reads the body, and so for a client that does not
-	// send.
+	// The proxy waits for the read of the body, so also for a client that does not send.
 	stop := context.AfterFunc(r.Context(), e.body.Stop)
 	defer stop()
-	linger := time.Duration(0) // where the answer breaks off
+	linger := time.Duration(0) // stays 0 if the answer breaks off with a panic
 	defer func() { e.body.Finish(linger) }()
 	u.proxy.ServeHTTP(w, r)
 	linger = duplex.Linger
 }
 
-// bufferBody reads a body of unknown length; it answers itself and returns
-// false if it cannot.
+// bufferBody reads a body of unknown length into memory. If it cannot, it answers the
+// request and returns false.
 func (u *Upstream) bufferBody(w http.ResponseWriter, r *http.Request) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBuffered))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		http.Error(w, fmt.Sprintf("http_buffer_req_body is set, and the body is larger than %d bytes", maxBuffered), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("the body is larger than %d bytes, the limit with http_buffer_req_body", maxBuffered), http.StatusRequestEntityTooLarge)
 		return false
 	}
 	if err != nil {
@@ -147,7 +144,7 @@ func (u *Upstream) bufferBody(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// describe adds to the header of an answer.
+// describe adds headers to the program's answer.
 func describe(response *http.Response) error {
 	e := exchangeOf(response.Request)
 	response.Header.Set("X-Duration-Seconds", fmt.Sprintf("%f", time.Since(e.began).Seconds()))
@@ -156,13 +153,13 @@ func describe(response *http.Response) error {
 	case response.StatusCode == http.StatusSwitchingProtocols:
 		return errSwitchedEarly
 	default:
-		// The connection continues with the rest of this request.
+		// The rest of this request would come before the connection's next one.
 		response.Header.Set("Connection", "close")
 	}
 	return nil
 }
 
-// refuse answers for a program that did not.
+// refuse answers a request that the program did not answer.
 func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	body := exchangeOf(r).body
 	if !body.Ended() {
@@ -171,7 +168,7 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch cause := context.Cause(r.Context()); {
 	case errors.Is(cause, errTimeout):
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, errTimeout)
-		// The rest would have to be written within lateTime, too.
+		// The connection's write deadline, lateTime, would also apply to later answers.
 		w.Header().Set("Connection", "close")
 		fail(w, errTimeout.Error(), http.StatusGatewayTimeout)
 	case errors.Is(body.Err(), os.ErrDeadlineExceeded):
@@ -185,9 +182,8 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// fail answers with a sentence. Its length is told, so that the answer is whole
-// before the rest of the request has been taken, which may be when this process
-// is about to end.
+// fail answers with a sentence and its Content-Length. With it the client has the complete
+// answer before the rest of its request is read, which this process may not live to do.
 func fail(w http.ResponseWriter, text string, code int) {
 	text += "\n"
 	header := w.Header()

@@ -2,6 +2,6 @@
 
 package watchdog
 
-// largeBody is what is to pass through in little memory. The race detector makes
-// it a tenth as fast.
+// largeBody is the size in bytes of a body that must pass through in little memory. It is
+// smaller because the race detector makes the test ten times slower.
 const largeBody = 128 << 20

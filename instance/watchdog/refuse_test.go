@@ -19,7 +19,7 @@ func TestWhyNoProcessWasStarted(t *testing.T) {
 		retry, mark bool
 	}{
 		{ErrClosed, 503, "stopping", true, false},
-		{fmt.Errorf("fork: %w", unix.EAGAIN), 429, "as many processes", true, true},
+		{fmt.Errorf("fork: %w", unix.EAGAIN), 429, "limit of processes", true, true},
 		{fmt.Errorf("fork: %w", unix.E2BIG), 431, "send them in the body", false, false},
 		{fmt.Errorf("fork: %w", unix.ENOEXEC), 500, "fork: exec format error", false, false},
 	} {

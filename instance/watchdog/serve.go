@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// defaultDrain is how long requests in flight may take at the end where
-	// neither exec_timeout nor write_timeout tells.
+	// defaultDrain is how long Serve waits for requests in flight if neither exec_timeout
+	// nor write_timeout is set.
 	defaultDrain = time.Minute
-	// stopTime is how long a program that serves may take to leave.
+	// stopTime is how long the program of mode HTTP may take to exit.
 	stopTime = 5 * time.Second
-	// headerTime is how long a client may take to send a request's head.
+	// headerTime is the maximum time for a client to send a request's header.
 	headerTime = 10 * time.Second
-	// idleTime is how long connections are kept between requests. The provider
-	// gives them up much sooner: were the watchdog the first, a request might
-	// just be on its way.
+	// idleTime is how long an idle connection is kept. The provider closes idle
+	// connections much sooner. If the watchdog closed one first, a request might be on its
+	// way over it.
 	idleTime = 5 * time.Minute
 )
 
-// Serve answers at the listeners until ctx ends, then takes nothing new,
-// finishes what runs, ends the program and returns nil. It returns an
-// [upstream.ExitError] if the program of mode HTTP ends by itself. It closes the
-// listeners. ready is called once requests are answered.
+// Serve answers requests at the listeners until ctx ends. Then it takes no new requests,
+// finishes those in flight, stops the program and returns nil. It returns an [ExitError]
+// if the program of mode HTTP exits by itself. It closes the listeners. It calls ready as
+// soon as it answers requests.
 func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func() error) error {
 	fresh := &fresh{conns: map[net.Conn]bool{}}
 	server := &http.Server{
@@ -59,7 +59,8 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func
 	return err
 }
 
-// drain ends the server, in order if there is something to finish.
+// drain shuts the server down and stops the program. With inOrder it waits for the requests
+// in flight, otherwise for at most 1 s.
 func (s *Server) drain(server *http.Server, inOrder bool) error {
 	patience := max(s.config.ExecTimeout, s.config.WriteTimeout)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Server answers requests by the function's program. It is an http.Handler.
+// Server answers requests with the function's program. It is an http.Handler.
 type Server struct {
 	config  Config
 	log     *LineLog
@@ -24,23 +24,24 @@ type Server struct {
 	stopping atomic.Bool
 	stats    stats
 
-	// handler is the mode's; nil in mode HTTP until Start has set upstream.
+	// handler answers the function's requests. In mode HTTP it is upstream, nil before
+	// Start.
 	handler  http.Handler
 	upstream *Upstream
 }
 
-// Options are what a Server needs beside its configuration.
+// Options are a Server's configuration and its environment.
 type Options struct {
 	Config
 	// Launcher starts the function's processes.
 	Launcher Launcher
 	Log      *LineLog
-	// Environment is the function's, as NAME=value.
+	// Environment is the function's environment as NAME=value.
 	Environment []string
 }
 
-// New returns a server. It serves once Start has returned nil; Close ends it.
-// There can be one in a process, which must have no other children.
+// New returns a Server. It can serve once Start has returned nil. Close ends it. A process
+// can have only one Server and no other children.
 func New(o Options) (*Server, error) {
 	path, err := lookUp(o.Process[0], o.Environment)
 	if err != nil {
@@ -60,8 +61,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// lookUp finds a program's file: in the working directory if its name has a
-// slash, in the environment's PATH otherwise.
+// lookUp finds a program's file. A name with a slash is a path from the working directory;
+// any other name is looked up in the environment's PATH.
 func lookUp(name string, environment []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return executable(name)
@@ -75,7 +76,8 @@ func lookUp(name string, environment []string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
 }
 
-// executable is the absolute name of a program's file.
+// executable returns the absolute path of a program's file. It fails if the file is not
+// executable.
 func executable(name string) (string, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
@@ -86,13 +88,13 @@ func executable(name string) (string, error) {
 	case err != nil:
 		return "", err
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		return "", fmt.Errorf("%s is not executable: chmod +x it in the bundle", name)
+		return "", fmt.Errorf("%s is not executable; run chmod +x on it in the bundle", name)
 	}
 	return path, nil
 }
 
-// Start starts the program in mode HTTP and returns once it serves. The error
-// is an [ExitError] if the program ended instead.
+// Start starts the program in mode HTTP and returns once it serves. The error is an
+// [ExitError] if the program exits first. In other modes Start does nothing.
 func (s *Server) Start(ctx context.Context) (err error) {
 	if s.config.Mode != HTTP {
 		return nil
@@ -107,8 +109,8 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// exited is closed when the program that serves in mode HTTP has ended; in the
-// other modes it never is.
+// exited returns a channel that is closed when the program of mode HTTP has exited. It is
+// nil in other modes.
 func (s *Server) exited() <-chan struct{} {
 	if s.upstream == nil {
 		return nil
@@ -116,7 +118,7 @@ func (s *Server) exited() <-chan struct{} {
 	return s.upstream.Exited()
 }
 
-// Close kills what runs of the function and returns when nothing is left.
+// Close kills all the function's processes and returns when none is left.
 func (s *Server) Close() {
 	if s.upstream != nil {
 		s.upstream.Stop(0)
@@ -172,8 +174,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// timeLimit is how long a request may take, 0 for no limit: exec_timeout, or
-// less where the request's header X-Timeout asks for less.
+// timeLimit returns the maximum time of a request, 0 for no limit. It is exec_timeout, or
+// the request's header X-Timeout if that is less. Without exec_timeout there is no limit.
 func (s *Server) timeLimit(r *http.Request) time.Duration {
 	limit := s.config.ExecTimeout
 	asked, err := time.ParseDuration(r.Header.Get("X-Timeout"))
@@ -183,7 +185,7 @@ func (s *Server) timeLimit(r *http.Request) time.Duration {
 	return limit
 }
 
-// prefix is what stands before lines of the program's.
+// prefix returns stream, the prefix of the program's lines, if prefix_logs is set.
 func (s *Server) prefix(stream string) string {
 	if s.config.PrefixLogs {
 		return stream

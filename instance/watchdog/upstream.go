@@ -15,43 +15,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExitError tells that the function's program, which was to serve, ended.
+// ExitError says that the function's program exited although it should serve.
 type ExitError struct {
-	// Code is what this process should exit with, as a shell has it: the
-	// program's own status, or 128 and the signal that killed it.
+	// Code is the exit status for this process, as in a shell: the program's own status,
+	// or 128 plus the number of the signal that killed it.
 	Code int
 	text string
 }
 
-// Error is an error's.
+// Error implements error.
 func (e *ExitError) Error() string { return e.text }
 
-// ExitCode is Code.
+// ExitCode returns Code.
 func (e *ExitError) ExitCode() int { return e.Code }
 
-// UpstreamOptions say what to run and how.
+// UpstreamOptions say what program to run and how.
 type UpstreamOptions struct {
 	// Family starts the program.
 	Family  *Family
 	Program Program
 	Log     *LineLog
-	// URL is where the program serves. If nil it is a free port of the
-	// loopback interface, which the program is told as PORT.
-	URL *url.URL
-	// ReadyPath, if not empty, is asked before the program counts as ready.
-	ReadyPath string
-	// BufferBody reads a body of unknown length whole, so that the program gets
-	// a Content-Length.
-	BufferBody bool
-	// Stdout and Stderr stand before the lines of these streams.
-	Stdout, Stderr string
-	// LogRequests writes a line for each request.
+	// URL, ReadyPath, BufferBody and LogRequests are those of [Config].
+	URL         *url.URL
+	ReadyPath   string
+	BufferBody  bool
 	LogRequests bool
-	// TimeLimit is how long a request may take, 0 for no limit.
+	// Stdout and Stderr are the prefixes of these streams' lines in the log.
+	Stdout, Stderr string
+	// TimeLimit returns the maximum time of a request, 0 for no limit.
 	TimeLimit func(*http.Request) time.Duration
 }
 
-// Upstream is the program, running. It is an http.Handler and safe for
+// Upstream is the running program of mode HTTP. It is an http.Handler and safe for
 // concurrent use.
 type Upstream struct {
 	UpstreamOptions
@@ -61,8 +56,8 @@ type Upstream struct {
 	proxy  *httputil.ReverseProxy
 }
 
-// StartUpstream starts the program and returns once it serves. The error is an
-// [ExitError] if it ended instead.
+// StartUpstream starts the program and returns once it serves. The error is an [ExitError]
+// if the program exits first.
 func StartUpstream(ctx context.Context, o UpstreamOptions) (*Upstream, error) {
 	u := &Upstream{UpstreamOptions: o, logged: make(chan struct{})}
 	if u.URL == nil {
@@ -85,11 +80,12 @@ func StartUpstream(ctx context.Context, o UpstreamOptions) (*Upstream, error) {
 	return u, nil
 }
 
-// Exited is closed when the program has ended.
+// Exited is closed when the program has exited.
 func (u *Upstream) Exited() <-chan struct{} { return u.member.Exited() }
 
-// Stop asks the program to leave, kills it if it has not after patience, and
-// returns when it has ended and its last lines are in the log.
+// Stop sends SIGTERM and kills the program if it has not exited after patience. With a
+// patience of 0 it kills the program at once. It returns when the program has exited and
+// its last lines are in the log.
 func (u *Upstream) Stop(patience time.Duration) {
 	if patience > 0 {
 		u.member.Signal(unix.SIGTERM)
@@ -105,7 +101,7 @@ func (u *Upstream) Stop(patience time.Duration) {
 	u.pipes.Close()
 }
 
-// launch starts the process with its output going to the log.
+// launch starts the process and copies its output to the log.
 func (u *Upstream) launch() error {
 	p, err := OpenPipes(false)
 	if err != nil {
@@ -113,7 +109,7 @@ func (u *Upstream) launch() error {
 	}
 	u.member, err = u.Family.Start(u.Program, p.Theirs)
 	p.CloseTheirs()
-	// It reads the end of its standard input at once.
+	// The program's standard input is empty.
 	_ = p.Stdin.Close()
 	if err != nil {
 		p.Close()
@@ -130,7 +126,7 @@ func (u *Upstream) launch() error {
 	return nil
 }
 
-// freePort finds a port of the loopback interface that nobody listens at.
+// freePort finds a free port of the loopback interface.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,8 +154,7 @@ func (u *Upstream) await(ctx context.Context) error {
 	}
 }
 
-// serves reports whether the program answers, and not another one that has its
-// port.
+// serves reports whether the program answers, rather than another one at its port.
 func (u *Upstream) serves(ctx context.Context, client *http.Client) bool {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", hostPort(u.URL))
@@ -186,7 +181,7 @@ func (u *Upstream) serves(ctx context.Context, client *http.Client) bool {
 	return response.StatusCode < http.StatusMultipleChoices
 }
 
-// hostPort is what to dial for a URL.
+// hostPort returns the address to dial for a URL.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -195,7 +190,7 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// Exit tells how the program ended. To be called once it has.
+// Exit says how the program ended. Call it only after Exited is closed.
 func (u *Upstream) Exit() *ExitError {
 	failure, status := u.member.Failure(), u.member.Status()
 	e := &ExitError{Code: status.ExitStatus(), text: "the function's process ended"}

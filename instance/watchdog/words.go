@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// SplitWords splits a command line into words as a shell does: at spaces, but
-// for those in quotes or after a backslash. Nothing is expanded. In double
-// quotes a backslash quotes only " and \.
+// SplitWords splits a command line into words as a shell does: at white space, except in
+// quotes or after a backslash. It expands nothing. In double quotes a backslash escapes
+// only " and \.
 func SplitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -44,8 +44,7 @@ func SplitWords(line string) ([]string, error) {
 	return words, nil
 }
 
-// quoted reads up to the closing quote and returns the number of bytes up to
-// and with it.
+// quoted reads up to the closing quote and returns the number of bytes including it.
 func quoted(text string, quote byte, word *strings.Builder) (length int, err error) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]

@@ -22,15 +22,15 @@ import (
 //go:embed scripts/*.py
 var scripts embed.FS
 
-// job is what a script is told.
+// job is one conversion for a script.
 type job struct {
 	From, To Kind
 	Out      string
 	work     string
 }
 
-// told is what a script tells at its end.
-type told struct {
+// result is what a script reports at its end.
+type result struct {
 	Inputs   []tensor.Info     `json:"inputs"`
 	Outputs  []string          `json:"outputs"`
 	Opset    int               `json:"opset"`
@@ -38,7 +38,7 @@ type told struct {
 	Cases    []files           `json:"cases"`
 }
 
-// files are the arrays of one batch size, as names of files in the work directory.
+// files names the files of the arrays of one batch size, in the work directory.
 type files struct {
 	Rows   int      `json:"rows"`
 	Inputs []string `json:"inputs"`
@@ -46,31 +46,31 @@ type files struct {
 	New    []string `json:"new"`
 }
 
-// event is a line that a script writes.
+// event is one line of a script's output.
 type event struct {
 	Step      string     `json:"step"`
-	Done      *told      `json:"done"`
+	Done      *result    `json:"done"`
 	Error     string     `json:"error"`
 	Operators []Operator `json:"operators"`
 }
 
-// Operator is one that ONNX, or the converter, does not have.
+// Operator is an operator that ONNX or the converter lacks.
 type Operator struct {
 	// Type is its name in the model's framework.
 	Type string `json:"type"`
-	// Count is how often the model has it, as far as is known.
+	// Count is the number of such nodes in the model, if known.
 	Count int `json:"count"`
-	// Example is the name of one such node, "" if that is not known.
+	// Example is the name of one such node, "" if unknown.
 	Example string `json:"example"`
 }
 
-// UnsupportedError tells which operators stand in the way.
+// UnsupportedError lists the operators that prevent a conversion.
 type UnsupportedError struct {
 	Reason    string
 	Operators []Operator
 }
 
-// Error names the operators and what can be done.
+// Error names the operators and the remedies.
 func (e *UnsupportedError) Error() string {
 	var names []string
 	for _, o := range e.Operators {
@@ -80,11 +80,11 @@ func (e *UnsupportedError) Error() string {
 		}
 		names = append(names, name)
 	}
-	return fmt.Sprintf("%s: %s. Put others in their place, or serve the model as it is with engine: tensorflow or python", e.Reason, strings.Join(names, ", "))
+	return fmt.Sprintf("%s: %s. Replace them in the model, or serve the model unconverted with engine: tensorflow or python", e.Reason, strings.Join(names, ", "))
 }
 
-// call runs the converter in a process of its own.
-func (o Options) call(ctx context.Context, e environment.Environment, j job) (*told, error) {
+// call runs the converter's script in a process.
+func (o Options) call(ctx context.Context, e environment.Environment, j job) (*result, error) {
 	if err := unpack(j.work); err != nil {
 		return nil, err
 	}
@@ -103,43 +103,43 @@ func (o Options) call(ctx context.Context, e environment.Environment, j job) (*t
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("start the converter: %w", err)
 	}
-	result, failed := o.listen(out)
+	done, failed := o.listen(out)
 	err = c.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case failed != nil:
 		return nil, failed
-	case result != nil && err == nil:
-		return result, nil
+	case done != nil && err == nil:
+		return done, nil
 	}
 	return nil, fmt.Errorf("the converter ended without a result (%v); its last line: %s", err, log.last())
 }
 
-// listen reads what the script tells until its end.
-func (o Options) listen(out io.Reader) (result *told, err error) {
+// listen reads the script's events until its end.
+func (o Options) listen(out io.Reader) (done *result, err error) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var e event
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue // Other output of the libraries is no event.
+			continue // The libraries print other lines, too.
 		}
 		switch {
 		case e.Step != "":
 			o.Step(e.Step)
 		case e.Done != nil:
-			result = e.Done
+			done = e.Done
 		case len(e.Operators) > 0:
 			err = &UnsupportedError{Reason: e.Error, Operators: e.Operators}
 		case e.Error != "":
 			err = errors.New(e.Error)
 		}
 	}
-	return result, errors.Join(err, lines.Err())
+	return done, errors.Join(err, lines.Err())
 }
 
-// request is the job in the script's terms.
+// request encodes the job for the script.
 func (o Options) request(j job) ([]byte, error) {
 	in, err := filepath.Abs(o.In)
 	if err != nil {
@@ -164,7 +164,7 @@ func (o Options) request(j job) ([]byte, error) {
 	})
 }
 
-// unpack writes the scripts.
+// unpack writes the scripts into a directory.
 func unpack(work string) error {
 	all, err := scripts.ReadDir("scripts")
 	if err != nil {
@@ -185,7 +185,7 @@ func unpack(work string) error {
 // tail keeps the end of a log.
 type tail struct{ kept []byte }
 
-// Write keeps the last few KiB.
+// Write implements io.Writer. It keeps the last 4 KiB.
 func (t *tail) Write(p []byte) (int, error) {
 	const keep = 4096
 	t.kept = append(t.kept, p...)
@@ -195,7 +195,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line that is not empty.
+// last returns the last line that is not empty.
 func (t *tail) last() string {
 	text := strings.TrimSpace(string(t.kept))
 	return text[strings.LastIndexByte(text, '\n')+1:]

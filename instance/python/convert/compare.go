@@ -14,18 +14,19 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Difference is how much one output differs at one batch size.
+// Difference is the difference between the models in one output at one batch size.
 type Difference struct {
 	Output string
 	Rows   int
-	// Largest is the largest of |new − old| / max(1, |old|) over the elements:
-	// relative for large numbers, absolute for small ones. It is infinite where one
-	// is a number and the other is not.
+	// Largest is the maximum of |new − old| / max(1, |old|) over the elements: relative
+	// for numbers above 1, absolute for smaller ones. It is infinite if an element is
+	// finite in only one of the two.
 	Largest float64
 }
 
-// compare runs the new model on the inputs that the old one was run on.
-func (o Options) compare(ctx context.Context, work, made string, to Kind, t *told) ([]Difference, error) {
+// compare compares the outputs of both models for the same inputs. It runs an ONNX model
+// itself. The script has already run the old model, and a new SavedModel.
+func (o Options) compare(ctx context.Context, work, made string, to Kind, t *result) ([]Difference, error) {
 	var engine *onnxruntime.Engine
 	if to == ONNX {
 		var err error
@@ -33,7 +34,7 @@ func (o Options) compare(ctx context.Context, work, made string, to Kind, t *tol
 			return nil, err
 		}
 		defer engine.Close()
-		o.Step("running what was made in ONNX Runtime, against the old")
+		o.Step("running the new model in ONNX Runtime and comparing it with the old one")
 	}
 	var all []Difference
 	for _, c := range t.Cases {
@@ -57,8 +58,8 @@ func (o Options) compare(ctx context.Context, work, made string, to Kind, t *tol
 	return all, nil
 }
 
-// run has the engine compute one batch.
-func run(ctx context.Context, engine *onnxruntime.Engine, work string, c files, t *told) ([]tensor.Tensor, error) {
+// run runs one batch on the engine.
+func run(ctx context.Context, engine *onnxruntime.Engine, work string, c files, t *result) ([]tensor.Tensor, error) {
 	var names []string
 	for _, i := range t.Inputs {
 		names = append(names, i.Name)
@@ -71,14 +72,14 @@ func run(ctx context.Context, engine *onnxruntime.Engine, work string, c files, 
 	for _, want := range engine.Inputs() {
 		at := slices.IndexFunc(known, func(k tensor.Tensor) bool { return k.Name == want.Name })
 		if at < 0 || known[at].Type != want.Type {
-			return nil, fmt.Errorf("the converted model takes %s as %s, and the old one has no such input", want.Name, want.Type)
+			return nil, fmt.Errorf("the converted model has the input %s of %s, but the old one has no such input", want.Name, want.Type)
 		}
 		inputs = append(inputs, known[at])
 	}
 	return engine.Run(ctx, c.Rows, inputs)
 }
 
-// load reads arrays and gives them their names.
+// load reads arrays from files and sets the tensors' names to as.
 func load(work string, names []string, as []string) ([]tensor.Tensor, error) {
 	var all []tensor.Tensor
 	for n, name := range names {
@@ -96,7 +97,7 @@ func load(work string, names []string, as []string) ([]tensor.Tensor, error) {
 	return all, nil
 }
 
-// differences compares the outputs by their names.
+// differences compares the outputs by name.
 func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
 	var all []Difference
 	for _, o := range old {
@@ -106,7 +107,7 @@ func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
 		}
 		f := fresh[at]
 		if o.Type != f.Type || !slices.Equal(o.Shape, f.Shape) {
-			return nil, fmt.Errorf("for a batch of %d the converted model gives %q as %s%v, the old one as %s%v", rows, o.Name, f.Type, f.Shape, o.Type, o.Shape)
+			return nil, fmt.Errorf("for a batch of %d the converted model returns %q as %s%v, the old one as %s%v", rows, o.Name, f.Type, f.Shape, o.Type, o.Shape)
 		}
 		all = append(all, Difference{o.Name, rows, largest(o, f)})
 	}
@@ -114,7 +115,7 @@ func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
 }
 
 func largest(old, fresh tensor.Tensor) float64 {
-	width, most := old.Type.Size(), 0.0
+	width, found := old.Type.Size(), 0.0
 	for at := 0; at < len(old.Data); at += width {
 		a, b := number(old.Type, old.Data[at:]), number(fresh.Type, fresh.Data[at:])
 		switch {
@@ -122,13 +123,13 @@ func largest(old, fresh tensor.Tensor) float64 {
 		case math.IsNaN(a) || math.IsNaN(b) || math.IsInf(a, 0) || math.IsInf(b, 0):
 			return math.Inf(1)
 		default:
-			most = max(most, math.Abs(b-a)/max(1, math.Abs(a)))
+			found = max(found, math.Abs(b-a)/max(1, math.Abs(a)))
 		}
 	}
-	return most
+	return found
 }
 
-// number is the element at the beginning of data.
+// number returns the first element of data.
 func number(t tensor.Type, data []byte) float64 {
 	little := binary.LittleEndian
 	switch t {
@@ -156,7 +157,7 @@ func number(t tensor.Type, data []byte) float64 {
 	return float64(data[0])
 }
 
-// half is a number of 16 bits: a sign, five bits of exponent, ten of fraction.
+// half decodes a float16: a sign bit, five bits of exponent and ten of fraction.
 func half(bits uint16) float64 {
 	sign, exponent, fraction := 1.0, int(bits>>10&31), float64(bits&1023)
 	if bits>>15 == 1 {

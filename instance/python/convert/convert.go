@@ -1,7 +1,8 @@
-// Package convert makes ONNX models of what Keras, TensorFlow and PyTorch wrote, and
-// SavedModels of Keras', by those projects' own converters in a private virtual
-// environment. The new model is run beside the old one on random inputs before it
-// is put in its place (INFless §4 has such a tool beside its templates).
+// Package convert converts models of Keras, TensorFlow and PyTorch to ONNX, and models of
+// Keras to SavedModels. It runs those projects' own converters in a private virtual
+// environment, which package environment installs. Before it writes the new model, it
+// compares it with the old one on random inputs. INFless §4 has such a tool beside its
+// templates. Begin with [Run].
 package convert
 
 import (
@@ -20,49 +21,49 @@ import (
 
 // Options say what to convert into what.
 type Options struct {
-	// In is a Keras file (.keras, .h5), a SavedModel's directory, or PyTorch's (.pt2,
+	// In is a Keras file (.keras, .h5), a SavedModel's directory, or a PyTorch file (.pt2,
 	// .pt, .pth). Out is an ONNX file (.onnx) or the directory of a SavedModel.
 	In, Out string
-	// Inputs give names, types and sizes where the model leaves them open or, as
-	// TorchScript, does not tell them.
+	// Inputs give the names, types and shapes that the model leaves open, or, as in
+	// TorchScript, does not record.
 	Inputs []tensor.Info
-	// Signature is that of a SavedModel, "" for serving_default or the only one.
+	// Signature is a SavedModel's signature, "" for serving_default or the only one.
 	Signature string
-	// Opset is the version of ONNX' operators, 0 for what the converter does best.
+	// Opset is the version of ONNX's operators, 0 for the converter's default.
 	Opset int
-	// Trust has code run that is in the file: pickled modules, Lambda layers.
+	// Trust allows code in the file to run: pickled modules, Lambda layers.
 	Trust bool
-	// Replace has Out written where there is something already.
+	// Replace allows Out to exist already.
 	Replace bool
-	// Batches are the sizes with which old and new are compared, Below what inputs
-	// of whole numbers stay below, Seed that of the random inputs.
+	// Batches are the batch sizes for the comparison. Integer inputs are random numbers
+	// below Below. Seed seeds the random inputs.
 	Batches []int
 	Below   int
 	Seed    uint64
-	// Tolerance is the largest [Difference] with which Out is written.
+	// Tolerance is the maximum [Difference] with which Run writes Out.
 	Tolerance float64
-	// Log gets all that the converters print; Step is told what is being done.
+	// Log receives the converters' output. Step is called with the name of each step.
 	Log  io.Writer
 	Step func(string)
 }
 
-// Result tells of a conversion.
+// Result describes a conversion.
 type Result struct {
-	// From is what the model was, To what it became.
+	// From is the kind of the old model, To that of the new one.
 	From, To Kind
 	Inputs   []tensor.Info
 	Outputs  []string
 	// Opset is 0 for a SavedModel.
 	Opset int
-	// Versions are those of the converters, by package.
+	// Versions holds the versions of the converters, by package.
 	Versions map[string]string
-	// Differences are by output and batch size.
+	// Differences has one entry for each output and batch size.
 	Differences []Difference
-	// Bytes is the size of what was written.
+	// Bytes is the size of the new model.
 	Bytes int64
 }
 
-// Largest is the largest of the differences.
+// Largest returns the largest of the differences.
 func (r *Result) Largest() float64 {
 	largest := 0.0
 	for _, d := range r.Differences {
@@ -71,12 +72,12 @@ func (r *Result) Largest() float64 {
 	return largest
 }
 
-// ErrDifferent is wrapped where the new model does not answer as the old one.
+// ErrDifferent is wrapped by Run's error if the models' outputs differ too much.
 var ErrDifferent = errors.New("the converted model does not answer as the old one")
 
-// Run converts, compares, and puts Out in its place. With [ErrDifferent] there is a
-// result, too, and nothing was written; operators that cannot be converted are an
-// [UnsupportedError]. ONNX Runtime has to be loaded.
+// Run converts the model, compares both and writes Out. If the error wraps
+// [ErrDifferent], it returns the result, too, but writes nothing. For operators that
+// cannot be converted, the error is an [UnsupportedError]. Load ONNX Runtime first.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	from, to, err := o.check()
 	if err != nil {
@@ -91,28 +92,28 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	work, err := os.MkdirTemp(filepath.Dir(o.Out), ".convert-")
 	if err != nil {
-		return nil, fmt.Errorf("a directory to work in, beside %s: %w", o.Out, err)
+		return nil, fmt.Errorf("make a work directory beside %s: %w", o.Out, err)
 	}
 	defer os.RemoveAll(work)
 	made := filepath.Join(work, filepath.Base(o.Out))
-	told, err := o.call(ctx, e, job{From: from, To: to, work: work, Out: made})
+	done, err := o.call(ctx, e, job{From: from, To: to, work: work, Out: made})
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{From: from, To: to, Inputs: told.Inputs, Outputs: told.Outputs, Opset: told.Opset, Versions: told.Versions}
-	if r.Differences, err = o.compare(ctx, work, made, to, told); err != nil {
+	r := &Result{From: from, To: to, Inputs: done.Inputs, Outputs: done.Outputs, Opset: done.Opset, Versions: done.Versions}
+	if r.Differences, err = o.compare(ctx, work, made, to, done); err != nil {
 		return nil, err
 	}
 	if r.Bytes, err = size(made); err != nil {
 		return nil, err
 	}
 	if largest := r.Largest(); !(largest <= o.Tolerance) {
-		return r, fmt.Errorf("%w: the largest difference is %.3g, and %g is tolerated; %s was not written", ErrDifferent, largest, o.Tolerance, o.Out)
+		return r, fmt.Errorf("%w: the largest difference is %.3g, but the tolerance is %g; %s was not written", ErrDifferent, largest, o.Tolerance, o.Out)
 	}
 	return r, o.place(made)
 }
 
-// check finds what is to be done.
+// check checks the options and returns both models' kinds.
 func (o Options) check() (from, to Kind, err error) {
 	if from, err = source(o.In); err != nil {
 		return 0, 0, err
@@ -122,26 +123,27 @@ func (o Options) check() (from, to Kind, err error) {
 	}
 	switch {
 	case to == SavedModel && from != Keras:
-		return 0, 0, fmt.Errorf("%s is %v, of which a SavedModel cannot be made; name a .onnx file in the place of %s", o.In, from, o.Out)
+		return 0, 0, fmt.Errorf("%s is %v, which cannot become a SavedModel; name a .onnx file instead of %s", o.In, from, o.Out)
 	case o.Signature != "" && from != SavedModel:
-		return 0, 0, fmt.Errorf("a signature is chosen of a SavedModel, and %s is %v", o.In, from)
+		return 0, 0, fmt.Errorf("only a SavedModel has signatures, but %s is %v; leave out the signature", o.In, from)
 	case o.Opset != 0 && (o.Opset < 13 || o.Opset > 23):
-		return 0, 0, fmt.Errorf("the opset is %d; it has to be between 13 and 23", o.Opset)
+		return 0, 0, fmt.Errorf("the opset is %d; it must be between 13 and 23", o.Opset)
 	case o.Below < 1 || len(o.Batches) == 0 || !(o.Tolerance >= 0):
-		return 0, 0, errors.New("there has to be a batch size to compare with, whole numbers below 1 or more, and a tolerance of 0 or more")
+		return 0, 0, errors.New("the comparison needs at least one batch size, a limit for integers of at least 1, and a tolerance of at least 0")
 	}
 	for _, rows := range o.Batches {
 		if rows < 1 || rows > 1024 {
-			return 0, 0, fmt.Errorf("the batch size %d cannot be compared with; give 1 to 1024", rows)
+			return 0, 0, fmt.Errorf("the batch size for the comparison is %d; it must be between 1 and 1024", rows)
 		}
 	}
 	if _, err := os.Stat(o.Out); err == nil && !o.Replace {
-		return 0, 0, fmt.Errorf("%s is there already; remove it, or have it replaced (--force)", o.Out)
+		return 0, 0, fmt.Errorf("%s already exists; remove it, or replace it with --force", o.Out)
 	}
 	return from, to, nil
 }
 
-// environment makes the converters' virtual environment unless it is there.
+// environment returns the converters' virtual environment and installs it if it is
+// missing.
 func (o Options) environment(ctx context.Context, from Kind) (environment.Environment, error) {
 	engine := from.engine()
 	e, err := environment.Find(ctx, engine, "")
@@ -152,7 +154,7 @@ func (o Options) environment(ctx context.Context, from Kind) (environment.Enviro
 	return environment.Ensure(ctx, engine, "")
 }
 
-// place moves what was made to where it is wanted, at once if that is a file.
+// place moves the new model to Out. The move is atomic for a file.
 func (o Options) place(made string) error {
 	if info, err := os.Stat(o.Out); err == nil && info.IsDir() {
 		old := made + ".old"
@@ -163,7 +165,7 @@ func (o Options) place(made string) error {
 	return os.Rename(made, o.Out)
 }
 
-// size is a file's, or that of all files in a directory.
+// size returns the size in bytes of a file, or of all files in a directory.
 func size(path string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(path, func(_ string, d os.DirEntry, err error) error {
@@ -177,11 +179,11 @@ func size(path string) (int64, error) {
 	return total, err
 }
 
-// engineOf opens what was made as an instance does.
+// engineOf opens the new model as an instance does.
 func engineOf(path string) (*onnxruntime.Engine, error) {
 	engine, err := onnxruntime.Open(onnxruntime.Options{Model: path, Threads: 1})
 	if err != nil {
-		return nil, fmt.Errorf("the model was converted, and the engine does not take it: %w", errors.New(strings.ReplaceAll(err.Error(), path, filepath.Base(path))))
+		return nil, fmt.Errorf("the model was converted, but ONNX Runtime cannot load it: %w", errors.New(strings.ReplaceAll(err.Error(), path, filepath.Base(path))))
 	}
 	return engine, nil
 }

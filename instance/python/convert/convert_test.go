@@ -28,7 +28,7 @@ func TestParseInput(t *testing.T) {
 		"x=float32[]":     `the dimension ""`,
 		"x=float32[?,-1]": `the dimension "-1"`,
 		"x=float32[?,0]":  `the dimension "0"`,
-		"x=float32[1,3]":  "the first dimension 1; that is the batch",
+		"x=float32[1,3]":  "the first dimension 1; this is the batch",
 	} {
 		if _, err := ParseInput(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -51,19 +51,19 @@ func TestRefusesBeforeAnythingIsRun(t *testing.T) {
 		change  func(*Options)
 		want    string
 	}{
-		{"none.keras", "out.onnx", nil, "there is no "},
-		{"m.txt", "out.onnx", nil, "is none of .keras, .h5"},
+		{"none.keras", "out.onnx", nil, "none.keras does not exist"},
+		{"m.txt", "out.onnx", nil, "name a file .keras, .h5"},
 		{"m.onnx", "out.onnx", nil, "is an ONNX model already"},
 		{"saved_model.pb", "out.onnx", nil, "name the directory"},
 		{"empty", "out.onnx", nil, "has no saved_model.pb"},
-		{"m.keras", "out.tflite", nil, "only ONNX"},
-		{"m.pt2", "out", nil, "of which a SavedModel cannot be made; name a .onnx file"},
-		{"m.keras", "there.onnx", nil, "is there already"},
-		{"m.keras", "out.onnx", func(o *Options) { o.Signature = "s" }, "a signature is chosen of a SavedModel"},
-		{"m.keras", "out.onnx", func(o *Options) { o.Opset = 7 }, "the opset is 7; it has to be between 13 and 23"},
-		{"m.keras", "out.onnx", func(o *Options) { o.Batches = []int{0} }, "the batch size 0 cannot be compared with"},
-		{"m.keras", "out.onnx", func(o *Options) { o.Below = 0 }, "whole numbers below 1 or more"},
-		{"m.keras", "out.onnx", func(o *Options) { o.Tolerance = math.NaN() }, "a tolerance of 0 or more"},
+		{"m.keras", "out.tflite", nil, "the output must be ONNX"},
+		{"m.pt2", "out", nil, "which cannot become a SavedModel; name a .onnx file"},
+		{"m.keras", "there.onnx", nil, "already exists; remove it"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Signature = "s" }, "only a SavedModel has signatures"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Opset = 7 }, "the opset is 7; it must be between 13 and 23"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Batches = []int{0} }, "the batch size for the comparison is 0"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Below = 0 }, "a limit for integers of at least 1"},
+		{"m.keras", "out.onnx", func(o *Options) { o.Tolerance = math.NaN() }, "a tolerance of at least 0"},
 	} {
 		o := Options{In: filepath.Join(dir, c.in), Out: filepath.Join(dir, c.out), Batches: []int{1}, Below: 2}
 		if c.change != nil {
@@ -75,8 +75,8 @@ func TestRefusesBeforeAnythingIsRun(t *testing.T) {
 	}
 }
 
-// A converter that dies without a word is told of by its log's last line; one that
-// is given up is ended.
+// If a converter dies without a result, the error has its log's last line. A cancelled
+// converter is stopped.
 func TestConverterDies(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "python")

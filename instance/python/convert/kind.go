@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Kind is a form in which models are kept.
+// Kind is a file format of models.
 type Kind int
 
-// The forms that are known.
+// The supported formats.
 const (
 	Keras Kind = iota + 1
 	SavedModel
@@ -20,12 +20,13 @@ const (
 	ONNX
 )
 
-// String names it.
+// String implements fmt.Stringer.
 func (k Kind) String() string {
 	return map[Kind]string{Keras: "a Keras model", SavedModel: "a SavedModel", Torch: "a PyTorch model", ONNX: "an ONNX model"}[k]
 }
 
-// engine names the requirements of what converts it.
+// engine returns the engine, in package environment, whose requirements install the
+// converter.
 func (k Kind) engine() string {
 	if k == Torch {
 		return "convert-torch"
@@ -33,15 +34,15 @@ func (k Kind) engine() string {
 	return "convert-tensorflow"
 }
 
-// converters says what is installed for it, and how much.
+// converters names the packages to install and their size.
 func (k Kind) converters() string {
 	if k == Torch {
-		return "PyTorch and its exporter (3 GB; 300 MB from PyTorch's own index of CPU wheels, if pip is told of it by PIP_EXTRA_INDEX_URL)"
+		return "PyTorch and its exporter (3 GB; 300 MB if PIP_EXTRA_INDEX_URL names PyTorch's own index of CPU wheels)"
 	}
 	return "TensorFlow and tf2onnx (half a GB)"
 }
 
-// script is the converter's.
+// script returns the file name of the converter's script.
 func (k Kind) script() string {
 	if k == Torch {
 		return "fromtorch.py"
@@ -49,14 +50,14 @@ func (k Kind) script() string {
 	return "fromtensorflow.py"
 }
 
-// savedModelFile is what a SavedModel's directory has.
+// savedModelFile is the file that every SavedModel's directory contains.
 const savedModelFile = "saved_model.pb"
 
-// source tells what is to be converted.
+// source returns the kind of the model to convert.
 func source(path string) (Kind, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("there is no %s", path)
+		return 0, fmt.Errorf("%s does not exist", path)
 	}
 	if err != nil {
 		return 0, err
@@ -75,18 +76,18 @@ func source(path string) (Kind, error) {
 	case ".onnx":
 		return 0, fmt.Errorf("%s is an ONNX model already", path)
 	case ".pb":
-		return 0, fmt.Errorf("name the directory %s, which is the SavedModel", filepath.Dir(path))
+		return 0, fmt.Errorf("%s is one file of a SavedModel; name the directory %s", path, filepath.Dir(path))
 	}
-	return 0, fmt.Errorf("%s is none of .keras, .h5, .pt2, .pt, .pth and the directory of a SavedModel", path)
+	return 0, fmt.Errorf("%s is not a supported model; name a file .keras, .h5, .pt2, .pt or .pth, or the directory of a SavedModel", path)
 }
 
-// target tells what it is to become.
+// target returns the kind of the new model.
 func target(path string) (Kind, error) {
 	switch ext := strings.ToLower(filepath.Ext(filepath.Clean(path))); ext {
 	case ".onnx":
 		return ONNX, nil
 	case ".keras", ".h5", ".hdf5", ".pt", ".pt2", ".pth", ".pb", ".tflite":
-		return 0, fmt.Errorf("%s: only ONNX (a file .onnx) and SavedModels (a directory, without an ending) can be made", path)
+		return 0, fmt.Errorf("%s: the output must be ONNX (a file .onnx) or a SavedModel (a directory, without an extension)", path)
 	}
 	return SavedModel, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 )
 
-// models are the directories in which the test models are, by their framework.
+// models holds the directories of the test models by framework.
 var models = struct {
 	sync.Mutex
 	dirs map[Kind]string
@@ -63,7 +63,7 @@ func made(t *testing.T, of Kind, script string) string {
 func tensorflow(t *testing.T) string { return made(t, Keras, "tensorflowmodels.py") }
 func torch(t *testing.T) string      { return made(t, Torch, "torchmodels.py") }
 
-// options are those of the command without flags.
+// options returns the command's options without flags.
 func options(t *testing.T, in, out string) Options {
 	t.Helper()
 	var log bytes.Buffer
@@ -99,9 +99,8 @@ func converts(t *testing.T, o Options) *Result {
 	return r
 }
 
-// together has one process of a framework do several jobs, as a converter does one
-// each, and returns what it tells of them by the names of what they make. A framework
-// takes seconds to import.
+// together runs several jobs in one process, because a framework takes seconds to import.
+// It returns each job's last event by the name of its output.
 func together(t *testing.T, from Kind, all ...Options) map[string]event {
 	t.Helper()
 	e, err := environment.Find(t.Context(), from.engine(), "")

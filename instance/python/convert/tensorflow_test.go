@@ -80,7 +80,7 @@ func TestTensorFlowRefuses(t *testing.T) {
 	}
 }
 
-// What is trusted, and what is changed on the way, in one process.
+// TestTensorFlowFlags runs conversions with --trust and with changed inputs in one process.
 func TestTensorFlowFlags(t *testing.T) {
 	dir := tensorflow(t)
 	trusted := options(t, filepath.Join(dir, "lambda.keras"), "trusted.onnx")

@@ -1,5 +1,6 @@
-// Package environment makes the virtual environments in which functions' Python
-// runs: one for each set of requirements, in the user's cache, made once.
+// Package environment installs the virtual environments for Python engines, once for each
+// set of requirements, in the user's cache. It does not run functions in them: package
+// python does. Begin with [Ensure].
 package environment
 
 import (
@@ -18,35 +19,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// base are the requirements of the engines themselves.
+// base holds the requirements of the engines themselves.
 //
 //go:embed base
 var base embed.FS
 
-// ProgramEnv names the Python that environments are made with; python3 if it is
-// empty.
+// ProgramEnv is the environment variable that names the Python interpreter for new
+// environments. The default is python3.
 const ProgramEnv = "FAAS_INFER_PYTHON"
 
-// ReadyEnv names the program of a Python that has all that the function needs, as in
-// an image that was built with it. It is used as it is.
+// ReadyEnv is the environment variable that names a Python interpreter with all packages
+// already installed, as an image has it. Nothing is installed then.
 const ReadyEnv = "FAAS_INFER_PYTHON_READY"
 
-// ReadyName is the name of such an environment.
+// ReadyName is the name of the environment that ReadyEnv gives.
 const ReadyName = "ready"
 
-// ErrRequirements is wrapped where pip cannot install what is asked for.
+// ErrRequirements is wrapped by Ensure's error if pip cannot install the requirements.
 var ErrRequirements = errors.New("the requirements cannot be installed")
 
 // Environment is a virtual environment.
 type Environment struct {
-	// Hash names its content: Python's version and the requirements.
+	// Hash is a hash of Python's version and the requirements.
 	Hash string
-	// Python is its program.
+	// Python is the path of its interpreter.
 	Python string
 }
 
-// Find tells an engine's environment, made or not. The file of requirements may be
-// "".
+// Find returns an engine's environment, whether it is installed or not. requirements is
+// the path of a requirements file, "" for none.
 func Find(ctx context.Context, engine, requirements string) (Environment, error) {
 	text, err := content(ctx, engine, requirements)
 	if err != nil {
@@ -64,28 +65,28 @@ func Find(ctx context.Context, engine, requirements string) (Environment, error)
 	return Environment{Hash: hash, Python: filepath.Join(root, hash, "bin", "python")}, nil
 }
 
-// Made reports whether the environment is there.
+// Made reports whether the environment is installed.
 func (e Environment) Made() bool {
 	_, err := os.Stat(e.Python)
 	return err == nil
 }
 
-// Packages is the directory in which a made environment has its packages, and the
-// version of its Python, as 3.11.
+// Packages returns the directory of an installed environment's packages, and the version
+// of its Python, such as 3.11.
 func (e Environment) Packages() (dir, version string, err error) {
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(e.Python)), "lib", "python*", "site-packages"))
 	if err != nil {
 		return "", "", err
 	}
 	if len(found) != 1 {
-		return "", "", fmt.Errorf("the environment of %s has %d directories of packages, not one", e.Python, len(found))
+		return "", "", fmt.Errorf("the environment of %s has %d directories of packages; it must have one", e.Python, len(found))
 	}
 	return found[0], strings.TrimPrefix(filepath.Base(filepath.Dir(found[0])), "python"), nil
 }
 
-// Ensure makes an engine's environment unless it is there. A package that pip cannot install
-// is an error that wraps [ErrRequirements] and has its log's last lines. Of several
-// who ask at the same time one makes it.
+// Ensure installs an engine's environment if it is missing. If pip fails, the error wraps
+// [ErrRequirements] and contains the last lines of pip's log. If several processes call
+// Ensure at once, one installs and the others wait.
 func Ensure(ctx context.Context, engine, requirements string) (Environment, error) {
 	e, err := Find(ctx, engine, requirements)
 	if err != nil || e.Made() {
@@ -137,13 +138,13 @@ func (e Environment) make(ctx context.Context, root, engine, requirements string
 	log, err := exec.CommandContext(ctx, filepath.Join(made, "bin", "python"), arguments...).CombinedOutput()
 	if err != nil {
 		kept := filepath.Join(root, e.Hash+".log")
-		return errors.Join(fmt.Errorf("%w: %s (all of it is in %s)", ErrRequirements, lastLines(log), kept), ctx.Err(), os.WriteFile(kept, log, 0o644))
+		return errors.Join(fmt.Errorf("%w: %s (full log: %s)", ErrRequirements, lastLines(log), kept), ctx.Err(), os.WriteFile(kept, log, 0o644))
 	}
 	return os.Rename(made, filepath.Dir(filepath.Dir(e.Python)))
 }
 
-// lastLines are the last few lines of a log in one: of pip's, those that are errors,
-// if there are any, but for long lists of what does not count.
+// lastLines joins the last four lines of a log. If pip's log has lines with errors, it
+// takes only those. It leaves out notices and pip's long lists of ignored versions.
 func lastLines(log []byte) string {
 	const few = 4
 	var lines, wrong []string
@@ -163,7 +164,8 @@ func lastLines(log []byte) string {
 	return strings.Join(lines[max(0, len(lines)-few):], "; ")
 }
 
-// content is what scripts/python.sh hashes, too.
+// content returns the text whose hash names an environment. scripts/python.sh hashes the
+// same.
 func content(ctx context.Context, engine, requirements string) ([]byte, error) {
 	own, err := base.ReadFile("base/" + engine + ".txt")
 	if err != nil {
@@ -172,7 +174,7 @@ func content(ctx context.Context, engine, requirements string) ([]byte, error) {
 	const ask = `import sys; print(f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}")`
 	version, err := exec.CommandContext(ctx, Program(), "-c", ask).Output()
 	if err != nil {
-		return nil, fmt.Errorf("a Python is needed for the engine %s, and %s does not run (set %s to another): %w", engine, Program(), ProgramEnv, err)
+		return nil, fmt.Errorf("the engine %s needs Python, but %s does not run (set %s to another interpreter): %w", engine, Program(), ProgramEnv, err)
 	}
 	text := append(bytes.Clone(version), own...)
 	if requirements == "" {
@@ -185,7 +187,7 @@ func content(ctx context.Context, engine, requirements string) ([]byte, error) {
 	return append(append(text, '\n'), more...), nil
 }
 
-// Program is the Python that environments are made with.
+// Program returns the Python interpreter for new environments.
 func Program() string {
 	if p := os.Getenv(ProgramEnv); p != "" {
 		return p
@@ -193,11 +195,11 @@ func Program() string {
 	return "python3"
 }
 
-// directory is where environments are kept.
+// directory returns the directory of all environments.
 func directory() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("where to keep Python's environments: %w", err)
+		return "", fmt.Errorf("find a directory for Python's environments: %w", err)
 	}
 	return filepath.Join(cache, "faas-infer", "python"), nil
 }

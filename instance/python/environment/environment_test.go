@@ -16,8 +16,8 @@ func requirements(t *testing.T, text string) string {
 	return file
 }
 
-// An environment is named by what is in it: the engine's requirements and the
-// function's, wherever they are written.
+// An environment's name depends on the engine's and the function's requirements, not on the
+// file's path.
 func TestNames(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -49,8 +49,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// In an image that was built with it, the Python that is there is used, by the same
-// name.
+// With ReadyEnv, Find returns that interpreter under the same hash.
 func TestReady(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv(ReadyEnv, "")

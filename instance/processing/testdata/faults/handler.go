@@ -1,4 +1,4 @@
-// Package function does wrong what its input says.
+// Package function commits the fault that its input names.
 package function
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Inputs name what is to be done, Outputs an open dimension.
+// Inputs name the fault, Outputs have a dynamic dimension.
 var (
 	Inputs  = []string{"do int32"}
 	Outputs = []string{"species float32[?]", "done bool"}
