@@ -1,4 +1,4 @@
-# `make` alone lists what there is.
+# `make` alone lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,7 @@ SHELL := bash
 COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LDFLAGS := -X github.com/faas-infer/faas-infer/command/report.Commit=$(COMMIT)
 
-# The commit is linked in by LDFLAGS; asking git for it again fails where the
+# LDFLAGS link the commit in. Go would ask git for it again, which fails if the
 # checkout belongs to another user, as on many CI machines.
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 # The binding to ONNX Runtime is cgo.
@@ -15,28 +15,28 @@ export CGO_ENABLED := 1
 
 # The end-to-end tests start real processes on fixed ports, so they run alone.
 E2E := $(if $(wildcard e2e/*.go),./e2e)
-# A client of Kubernetes takes minutes to build with the race detector, so the packages
-# that have one are tested without, as on the cluster.
+# Kubernetes' client takes minutes to build with the race detector. So packages that
+# import it are tested without, as are the tests on the cluster.
 CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
-# What starts no goroutine, nor imports what does, has nothing to race, and its searches take
-# five times as long with the race detector; a test holds these packages to that. Those that
-# use them at the same time, the provider's above all, are tested with it.
+# These packages start no goroutine and import none that does, so they cannot race; a test
+# checks this. Their searches take five times as long with the race detector. Packages that
+# use them concurrently, above all the provider's, are tested with it.
 SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|scaling)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/zoo|instance/pixels)$$)
-# These tests start a Kubernetes, which takes minutes to build: they belong to
-# test-kubernetes. A test holds this list to what the packages import.
+# The tests of these packages start a Kubernetes, which takes minutes to build, so they
+# belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent
 NOT_HERE := /e2e|/lab/kubernetes$$|/command/kubernetes/nodeagent$$
 UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
-# Says how long a part took, if it was long, and for .ci/run's table.
+# Prints how long a part took, if that was 5 s or more, and records it for .ci/run's table.
 TIMED := scripts/timed.sh
 
 .PHONY: help
-help: ## List these targets
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Build all, deploy stack.yml through the gateway, load it for 20 s, print a table
+demo: ## Build all, deploy stack.yml through the gateway, send load for 20 s, print a table
 	@$(MAKE) --no-print-directory -j3 ready
 	@bin/faas-infer up --demo
 
@@ -46,25 +46,24 @@ up: ## Build all, start it, deploy stack.yml, stay until Ctrl-C
 	@bin/faas-infer up
 
 .PHONY: test
-test: ## Check formatting, vet, run all tests, with the race detector where anything can race
-	@echo "[1/4] what the tests need: the binary, ONNX Runtime, OpenFaaS, Chromium, Python's packages"
+test: ## Check formatting, vet, run all tests, with the race detector where packages can race
+	@echo "[1/4] requirements: the binary, ONNX Runtime, OpenFaaS, Chromium, Python packages"
 	@$(MAKE) --no-print-directory -j4 ready faas-cli chromium python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
 	@echo "[3/4] tests of the packages"
 	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
 	@$(TIMED) "tests of packages, with the race detector" go test -race -vet=off -timeout 15m $(UNIT)
-	@$(TIMED) "tests of packages, without" go test -vet=off -timeout 10m $(UNIT_PLAIN)
+	@$(TIMED) "tests of packages, without the race detector" go test -vet=off -timeout 10m $(UNIT_PLAIN)
 	@echo "[4/4] end-to-end tests"
 	@$(if $(E2E),$(TIMED) "end-to-end tests" go test -race -vet=off -count=1 -timeout 40m $(E2E))
 	@echo "All tests passed."
 
-# Two clusters at a time, each in namespaces of its own; without the race detector, with
-# which a client of Kubernetes
-# takes minutes to build.
+# Two clusters at a time, each in its own namespaces. Without the race detector, with which
+# Kubernetes' client takes minutes to build.
 .PHONY: test-kubernetes
 test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and containerd in namespaces
-	@echo "[1/2] what the tests need: Kubernetes, ONNX Runtime, the gateway, Chromium"
+	@echo "[1/2] requirements: Kubernetes, ONNX Runtime, the gateway, Chromium"
 	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway faas-cli chromium
 	@echo "[2/2] tests on Kubernetes"
 	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '{{""}}' ./e2e/kubernetes/... $(ON_KUBERNETES)
@@ -115,10 +114,10 @@ faas-cli: ## Build the stock faas-cli into the user's cache
 	@$(TIMED) "faas-cli" scripts/faas-cli.sh >/dev/null
 
 .PHONY: images
-images: ## Build the container images of faas-infer, into dist/; scripts/image.sh pushes them, too
+images: ## Build the container images of faas-infer into dist/ (scripts/image.sh --push pushes them)
 	@scripts/image.sh
 
-# By as many jobs as make is given.
+# make -j builds them in parallel.
 ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch
 .PHONY: python
 python: $(ENVIRONMENTS:%=python-%) python-clients ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 9 GB)
@@ -137,15 +136,15 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 	@$(TIMED) "Helm" scripts/helm.sh >/dev/null
 
 .PHONY: chromium
-chromium: ## Find or fetch a Chromium, with which the gateway's web interface is tested
+chromium: ## Find or fetch a Chromium to test the gateway's web interface
 	@$(TIMED) "Chromium" scripts/chromium.sh >/dev/null
 
-# Everything that runs, by as many jobs as make is given.
+# Everything that runs. make -j builds it in parallel.
 .PHONY: ready
 ready: build onnxruntime gateway
 
 .PHONY: generate
-generate: ## Make generated code anew (needs protoc and protoc-gen-go)
+generate: ## Regenerate generated code (needs protoc and protoc-gen-go)
 	@go generate ./...
 
 .PHONY: fmt
@@ -156,19 +155,19 @@ fmt: ## Format the source
 formatted:
 	@files=$$(gofmt -l .); [[ -z $$files ]] || { echo "Not formatted; run make fmt:"; echo "$$files"; exit 1; }
 
-# Go's cache knows what changed and what depends on it.
+# Go's test cache knows what changed and what depends on it.
 .PHONY: check
-check: ## Check formatting, vet, run the unit tests of what changed: within 5 minutes
+check: ## Check formatting, vet, run the unit tests of what changed, within 5 minutes
 	@$(MAKE) --no-print-directory -j4 ready python
 	@$(MAKE) --no-print-directory formatted vet
 	@go test -race -vet=off -timeout 15m $(UNIT) | awk '!/\(cached\)|no test files/'
 	@go test -vet=off -timeout 10m $(UNIT_PLAIN) | awk '!/\(cached\)|no test files/'
-	@echo "What changed is well. make test runs the end-to-end tests, too."
+	@echo "All checks passed. make test runs the end-to-end tests, too."
 
 .PHONY: vet
 vet: ## Run go vet
 	@go vet ./...
 
 .PHONY: clean
-clean: ## Remove what was built here; caches stay
+clean: ## Remove bin and dist; caches stay
 	@rm -rf bin dist

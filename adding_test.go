@@ -11,20 +11,21 @@ import (
 	"testing"
 )
 
-// maxFiles is in how many files of the product an entry of a registry may be named.
+// maxFiles is the maximum number of product files that may name an entry of a
+// registry.
 const maxFiles = 3
 
-// registries are the lists of CONTRIBUTING's "Where do I add …": the variable, and the
-// file that it is in.
+// registries are the lists of CONTRIBUTING's "Where do I add …": the variable, and its
+// file.
 var registries = []struct{ adds, variable, file string }{
 	{"a scheduler", "schedulers", "scaling/systems/schedulers.go"},
 	{"a batching policy", "policies", "batching/new.go"},
 	{"a cold-start policy", "makers", "coldstart/new.go"},
-	{"an annotation", "known", "provider/annotation/annotation.go"},
+	{"an annotation", "knownKeys", "provider/annotation/annotation.go"},
 	{"an engine", "all", "instance/engines/engines.go"},
 }
 
-// Who adds something touches a file for it, a row in a list, and at most one file more.
+// Adding something touches its own file, a row in a list, and at most one more file.
 func TestAddingTouchesFewFiles(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
@@ -55,10 +56,11 @@ func TestAddingTouchesFewFiles(t *testing.T) {
 	}
 }
 
-// entry is a name that an element of a list uses, of a package of ours.
+// entry is a name of one of the project's packages that an element of a list uses.
 type entry struct{ folder, name string }
 
-// entriesOf are the exported functions and constants that the list of a variable uses.
+// entriesOf returns the exported functions and constants that the list of a variable
+// uses.
 func entriesOf(s source, variable string) (all []entry) {
 	imported := map[string]string{}
 	for _, p := range s.imports() {
@@ -105,8 +107,8 @@ func entriesOf(s source, variable string) (all []entry) {
 	return all
 }
 
-// naming are the files that name an entry: those of its package by its name, others with
-// the package before it.
+// naming returns the files that name an entry. Those of its package use its name;
+// others put the package before it.
 func naming(all []source, e entry) (in []string) {
 	for _, s := range all {
 		own := s.folder == e.folder

@@ -14,7 +14,8 @@ import (
 	lab "github.com/faas-infer/faas-infer/lab/command"
 )
 
-// documents are those that describe the program: at the root, and the guide's.
+// documents returns the documents that describe the program: those at the root, the
+// guide's and those on the design.
 func documents(t *testing.T) []string {
 	t.Helper()
 	guide, err := filepath.Glob("docs/*.md")
@@ -62,7 +63,7 @@ func tableRows(t *testing.T, text, first string) (rows [][]string) {
 
 var quoted = regexp.MustCompile("`([^`\n]*)`")
 
-// spans are the texts in backquotes, less those that are broken by a line's end.
+// spans returns the texts in backquotes, except those that a line's end breaks.
 func spans(text string) (all []string) {
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -70,7 +71,8 @@ func spans(text string) (all []string) {
 	return all
 }
 
-// subcommand finds what the words after a program's name are.
+// subcommand finds the command that the words after a program's name call, and the
+// words left over.
 func subcommand(program string, words []string) (c *cobra.Command, rest []string) {
 	c = command.NewRootCommand()
 	if program == "faas-infer-lab" {
@@ -92,7 +94,7 @@ var (
 	aFlag  = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
-// Flags and subcommands that the documents name exist.
+// The flags and subcommands that the documents name exist.
 func TestFlagsInDocuments(t *testing.T) {
 	for _, name := range documents(t) {
 		text := strings.ReplaceAll(document(t, name), "\\\n", "")
@@ -128,11 +130,11 @@ func TestFlagsInDocuments(t *testing.T) {
 	}
 }
 
-// metric is where the provider's code makes one: by a helper or by its whole name.
+// metric matches where the provider's code makes a metric: by a helper or by its whole
+// name.
 var metric = regexp.MustCompile(`(?:histogram|counter|gauge|name)\("([a-z_]+)"|BuildFQName\(namespace, "", "([a-z_]+)"`)
 
-// The table of metrics has every name that the provider's code makes, and no
-// other.
+// The table of metrics has exactly the names that the provider's code makes.
 func TestMetricsTable(t *testing.T) {
 	made := map[string]bool{}
 	for _, s := range sources(t) {
@@ -155,7 +157,7 @@ func TestMetricsTable(t *testing.T) {
 		for _, name := range spans(cells[0]) {
 			shown[name] = true
 			if !made[name] {
-				t.Errorf("the table has faas_infer_%s, which nobody makes", name)
+				t.Errorf("the table has faas_infer_%s, which no code makes", name)
 			}
 		}
 	}
@@ -166,14 +168,15 @@ func TestMetricsTable(t *testing.T) {
 	}
 }
 
-// key is an annotation of OpenFaaS' that the provider's code names, or the beginning of
-// those that say how an instance is asked.
+// key matches an annotation of OpenFaaS that the provider's code names. For health and
+// readiness probes it matches the beginning of the name.
 var key = regexp.MustCompile(`"(com\.openfaas\.(?:(?:slo|infer|scale|retry)\.[a-z_-]+|(?:health|ready)\.http\.|profile|serviceaccount|limits\.gpu))"`)
 
-// annotated are the folders that read annotations.
+// annotated lists the folders that read annotations.
 var annotated = []string{"provider/annotation", "provider/async/retry", "cluster/kubernetes/podspec"}
 
-// The reference has each annotation that the provider reads; its tables have no other.
+// The reference has every annotation that the provider reads, and its tables have no
+// other.
 func TestAnnotationTables(t *testing.T) {
 	read := map[string]bool{}
 	for _, s := range sources(t) {
@@ -192,7 +195,7 @@ func TestAnnotationTables(t *testing.T) {
 		for _, cells := range tableRows(t, part, "key") {
 			name := spans(cells[0])[0]
 			if !read[name] {
-				t.Errorf("docs/reference.md has %s, which nobody reads", name)
+				t.Errorf("docs/reference.md has %s, which no code reads", name)
 			}
 		}
 	}
@@ -210,7 +213,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are what the headings of a document can be linked by.
+// anchors returns the anchors of a document's headings.
 func anchors(text string) (all []string) {
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		plain := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
@@ -219,7 +222,7 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// Links between the documents lead somewhere.
+// Links between the documents lead to a file and a heading.
 func TestLinksInDocuments(t *testing.T) {
 	for _, name := range documents(t) {
 		text := fenced.ReplaceAllString(document(t, name), "")

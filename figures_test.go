@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// rooms are the packages with code of our own, tests aside.
+// room is a package with handwritten code, tests aside.
 type room struct {
 	files, lines int
 	importers    map[string]bool
 }
 
-// surveyed are the house's packages by folder.
+// surveyed returns the project's packages by folder.
 func surveyed(t *testing.T) map[string]*room {
 	rooms := map[string]*room{}
 	at := func(folder string) *room {
@@ -42,7 +42,7 @@ func surveyed(t *testing.T) map[string]*room {
 	return rooms
 }
 
-// functions lists the lengths of the house's functions in lines, tests aside, and
+// functions returns the lengths of the project's functions in lines, tests aside, and
 // the number of methods of each type, by "folder.Type".
 func functions(t *testing.T) (lengths []int, methods map[string]int) {
 	methods = map[string]int{}
@@ -81,7 +81,7 @@ func receiver(f *ast.FuncDecl) string {
 	return name
 }
 
-// The figures that scripts/house.sh prints.
+// The test prints the figures that scripts/house.sh shows.
 func TestFigures(t *testing.T) {
 	rooms := surveyed(t)
 	var oneFile, oneImporter, inProvider, lines int

@@ -1,6 +1,6 @@
-// The rules of the house that a compiler does not check: what may import what,
-// what policy packages must not do, how long files may be, and that what is
-// exported is documented.
+// These tests check rules of the project that a compiler does not: which package may
+// import which, what policy packages must not do, how long files and functions may be,
+// and that every exported name has a comment.
 package main_test
 
 import (
@@ -23,10 +23,10 @@ import (
 
 const module = "github.com/faas-infer/faas-infer"
 
-// layers says which of our folders a folder may import; a folder that is
-// allowed stands for those below it too. The longest matching row counts, so a
-// folder has its parent's row unless it has its own. Folders under the same
-// top folder may import each other unless one of them is listed in alone.
+// layers says which of the project's folders a folder may import. An allowed folder
+// includes those below it. The longest matching row counts, so a folder has its
+// parent's row unless it has its own. Folders under the same top folder may import
+// each other unless one of them is in alone.
 var layers = map[string][]string{
 	".":                  {"*"},
 	"lab":                {"*"},
@@ -53,41 +53,41 @@ var layers = map[string][]string{
 	"instance/duplex":    {},
 }
 
-// alone are packages that import nothing from their own top folder.
+// alone lists the packages that import nothing from their own top folder.
 var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tensor", "command/report"}
 
-// pure are the packages that decide and do not act; those below them are pure
-// too, but for drivers: the backends, and what measures.
+// pure lists the packages that decide and do not act, with all below them. drivers
+// lists the exceptions: the backends and the measuring packages.
 var (
 	pure    = []string{"batching", "scaling", "coldstart", "profiler", "cluster"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "profiler/measuring"}
 )
 
-// impure are imports that no decision needs; one that ends in a slash stands
-// for all below it.
+// impure lists imports that no decision needs. An entry that ends in a slash includes
+// everything below it.
 var impure = []string{
 	"net", "net/http", "net/http/", "os", "os/exec", "os/signal", "syscall",
 	"golang.org/x/sys/", "k8s.io/",
 }
 
-// heavy are imports that only the second program has: each process of the first
-// would take 20 MB more, and every instance is one. clusterOnly are the folders
-// that the first program is not made of.
+// heavy lists imports that only the second program may have. Each process of the first
+// would take 20 MB more, and every instance is one. clusterOnly lists the folders that
+// only the second program uses.
 var (
 	heavy       = []string{"k8s.io/", "github.com/google/go-containerregistry/"}
 	clusterOnly = []string{"command/kubernetes", "cluster/kubernetes", "lab", "e2e/kubernetes",
 		"provider/objects", "provider/deployments", "model/bundle/image"}
 )
 
-// clocks are the functions of package time that read or wait for a clock.
+// clocks lists the functions of package time that read or wait for a clock.
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// maxLines is the longest a file may be, tests and generated code excepted.
+// maxLines is the maximum length of a file, except for tests and generated code.
 const maxLines = 600
 
-// source is one Go file of ours.
+// source is one Go file of the project.
 type source struct {
-	// name is its path below the root, folder its directory.
+	// name is the file's path below the root, and folder its directory.
 	name, folder string
 	lines        int
 	file         *ast.File
@@ -112,8 +112,8 @@ func (s source) imports() []string {
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// sources are the module's Go files but for generated ones and those of other
-// modules below the root, parsed once for all tests.
+// sources returns the module's Go files, parsed once for all tests. It leaves out
+// generated files and those of other modules below the root.
 func sources(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()
@@ -175,7 +175,7 @@ func top(folder string) string {
 	return first
 }
 
-// row is what folder may import, and whether the table knows of it.
+// row returns what folder may import, and whether the table has a row for it.
 func row(folder string) ([]string, bool) {
 	for f := folder; ; f = path.Dir(f) {
 		if allowed, ok := layers[f]; ok && (f != "." || folder == ".") {
@@ -187,7 +187,7 @@ func row(folder string) ([]string, bool) {
 	}
 }
 
-// mayImport is the layer table's word on one import.
+// mayImport reports whether the layer table allows one import.
 func mayImport(from, to string) bool {
 	allowed, _ := row(from)
 	if from == to || top(from) == top(to) && from != "." && !slices.Contains(alone, from) {
@@ -252,8 +252,8 @@ func TestPolicyPackagesArePure(t *testing.T) {
 	}
 }
 
-// actions finds goroutines and reads of the clock, also those through a
-// renamed or a dot import and those that only take a function's address.
+// actions finds goroutines and reads of the clock. It also finds those through a
+// renamed or a dot import, and those that only take a function's address.
 func actions(s source) []string {
 	var found []string
 	clock := ""
@@ -275,7 +275,7 @@ func actions(s source) []string {
 			found = append(found, s.at(n)+": a policy package must not start goroutines")
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && x.Name == clock && slices.Contains(clocks, n.Sel.Name) {
-				found = append(found, s.at(n)+": a policy package is given the time, it must not use time."+n.Sel.Name)
+				found = append(found, s.at(n)+": a policy package must take the time as an argument and not use time."+n.Sel.Name)
 			}
 		}
 		return true
@@ -313,7 +313,8 @@ func undocumented(s source) []string {
 	return found
 }
 
-// exportedReceiver is false for methods of unexported types.
+// exportedReceiver reports whether the receiver's type is exported. It is true for
+// functions.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true
@@ -330,8 +331,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	return exported
 }
 
-// undocumentedSpec accepts a comment on the declaration, above the name, or
-// beside it.
+// undocumentedSpec accepts a comment on the declaration, above the name, or beside it.
 func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (string, bool) {
 	switch spec := spec.(type) {
 	case *ast.TypeSpec:
@@ -347,7 +347,7 @@ func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (string, bool) {
 	return "", false
 }
 
-// The lab, which simulates and measures, is no part of what people run.
+// The product does not import the lab, which simulates and measures.
 func TestTheLabStaysOutOfTheProduct(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
@@ -362,9 +362,9 @@ func TestTheLabStaysOutOfTheProduct(t *testing.T) {
 }
 
 const (
-	// maxMethods is how many methods a type may have, maxFunction how many lines a
-	// function; minPackage is how many lines a package of one file and one importer
-	// must have, if it is no policy.
+	// maxMethods is the maximum number of methods of a type, and maxFunction that of a
+	// function's lines. minPackage is the minimum number of lines of a package with one
+	// file and one importer, unless it is a policy.
 	maxMethods  = 40
 	maxFunction = 80
 	minPackage  = 150
@@ -405,7 +405,7 @@ func TestFilesAreShort(t *testing.T) {
 	}
 }
 
-// The rules themselves: each must catch what it is there for.
+// Each rule must catch its violations.
 func TestTheRulesCatch(t *testing.T) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "x.go", `package x
@@ -445,8 +445,9 @@ const ( A = 1 // A is beside.
 	}
 }
 
-// What starts a Kubernetes in its tests belongs to `make test-kubernetes`, which builds one
-// first: within a package's time limit it cannot be built on a new machine.
+// Packages whose tests start a Kubernetes cluster belong to `make test-kubernetes`,
+// which builds it first: on a new machine that takes longer than a package's time
+// limit.
 func TestMakefileKnowsWhatNeedsKubernetes(t *testing.T) {
 	const cluster = "e2e/kubernetes/testcluster"
 	needs := map[string]bool{}
@@ -468,11 +469,11 @@ func TestMakefileKnowsWhatNeedsKubernetes(t *testing.T) {
 	line, _, _ = strings.Cut(line, "\n")
 	for _, folder := range strings.Fields(line) {
 		if !needs[folder] {
-			t.Errorf("the Makefile has %s tested on Kubernetes, and it does not start one", folder)
+			t.Errorf("the Makefile's ON_KUBERNETES has %s, which does not start a Kubernetes cluster: remove it", folder)
 		}
 		delete(needs, folder)
 	}
 	for folder := range needs {
-		t.Errorf("%s starts a Kubernetes, and is not in the Makefile's ON_KUBERNETES", folder)
+		t.Errorf("%s starts a Kubernetes cluster: add it to the Makefile's ON_KUBERNETES", folder)
 	}
 }

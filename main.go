@@ -1,5 +1,6 @@
 // Command faas-infer serves machine-learning models as OpenFaaS functions
-// within a latency objective. Its subcommands are in the package command.
+// within a latency objective. Its subcommands are in package command: begin there with
+// NewRootCommand.
 package main
 
 import (

@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// sequential is what the Makefile tests without the race detector, as a pattern of
-// import paths.
+// sequential returns the pattern of import paths that the Makefile tests without the
+// race detector.
 func sequential(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	_, rest, found := strings.Cut(document(t, "Makefile"), "\nSEQUENTIAL := ")
 	pattern, _, _ := strings.Cut(rest, "\n")
 	if !found || pattern == "" {
-		t.Fatal("the Makefile says no longer what is tested without the race detector")
+		t.Fatal("the Makefile has no SEQUENTIAL, the pattern of packages tested without the race detector")
 	}
 	return regexp.MustCompile(strings.ReplaceAll(pattern, "$$", "$"))
 }
 
-// goroutines finds what may run beside what comes after it: go statements, and the
-// methods of wait groups and tests that stand for them.
+// goroutines finds code that may run concurrently with what follows: go statements,
+// and the methods of wait groups and tests that start goroutines.
 func goroutines(s source) []string {
 	var found []string
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -38,8 +38,9 @@ func goroutines(s source) []string {
 	return found
 }
 
-// Without the race detector is tested only what has nothing to race: packages that,
-// their tests included, start no goroutine and import none of ours that does.
+// Only packages with nothing to race are tested without the race detector. They, their
+// tests included, start no goroutine and import none of the project's packages that
+// does.
 func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 	starts, imports := map[string][]string{}, map[string][]string{}
 	of := map[string][]source{}
@@ -73,11 +74,11 @@ func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 		}
 	}
 	if tested == 0 {
-		t.Errorf("no package is like %s", pattern)
+		t.Errorf("no package matches %s", pattern)
 	}
 }
 
-// reached are a folder and all that it imports, directly or not.
+// reached returns a folder and everything that it imports, directly or not.
 func reached(imports map[string][]string, folder string, seen map[string]bool) []string {
 	if seen[folder] {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// stack.yml is what the demo deploys and what users copy: faas-cli's own
-// parser must take it, and so must the provider.
+// The demo deploys stack.yml and users copy it: faas-cli's own parser must accept it,
+// and so must the provider.
 func TestStackFile(t *testing.T) {
 	services, err := stack.ParseYAMLFile("stack.yml", "", "", true)
 	if err != nil {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure of a Chromium without a screen, for the test of the gateway's web
-# interface. See --help.
+# Finds or fetches a headless Chromium for the test of the gateway's web interface.
+# See --help.
 set -euo pipefail
 
 package=chromium-headless-shell
@@ -10,12 +10,12 @@ usage() {
 	cat <<-EOF
 		Usage: scripts/chromium.sh [--help]
 
-		Prints the path of a Chromium (or Chrome) that can run without a screen. One that
-		is on the PATH is taken as it is. Else Debian's package $package is
-		fetched with apt: root installs it; anybody else has it and what it needs beyond
-		this machine's packages unpacked into
+		Prints the path of a Chromium (or Chrome) that can run headless. It takes one from
+		the PATH. Otherwise it fetches Debian's package $package with apt. Root
+		installs the package; other users get it, with the packages that it needs and this
+		machine lacks, unpacked into
 		  $dir
-		Does nothing when it is there already; remove the directory to fetch it anew.
+		Does nothing if it is there already. To fetch it again, remove the directory.
 
 		Only the end-to-end test of the gateway's web interface needs it.
 
@@ -27,7 +27,7 @@ usage() {
 	EOF
 }
 
-# find prints the first browser that is on the PATH and runs.
+# find_browser prints the path of the first browser that is on the PATH and runs.
 find_browser() {
 	local name path
 	for name in chromium-headless-shell chromium google-chrome google-chrome-stable chromium-browser; do
@@ -40,8 +40,8 @@ find_browser() {
 	return 1
 }
 
-# with_lists runs an apt command that fetches packages; if that fails, once more
-# with package lists that are up to date, by the command $1.
+# with_lists runs an apt command that fetches packages. If that fails, it updates the
+# package lists with the command $1 and runs the apt command once more.
 with_lists() {
 	local update=$1
 	shift
@@ -56,9 +56,9 @@ install() {
 
 update_lists() { apt-get "${private[@]}" update -qq >&2; }
 
-# unpack fills the directory $1 with the package, what it needs, and a script
-# that runs it. The lists of packages are private: those of the machine belong
-# to root and may be absent.
+# unpack fills the directory $1 with the package, its dependencies and a script
+# that runs it. It uses private package lists, because the machine's belong to root and
+# may be absent.
 unpack() {
 	local work=$1 needed
 	mkdir -p "$work/lists/partial" "$work/debs" "$work/out"
@@ -122,7 +122,7 @@ mkdir -p "$(dirname "$dir")"
 work=$(mktemp -d "$dir.build-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 unpack "$work"
-# A rename within one file system: what is interrupted leaves nothing behind,
-# and of two at the same time the first one stays.
+# Rename within one file system: an interrupted run leaves nothing behind, and of two
+# concurrent runs the first one wins.
 mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/chromium" ]]
 echo "$dir/chromium"

@@ -20,9 +20,9 @@ usage() {
 
 		Builds OpenFaaS' command faas-cli from the Go module proxy into
 		  $dir
-		and prints the binary's path. Does nothing when it is there already; remove the
-		directory to build it anew. The tests have it pull the templates, make functions of
-		them and deploy these, as people do. It is under the MIT licence.
+		and prints the binary's path. Does nothing if it is there already. To build it
+		again, remove the directory. The tests use it as people do: they pull the templates,
+		make functions from them and deploy these. It is under the MIT licence.
 
 		Environment:
 		  XDG_CACHE_HOME  where caches live, default ~/.cache
@@ -33,8 +33,8 @@ usage() {
 	EOF
 }
 
-# build fills the directory $1 with a throw-away module and, beside it, what is
-# kept: out/faas-cli and out/LICENSE.
+# build makes a throw-away module in the directory $1 and builds the files to keep:
+# out/faas-cli and out/LICENSE.
 build() {
 	local work=$1 source
 	export GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local
@@ -74,8 +74,8 @@ if [[ ! -x "$dir/faas-cli" ]]; then
 	work=$(mktemp -d "$root/.build-XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	(build "$work")
-	# A rename within one file system: a build that is interrupted leaves
-	# nothing behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/faas-cli" ]] || {
 		rm -rf "$dir"
 		mv -T "$work/out" "$dir"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what continuous integration runs as on a new machine. See --help.
+# Runs continuous integration as on a new machine. See --help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,14 +8,14 @@ usage() {
 		Usage: scripts/fresh.sh [--keep] [COMMAND [ARGUMENT...]]
 
 		Clones the commit that is checked out and runs a command there with empty caches,
-		as a new user's machine has them: no Go modules, no compiled packages, no Python
-		environments, no gateway, no Kubernetes, an empty home. Without a command that is
-		.ci/run, an hour on two cores; use it before every release. A warm cache hides
-		what is missing.
+		as on a new user's machine: no Go modules, no compiled packages, no Python
+		environments, no gateway, no Kubernetes, an empty home. The default command is
+		.ci/run, which takes an hour on two cores. Run it before every release, because a
+		warm cache hides missing dependencies.
 
-		Everything is below one temporary directory (some 20 GB, in TMPDIR), which is
-		removed at the end; with --keep it stays. How long each part took is printed at
-		the end. The exit status is the command's. Packages that apt has installed stay.
+		Everything is below one temporary directory (some 20 GB, in TMPDIR). The script
+		removes it at the end; --keep keeps it. It then prints how long each part took. The
+		exit status is the command's. Packages that apt has installed stay.
 
 		Examples:
 		  scripts/fresh.sh
@@ -44,7 +44,7 @@ done
 (($#)) || set -- .ci/run
 
 if [[ -n $(git status --porcelain --untracked-files=no) ]]; then
-	echo "fresh.sh: what is not committed is left out:" >&2
+	echo "fresh.sh: these uncommitted changes are left out:" >&2
 	git status --short --untracked-files=no >&2
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/faas-infer-fresh-XXXXXX")

@@ -22,8 +22,8 @@ usage() {
 		Builds the stock OpenFaaS gateway $version from the Go module proxy into
 		  $dir
 		(the binary "gateway" and the web interface "assets/", which it serves relative
-		to its working directory) and prints the binary's path. Does nothing when it is
-		there already; remove the directory to build it anew.
+		to its working directory) and prints the binary's path. Does nothing if it is
+		there already. To build it again, remove the directory.
 
 		The gateway is not part of faas-infer. It is under the OpenFaaS Community Edition
 		EULA, which limits commercial use: https://github.com/openfaas/faas/blob/master/EULA.md
@@ -44,8 +44,8 @@ usage() {
 
 present() { [[ -x "$dir/gateway" && -f "$dir/assets/index.html" ]]; }
 
-# build fills the directory $1 with a throw-away module and, beside it, what is
-# kept: out/gateway and out/assets.
+# build makes a throw-away module in the directory $1 and builds the files to keep:
+# out/gateway and out/assets.
 build() {
 	local work=$1 source
 	export GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local
@@ -87,8 +87,8 @@ if ! present; then
 	work=$(mktemp -d "$root/.build-XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	(build "$work")
-	# A rename within one file system: a build that is interrupted leaves
-	# nothing behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/out" "$dir" 2>/dev/null || present || {
 		rm -rf "$dir"
 		mv -T "$work/out" "$dir"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds Helm, with which the chart is tested, into the user's cache. See --help.
+# Builds Helm into the user's cache, to test the chart. See --help.
 set -euo pipefail
 
 version=3.20.2
@@ -14,8 +14,8 @@ usage() {
 
 		Builds Helm $version from the Go module proxy into
 		  $dir
-		and prints the program's path. Does nothing when it is there already; remove
-		the directory to build it anew.
+		and prints the program's path. Does nothing if it is there already. To build it
+		again, remove the directory.
 
 		Environment:
 		  XDG_CACHE_HOME  where caches live, default ~/.cache
@@ -48,14 +48,14 @@ if [[ ! -x "$dir/helm" ]]; then
 	work=$(mktemp -d "$root/.build-XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	(
-		# A throw-away directory: no module's go.mod counts, and go checks every
-		# download against sum.golang.org.
+		# In a throw-away directory no go.mod applies, and go checks every download
+		# against sum.golang.org.
 		cd "$work"
 		export GOFLAGS=-buildvcs=false GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local GOBIN="$work/out"
 		go install -trimpath -ldflags "-s -w -X $module/internal/version.version=v$version" "$module/cmd/helm@v$version"
 	)
-	# A rename within one file system: a build that is interrupted leaves nothing
-	# behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/helm" ]] || {
 		rm -rf "$dir"
 		mv -T "$work/out" "$dir"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container images that faas-infer itself has. See --help.
+# Builds the container images of faas-infer itself. See --help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,20 +7,21 @@ usage() {
 	cat <<-EOF
 		Usage: scripts/image.sh [--push PREFIX] [--tag TAG] [--out DIR]
 
-		Builds the images that faas-infer itself has, with no container engine, out of
-		Debian's packages, which apt-get downloads, and of what is built here:
-		  base        what functions' images are built on
+		Builds the images of faas-infer itself, without a container engine, from Debian's
+		packages, which apt-get downloads, and from the programs that it builds here:
+		  base        the base of functions' images
 		  base-shell  the same with a shell and the usual commands, for scripts
 		  base-python the same with Debian's Python, for models that run in it
 		  provider    the provider on Kubernetes, and the agent of nodes with GPUs
-		They become files in DIR, OCI image layouts in a tar, for ctr, podman and docker
-		to load. The same sources and packages make the same files.
+		It writes each as a file in DIR, an OCI image layout in a tar, which ctr, podman and
+		docker load. The same sources and packages make the same files.
 
-		  --push PREFIX  send them to a registry, too, as PREFIX/base:TAG,
-		                 PREFIX/base:TAG-shell, PREFIX/base:TAG-python and PREFIX/provider:TAG, with the credentials
-		                 of docker's or podman's login
+		  --push PREFIX  also push them to a registry, as PREFIX/base:TAG,
+		                 PREFIX/base:TAG-shell, PREFIX/base:TAG-python and
+		                 PREFIX/provider:TAG, with the credentials of docker's or podman's
+		                 login
 		  --tag TAG      their tag, default latest
-		  --out DIR      where the files go, default dist
+		  --out DIR      directory of the files, default dist
 
 		Example:
 		  scripts/image.sh --push registry.example.com/faas-infer --tag v1

@@ -15,8 +15,8 @@ etcd_mod_sum='h1:4SjXH6zYclHqLjZRkTVAS6cEsJjuso0IZVzCKNXLrak='
 kwok_sum='h1:OTIOTwgROqPMovcTwxICx2eYQ4AwLpSx5EpjbDKF4SQ='
 
 programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy)
-# What a node needs beyond them, with a library of runc's, and the shell and tools
-# of the images that tests run.
+# What a node needs besides these programs: the container runtime, a library of runc, and
+# the shell and tools of the images that tests run.
 packages=(containerd runc containernetworking-plugins libseccomp2 busybox-static)
 
 root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/kubernetes"
@@ -26,18 +26,18 @@ usage() {
 	cat <<-EOF
 		Usage: scripts/kubernetes.sh [--help]
 
-		Makes sure of a real Kubernetes for tests in
+		Builds a real Kubernetes for tests in
 		  $dir
-		and prints that path. In it are
+		and prints that path. The directory holds
 		  bin/         etcd $etcd_version, Kubernetes $version (${programs[*]})
 		               and kwok $kwok_version, built from the Go module proxy, and pause,
 		               which holds a pod's namespaces
 		  stages.yaml  what kwok does with its nodes and their pods
-		  node/        containerd, runc and CNI plugins, Debian's packages unpacked
-		Does nothing for what is there already; remove the directory to build it anew.
+		  node/        containerd, runc and CNI plugins, unpacked from Debian's packages
+		Skips parts that are there already. To build them again, remove the directory.
 		A cold build takes about 8 minutes on two cores, 3 GB of memory and 4 GB of Go's
-		caches. Nothing is installed; where apt-get is missing or fails, node/ is left
-		out with a line that says so, and tests run without a real node.
+		caches. It installs nothing. If apt-get is missing or fails, it says so and leaves
+		node/ out; the tests then run without a real node.
 
 		Only tests need it: make test-kubernetes.
 
@@ -58,9 +58,9 @@ module_file() {
 	GOFLAGS='' go mod download -json "$1@$2" | sed -n 's/^\t"GoMod": "\(.*\)",\{0,1\}$/\1/p'
 }
 
-# kubernetes_module prints a go.mod that needs what Kubernetes' own does. That
-# one names its parts by v0.0.0 and replaces them by folders of its repository;
-# outside of it they are modules of their own with the same version.
+# kubernetes_module prints a go.mod with the requirements of Kubernetes' own go.mod. That
+# file requires its parts at v0.0.0 and replaces them with folders of its repository.
+# Outside the repository they are modules with the same version.
 kubernetes_module() {
 	awk -v part="v0.${version#1.}" -v whole="v$version" '
 		/^module / { print "module kubernetes-build"; next }
@@ -115,7 +115,8 @@ build_kwok() {
 	done >"$work/out/stages.yaml"
 }
 
-# build_pause builds what a pod's first container runs: it waits to be ended.
+# build_pause builds the program of a pod's first container, which waits for a signal to
+# end.
 build_pause() {
 	local work=$1
 	mkdir "$work/pause"
@@ -150,8 +151,8 @@ build() {
 	(build_pause "$work")
 }
 
-# unpack fills $1/out with what the packages hold. The lists of packages are
-# private: those of the machine belong to root and may be absent.
+# unpack fills $1/out with the files of the packages. It uses private package lists,
+# because the machine's belong to root and may be absent.
 unpack() {
 	local work=$1 deb
 	mkdir -p "$work/lists/partial" "$work/debs" "$work/out"
@@ -187,8 +188,8 @@ if ! present; then
 	echo "Building Kubernetes $version, etcd $etcd_version and kwok $kwok_version (about 8 minutes the first time)" >&2
 	work=$(mktemp -d "$root/.build-XXXXXX")
 	(build "$work")
-	# A rename within one file system: a build that is interrupted leaves
-	# nothing behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/out" "$dir" 2>/dev/null || present || {
 		rm -rf "$dir"
 		mv -T "$work/out" "$dir"
@@ -199,7 +200,7 @@ fi
 if ! node_present; then
 	echo "Unpacking Debian's ${packages[*]} for a node" >&2
 	work=$(mktemp -d "$root/.build-XXXXXX")
-	# Not in a condition: in one, set -e would not end the function's first failure.
+	# Do not call it in a condition: there, set -e would not stop at its first failure.
 	set +e
 	(
 		set -e

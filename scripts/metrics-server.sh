@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds Kubernetes' metrics server, with which usage on a cluster is tested, into the
-# user's cache. See --help.
+# Builds Kubernetes' metrics server into the user's cache, to test the usage of resources on
+# a cluster. See --help.
 set -euo pipefail
 
 version=0.9.0
@@ -19,8 +19,8 @@ usage() {
 
 		Builds Kubernetes' metrics server $version from the Go module proxy into
 		  $dir
-		and prints the program's path. Does nothing when it is there already; remove
-		the directory to build it anew.
+		and prints the program's path. Does nothing if it is there already. To build it
+		again, remove the directory.
 
 		Only tests need it: make test-kubernetes.
 
@@ -67,8 +67,8 @@ if [[ ! -x "$dir/metrics-server" ]]; then
 	work=$(mktemp -d "$root/.build-XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	(build "$work")
-	# A rename within one file system: a build that is interrupted leaves nothing
-	# behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/metrics-server" ]] || {
 		rm -rf "$dir"
 		mv -T "$work/out" "$dir"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Fetches the ONNX Runtime library that instances load, from the wheel that
-# PyPI serves, and checks it. Prints the library's path, and does nothing else
-# where the library already is.
+# Fetches the ONNX Runtime library that instances load from its wheel on PyPI, checks it
+# and prints its path. Only prints the path if the library is there already.
 #
 #   scripts/onnxruntime.sh            into $XDG_CACHE_HOME/faas-infer
 #   FAAS_INFER_ONNXRUNTIME=/path/libonnxruntime.so scripts/onnxruntime.sh
@@ -15,7 +14,7 @@ library_sha256=fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3
 
 if [[ -n ${FAAS_INFER_ONNXRUNTIME:-} ]]; then
 	if [[ ! -r $FAAS_INFER_ONNXRUNTIME ]]; then
-		echo "FAAS_INFER_ONNXRUNTIME names $FAAS_INFER_ONNXRUNTIME, which cannot be read" >&2
+		echo "FAAS_INFER_ONNXRUNTIME is $FAAS_INFER_ONNXRUNTIME, which cannot be read; set it to the path of libonnxruntime.so, or unset it" >&2
 		exit 1
 	fi
 	echo "$FAAS_INFER_ONNXRUNTIME"
@@ -30,7 +29,7 @@ if [[ -r $library ]]; then
 fi
 
 if [[ $(uname -s)-$(uname -m) != Linux-x86_64 ]]; then
-	echo "There is a tested ONNX Runtime $version for Linux on x86_64 only; set FAAS_INFER_ONNXRUNTIME to a library of your own." >&2
+	echo "ONNX Runtime $version is tested on Linux on x86_64 only; set FAAS_INFER_ONNXRUNTIME to the path of your own library." >&2
 	exit 1
 fi
 
@@ -39,15 +38,15 @@ work=$(mktemp -d "$folder/fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 echo "Fetching ONNX Runtime $version (24 MB) from PyPI" >&2
-# The wheel is only a container for the library, so the Python that is here
-# need not be the one that the wheel is for.
+# The wheel is only a container for the library, so this machine's Python version need
+# not match it.
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
 	--python-version 311 --platform manylinux_2_28_x86_64 --dest "$work" "onnxruntime==$version" >&2
 echo "$wheel_sha256  $work/$wheel" | sha256sum --check --quiet >&2
 python3 -m zipfile -e "$work/$wheel" "$work/wheel"
 fetched=$work/wheel/onnxruntime/capi/libonnxruntime.so.$version
 echo "$library_sha256  $fetched" | sha256sum --check --quiet >&2
-# A rename, so that two fetches at once and an interrupted one are harmless.
+# A rename makes two concurrent fetches, or an interrupted one, harmless.
 chmod 0755 "$fetched"
 mv "$fetched" "$library"
 echo "$library"

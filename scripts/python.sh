@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a virtual environment of Python's packages, once, in the user's cache.
+# Makes a virtual environment of Python packages, once, in the user's cache.
 # See --help.
 set -euo pipefail
 
@@ -20,17 +20,18 @@ usage() {
 
 		Makes the virtual environment in which functions of an engine run, below
 		  $root
-		and prints the path of its Python. Does nothing when it is there already. The
-		environment has what the engine needs ($base/ENGINE.txt, pinned) and
-		what the file REQUIREMENTS asks for, if it is given; its name is a hash of both
-		and of Python's version, by which the provider finds the same environment.
+		and prints the path of its Python. Does nothing if it is there already. The
+		environment has the packages of the engine ($base/ENGINE.txt, pinned)
+		and of the file REQUIREMENTS, if given. Its name is a hash of both and of Python's
+		version, by which the provider finds the same environment.
 
-		ENGINE is one of $(engines). Without it, it is tensorflow:
-		half a GB is fetched, 1.6 GB are kept. convert-tensorflow is as large. PyTorch, in
-		convert-torch, is 3 GB and 6 GB where pip knows no index of its CPU wheels.
+		ENGINE is one of $(engines); the default is tensorflow,
+		which fetches half a GB and keeps 1.6 GB. convert-tensorflow is as large. PyTorch,
+		in convert-torch, fetches 3 GB and keeps 6 GB unless pip knows an index of its CPU
+		wheels.
 
 		Environment:
-		  FAAS_INFER_PYTHON  the Python to begin with, default python3
+		  FAAS_INFER_PYTHON  the Python that makes the environment, default python3
 		  XDG_CACHE_HOME     where caches live, default ~/.cache
 		  PIP_...            pip's own settings
 
@@ -59,7 +60,7 @@ if (($# > 1)) || [[ ${1-} == -* ]]; then
 fi
 requirements=${1-}
 if [[ -n $requirements && ! -r $requirements ]]; then
-	echo "python.sh: $requirements cannot be read" >&2
+	echo "python.sh: the requirements file $requirements cannot be read; the engines are $(engines)" >&2
 	exit 1
 fi
 "$python" -c 'import venv, ensurepip' 2>/dev/null || {
@@ -80,7 +81,7 @@ hash=$(wanted | sha256sum | cut -c1-16)
 dir="$root/$hash"
 
 if [[ ! -x "$dir/bin/python" ]]; then
-	echo "Making the Python environment of $engine ($hash); the first time takes minutes" >&2
+	echo "Making the Python environment of $engine ($hash); this takes minutes, once" >&2
 	mkdir -p "$root"
 	work=$(mktemp -d "$root/.make-XXXXXX")
 	trap 'rm -rf "$work"' EXIT
@@ -88,8 +89,8 @@ if [[ ! -x "$dir/bin/python" ]]; then
 	"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
 		--requirement "$base/$engine.txt" ${requirements:+--requirement "$requirements"} >&2
 	"$work/venv/bin/python" -m compileall -q "$work/venv/lib" >/dev/null 2>&1 || true
-	# A rename within one file system: a build that is interrupted leaves nothing
-	# behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/venv" "$dir" 2>/dev/null || [[ -x "$dir/bin/python" ]] || {
 		rm -rf "$dir"
 		mv -T "$work/venv" "$dir"

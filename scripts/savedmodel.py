@@ -129,8 +129,8 @@ def branching(path):
 
 
 def tf1(path):
-    """A graph of TensorFlow 1: its loss, gradients and optimiser lie beside what is
-    served, its variables are references, and a condition is of Switch and Merge."""
+    """A TensorFlow 1 graph. It contains loss, gradients and optimiser beside the served
+    part; its variables are references, and its condition uses Switch and Merge."""
     v1.disable_control_flow_v2()
     with tf.Graph().as_default(), v1.Session() as session:
         v1.set_random_seed(1)
@@ -162,7 +162,7 @@ MODELS = (dense, cnn, lstm, textcnn, attention, signatures, branching, tf1)
 
 
 def pack(path, target):
-    """A tar.gz that is the same for the same files."""
+    """Writes a tar.gz that is the same for the same files."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as tar:
         for file in sorted(pathlib.Path(path).rglob("*")):

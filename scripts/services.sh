@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what lets the pods of a test's cluster reach services, and keeps them from
-# what they must not reach, into the user's cache. See --help.
+# Builds into the user's cache what the pods of a test's cluster need to reach services, and
+# what enforces its network policies. See --help.
 set -euo pipefail
 
 version=1.14.7
@@ -9,7 +9,7 @@ module=github.com/coredns/coredns
 # itself checks the dependencies against that log.
 module_sum='h1:UPDkn4QN+xyNfjz3U5ldgoLszDYpMZEJoy3+ze9au4Q='
 go_mod_sum='h1:ABNpFbWAas3/CDYRyzlVYLqX/gSVq/5yDr7wm5fjafA='
-# What writes the kernel's rules, for kube-proxy and the tests, and its libraries.
+# The program that writes the kernel's rules, for kube-proxy and the tests, and its libraries.
 packages=(nftables libnftables1 libnftnl11 libmnl0 libxtables12 libjansson4 libedit2 libbsd0 libmd0 libgmp10 libtinfo6)
 
 root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/services"
@@ -19,15 +19,15 @@ usage() {
 	cat <<-EOT
 		Usage: scripts/services.sh [--help]
 
-		Makes sure of what a test's cluster needs for its services in
+		Builds what a test's cluster needs for its services in
 		  $dir
-		and prints that path. In it are
-		  coredns   CoreDNS $version with the parts that answer for a cluster, built from
-		            the Go module proxy
-		  usr/      nftables, Debian's packages unpacked
-		Does nothing when it is there already; remove the directory to build it anew.
-		Nothing is installed; where apt-get is missing or fails, nothing is made, with a
-		line that says so, as a test's cluster has no real node then.
+		and prints that path. The directory holds
+		  coredns   CoreDNS $version with the plugins for a cluster, built from the Go
+		            module proxy
+		  usr/      nftables, unpacked from Debian's packages
+		Does nothing if it is there already. To build it again, remove the directory.
+		It installs nothing. If apt-get is missing or fails, it says so and builds nothing,
+		because a test's cluster then has no real node.
 
 		Only tests need it: make test-kubernetes.
 
@@ -67,8 +67,8 @@ build() {
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/out/coredns" .
 }
 
-# unpack fills $1/out with what the packages hold. The lists of packages are
-# private: those of the machine belong to root and may be absent.
+# unpack fills $1/out with the files of the packages. It uses private package lists,
+# because the machine's belong to root and may be absent.
 unpack() {
 	local work=$1 deb
 	mkdir -p "$work/lists/partial" "$work/debs"
@@ -105,7 +105,7 @@ if ! present; then
 	work=$(mktemp -d "$root/.build-XXXXXX")
 	trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 	mkdir "$work/out"
-	# Not in a condition: in one, set -e would not end the function's first failure.
+	# Do not call it in a condition: there, set -e would not stop at its first failure.
 	set +e
 	(
 		set -e
@@ -120,8 +120,8 @@ if ! present; then
 		exit
 	fi
 	(build "$work")
-	# A rename within one file system: a build that is interrupted leaves nothing
-	# behind, and of two at the same time the first one stays.
+	# Rename within one file system: an interrupted build leaves nothing behind, and of
+	# two concurrent builds the first one wins.
 	mv -T "$work/out" "$dir" 2>/dev/null || present || {
 		rm -rf "$dir"
 		mv -T "$work/out" "$dir"

@@ -6,9 +6,9 @@ usage() {
 	cat <<-EOF
 		Usage: scripts/timed.sh NAME COMMAND [ARGUMENT...]
 
-		Runs the command and prints how long it took. Where FAAS_INFER_TIMES names a file,
-		a line "SECONDS NAME" is added to it, of which .ci/run and scripts/fresh.sh make
-		their tables. The exit status is the command's.
+		Runs the command and prints how long it took, if that was 5 s or more. If
+		FAAS_INFER_TIMES names a file, it appends a line "SECONDS NAME" to it, from which
+		.ci/run and scripts/fresh.sh make their tables. The exit status is the command's.
 
 		Example:
 		  scripts/timed.sh gateway scripts/gateway.sh

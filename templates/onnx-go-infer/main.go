@@ -1,6 +1,6 @@
 // Command handler calls a function's Pre and Post for the instance that runs its ONNX
-// model. The instance starts it with a socket as its descriptor 3, says there what to do,
-// and closes it when the program is to leave.
+// model. The instance starts it with a socket as descriptor 3, sends calls through the
+// socket, and closes the socket to stop the program.
 //
 // This file is the template's; write yours in the folder function.
 package main
@@ -19,7 +19,7 @@ import (
 	"handler/function"
 )
 
-// head is that of a message: of a call, or of an answer.
+// head is the head of a message, which is a call or an answer.
 type head struct {
 	Call    string    `json:"call,omitempty"`
 	Rows    int       `json:"rows,omitempty"`
@@ -27,7 +27,8 @@ type head struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// element tells a tensor of a message, of which the data follows the head.
+// element describes a tensor of a message. The tensor's data follows the head; Size is in
+// bytes.
 type element struct {
 	Name string `json:"name"`
 	Type string `json:"datatype"`
@@ -42,8 +43,7 @@ func main() {
 	}
 }
 
-// serve says what the function takes and gives, and answers calls until there are no
-// more.
+// serve sends the function's inputs and outputs, then answers calls until the socket closes.
 func serve(socket io.ReadWriter) error {
 	inputs, err := infos("Inputs", function.Inputs)
 	if err != nil {
@@ -68,7 +68,7 @@ func serve(socket io.ReadWriter) error {
 	}
 }
 
-// do has the function do what is asked for. A panic of the function is an error of this call.
+// do runs one call of the function. A panic of the function is an error of this call.
 func do(call head, tensors map[string]any) (answer head, data [][]byte) {
 	name, handle := "Pre", function.Pre
 	if call.Call == "post" {
@@ -89,7 +89,8 @@ func do(call head, tensors map[string]any) (answer head, data [][]byte) {
 	return answer, data
 }
 
-// guarded makes an error of a panic, with where it was; the whole of it is printed.
+// guarded turns a panic of handle into an error that says where it happened. It prints the
+// panic with its stack.
 func guarded(handle func(int, map[string]any) (map[string]any, error), rows int, tensors map[string]any) (given map[string]any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -100,7 +101,7 @@ func guarded(handle func(int, map[string]any) (map[string]any, error), rows int,
 	return handle(rows, tensors)
 }
 
-// where is the line of the function's own at which it panicked.
+// where returns the file and line in the function's own code at which it panicked.
 func where() string {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])

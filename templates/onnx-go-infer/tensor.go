@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// info tells a tensor: the shape is that of a row, with -1 where it is open.
+// info describes a tensor. Shape is the shape of one row, with -1 for an open dimension.
 type info struct {
 	Name  string  `json:"name"`
 	Type  string  `json:"datatype"`
@@ -16,16 +16,16 @@ type info struct {
 
 // kind is a type of elements.
 type kind struct {
-	// name is Go's, datatype that of messages.
+	// name is the type in Go, datatype the type in messages.
 	name, datatype string
-	// read makes a slice of data, and write data of such a slice; ok is false for
-	// another value.
+	// read turns data into a slice, and write turns such a slice into data; ok is false for
+	// a value of another type.
 	read  func(data []byte) any
 	write func(values any) (data []byte, ok bool)
 }
 
-// kinds are all that there are. Half precision is float16 in Inputs and Outputs; Go has
-// no such type, so that its bits are uint16.
+// kinds lists all types. Inputs and Outputs call half precision float16; Go has no such type
+// and uses its bits, uint16.
 var kinds = []kind{
 	of[bool]("bool", "BOOL"),
 	of[uint8]("uint8", "UINT8"), of[uint16]("uint16", "UINT16"), of[uint32]("uint32", "UINT32"), of[uint64]("uint64", "UINT64"),
@@ -33,8 +33,8 @@ var kinds = []kind{
 	of[float32]("float32", "FP32"), of[float64]("float64", "FP64"), of[uint16]("float16", "FP16"),
 }
 
-// of is the kind of a type of Go's. Elements are where they lie: messages have them as
-// the processors that this runs on do, little endian and one after another.
+// of returns the kind of a Go type. It copies no elements: messages have the memory layout of
+// the processors that this runs on, little endian and contiguous.
 func of[T any](name, datatype string) kind {
 	size := int(unsafe.Sizeof(*new(T)))
 	return kind{name: name, datatype: datatype,
@@ -52,7 +52,7 @@ func of[T any](name, datatype string) kind {
 		}}
 }
 
-// decode makes a slice of a tensor's data.
+// decode turns a tensor's data into a slice.
 func decode(datatype string, data []byte) (any, error) {
 	for _, k := range kinds {
 		if k.datatype == datatype {
@@ -62,7 +62,7 @@ func decode(datatype string, data []byte) (any, error) {
 	return nil, fmt.Errorf("a tensor has the type %q", datatype)
 }
 
-// encode is a slice's type and data.
+// encode returns a slice's type and data.
 func encode(values any) (datatype string, data []byte, err error) {
 	for _, k := range kinds {
 		if data, ok := k.write(values); ok {
@@ -80,8 +80,8 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// infos reads what Inputs or Outputs say: "name type", or "name type[2,3]" with ? for an
-// open dimension.
+// infos parses the entries of Inputs or Outputs: "name type", or "name type[2,3]" with ? for
+// an open dimension.
 func infos(variable string, texts []string) ([]info, error) {
 	var all []info
 	for _, text := range texts {

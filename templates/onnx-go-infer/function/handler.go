@@ -1,19 +1,19 @@
-// Package function is what is done before and after the model.
+// Package function has the pre- and post-processing of the model.
 //
-// Pre and Post are called once for a batch, with the rows of all its requests one after
-// another. A tensor is a slice of its elements, row by row: []float32, []int64, …
+// The instance calls Pre and Post once for a batch, with the rows of all its requests one
+// after another. A tensor is a slice of its elements, row by row: []float32, []int64, …
 package function
 
 import "fmt"
 
-// Inputs are what a request has, Outputs what its answer has: names, and the types and
-// shapes of one row. Where nothing is written, they are the model's.
+// Inputs lists the inputs of a request, Outputs the outputs of its answer: names, and the
+// types and shapes of one row. An empty list means the model's own.
 var (
 	Inputs  = []string{"lengths float32[4]"}
 	Outputs = []string{"kind int64[1]"}
 )
 
-// Pre makes the model's inputs of what requests have.
+// Pre turns the inputs of requests into the model's inputs.
 func Pre(rows int, inputs map[string]any) (map[string]any, error) {
 	for _, length := range inputs["lengths"].([]float32) {
 		if length < 0 {
@@ -23,7 +23,7 @@ func Pre(rows int, inputs map[string]any) (map[string]any, error) {
 	return inputs, nil
 }
 
-// Post makes what answers have of the model's outputs.
+// Post turns the model's outputs into the outputs of answers.
 func Post(rows int, outputs map[string]any) (map[string]any, error) {
 	species := outputs["species"].([]float32)
 	wide := len(species) / rows

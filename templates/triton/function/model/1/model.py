@@ -5,7 +5,7 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """A linear classifier, whose weights train.py has written beside this file."""
+    """A linear classifier. train.py writes its weights beside this file."""
 
     def initialize(self, args):
         here = os.path.join(args["model_repository"], args["model_version"])
