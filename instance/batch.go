@@ -13,11 +13,16 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// member is an inference request and its position in the batch.
+// member is an inference request, its position in the batch, and the time from which its
+// answer is no longer useful, zero for none.
 type member struct {
 	*protocol.Call
-	at int
+	at  int
+	due time.Time
 }
+
+// errLate is the error of a member that waited too long in the instance.
+var errLate = errors.New("the latency objective can no longer be met for this request; try again later or lower the load")
 
 // decodedBytes limits the decoded inputs in bytes that a batch holds at once. A batch
 // that exceeds it runs in several parts. Compressed bodies and images are small, but
@@ -55,7 +60,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			responses[i] = response
 			continue
 		}
-		members = append(members, member{Call: call, at: i})
+		members = append(members, member{Call: call, at: i, due: r.Due})
 		for _, in := range call.Inputs {
 			held += len(in.Data)
 		}
@@ -120,7 +125,7 @@ func (s *Server) shapeOf(m member) string {
 // each member runs again alone: one member's data must not spoil its neighbours.
 func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response, spent *Spent) {
 	inputs, rows, release := s.join(group)
-	outputs, failed, returned, err := s.run(ctx, rows, inputs, spent)
+	outputs, failed, returned, err := s.run(ctx, rows, inputs, due(group), spent)
 	release()
 	defer returned()
 	switch {
@@ -131,6 +136,11 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 				continue
 			}
 			responses[m.at] = s.respond(m, outputs[i])
+		}
+	case errors.Is(err, errLate):
+		for _, m := range group {
+			responses[m.at] = protocol.Failure(http.StatusServiceUnavailable, err)
+			responses[m.at].Header.Set("Retry-After", "1")
 		}
 	case ctx.Err() != nil:
 		for _, m := range group {
@@ -146,6 +156,19 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 			s.runGroup(ctx, group[i:i+1], responses, spent)
 		}
 	}
+}
+
+// due is the time from which no member of a group needs an answer, zero if one always does.
+func due(group []member) (last time.Time) {
+	for _, m := range group {
+		if m.due.IsZero() {
+			return m.due
+		}
+		if m.due.After(last) {
+			last = m.due
+		}
+	}
+	return last
 }
 
 // join concatenates the members' inputs along the batch dimension. It returns the
@@ -180,10 +203,10 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 	}
 }
 
-// run waits for this batch's turn and runs its members on the engine. rows holds each
-// member's number of rows. A single member runs at most MaxBatch rows at a time. The
+// run waits for this batch's turn and runs its members on the engine, unless its turn
+// comes after due. rows holds each member's number of rows. A single member runs at most MaxBatch rows at a time. The
 // outputs are valid until release is called; release is never nil.
-func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, spent *Spent) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
+func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, due time.Time, spent *Spent) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
 	arrived := time.Now()
 	select {
 	case s.turn <- struct{}{}:
@@ -191,7 +214,11 @@ func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, sp
 		return nil, nil, func() {}, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	spent.Waited += time.Since(arrived)
+	now := time.Now()
+	spent.Waited += now.Sub(arrived)
+	if !due.IsZero() && now.After(due) {
+		return nil, nil, func() {}, errLate
+	}
 	if len(rows) > 1 || rows[0] <= s.options.MaxBatch {
 		var exec time.Duration
 		outputs, failed, release, exec, err = s.execute(ctx, rows, inputs)

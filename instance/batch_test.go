@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -142,6 +143,41 @@ func TestGivenUp(t *testing.T) {
 	}
 	if len(d.runs) != 0 {
 		t.Errorf("it ran %v rows", d.runs)
+	}
+}
+
+// A batch does not run that got its turn only when no member needs an answer any more; of
+// one in which a member does, all run.
+func TestTooLateToRun(t *testing.T) {
+	d := &doubler{maxBatch: 8, width: 1}
+	s := newTestServer(t, d)
+	past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
+	for _, c := range []struct {
+		due    []time.Time
+		status int
+	}{
+		{[]time.Time{past, past}, http.StatusServiceUnavailable},
+		{[]time.Time{past, future}, http.StatusOK},
+		{[]time.Time{past, {}}, http.StatusOK},
+	} {
+		var requests []frame.Request
+		for _, due := range c.due {
+			r := invoke(`{"instances":[[1]]}`)
+			r.Due = due
+			requests = append(requests, r)
+		}
+		responses, _ := s.HandleBatch(context.Background(), requests)
+		for i, r := range responses {
+			if r.Status != c.status {
+				t.Errorf("due %v: member %d got %d %s, want %d", c.due, i, r.Status, r.Body, c.status)
+			}
+			if late := r.Header.Get("Retry-After") != ""; late != (c.status != http.StatusOK) {
+				t.Errorf("member %d of status %d: Retry-After %t", i, r.Status, late)
+			}
+		}
+	}
+	if !slices.Equal(d.runs, []int{2, 2}) {
+		t.Errorf("runs of %v rows, want two of 2", d.runs)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gorilla/mux"
 	"github.com/rs/zerolog"
@@ -125,6 +126,7 @@ func serveOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n")
 
 // serveBatch answers POST /v1/batch.
 func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
+	came := time.Now()
 	s.processor.begin()
 	beside := sync.OnceValue(s.processor.end)
 	defer beside()
@@ -141,6 +143,9 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.buffers.put(body)
 	requests, err := frame.DecodeRequests(*body)
+	if err == nil {
+		err = bound(requests, r.Header.Get(frame.WithinHeader), came)
+	}
 	if err != nil {
 		write(w, protocol.Failure(http.StatusBadRequest, err))
 		return
@@ -158,7 +163,21 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOne answers a single request in plain HTTP.
+// bound sets the members' due times from the header of a batch that arrived at came.
+func bound(requests []frame.Request, header string, came time.Time) error {
+	within, err := frame.ParseWithin(header, len(requests))
+	if err != nil {
+		return err
+	}
+	for i, d := range within {
+		if d > 0 {
+			requests[i].Due = came.Add(d)
+		}
+	}
+	return nil
+}
+
+// serveOne answers a request that comes on its own.
 func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
 	body, failure := s.read(r, s.options.BodyLimit)
 	if failure != nil {

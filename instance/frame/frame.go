@@ -21,13 +21,16 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -44,10 +47,17 @@ const (
 	// WaitHeader is the response header with the time that the batch waited while
 	// other batches had the engine, in µs.
 	WaitHeader = "X-Faas-Infer-Wait-Us"
+	// WithinHeader is the request header with the time in which each member must be
+	// answered, in µs since the batch was sent: one number per member, in order, separated
+	// by commas; 0 is no bound. An instance does not run a member whose time is over.
+	WithinHeader = "X-Faas-Infer-Within-Us"
 	// MaxMembers is the maximum number of members in a frame.
 	MaxMembers = 4096
 	// MaxHead is the maximum length in bytes of a member's first line and headers.
 	MaxHead = 64 << 10
+
+	// maxWithin bounds the times of WithinHeader.
+	maxWithin = 24 * time.Hour
 
 	magic        = "FIB1"
 	prefixLength = 8
@@ -66,6 +76,9 @@ type Request struct {
 	Query  string
 	Header http.Header
 	Body   []byte
+	// Due is the time from which an answer is no longer useful, zero for none. The receiver
+	// sets it from [WithinHeader]; the frame does not have it.
+	Due time.Time
 }
 
 // Response is one member's answer.
@@ -161,7 +174,7 @@ func appendHeader(head []byte, h http.Header) []byte {
 // DecodeRequests reads a frame. The bodies alias frame.
 func DecodeRequests(frame []byte) ([]Request, error) {
 	var out []Request
-	err := decode(frame, func(count int) { out = make([]Request, 0, count) },
+	err := decode(&memory{frame}, func(count int) { out = make([]Request, 0, count) },
 		func(line string, h http.Header, body []byte) error {
 			method, target, ok := strings.Cut(line, " ")
 			if !ok || method == "" || !strings.HasPrefix(target, "/") {
@@ -177,10 +190,16 @@ func DecodeRequests(frame []byte) ([]Request, error) {
 	return out, nil
 }
 
-// DecodeResponses reads a frame of answers. The bodies alias frame.
+// DecodeResponses is [ReadResponses] of a frame in memory.
 func DecodeResponses(frame []byte) ([]Response, error) {
+	return ReadResponses(bytes.NewReader(frame), int64(len(frame)))
+}
+
+// ReadResponses reads a frame of answers of length bytes. Every body has its own memory, so
+// a client that reads its answer slowly holds no other answer.
+func ReadResponses(r io.Reader, length int64) ([]Response, error) {
 	var out []Response
-	err := decode(frame, func(count int) { out = make([]Response, 0, count) },
+	err := decode(&stream{r: r, rest: length}, func(count int) { out = make([]Response, 0, count) },
 		func(line string, h http.Header, body []byte) error {
 			status, err := strconv.Atoi(line)
 			if err != nil || status < 100 || status > 999 {
@@ -195,39 +214,111 @@ func DecodeResponses(frame []byte) ([]Response, error) {
 	return out, nil
 }
 
-func decode(frame []byte, begin func(count int), member func(line string, h http.Header, body []byte) error) error {
-	if len(frame) < prefixLength || string(frame[:4]) != magic {
-		return fmt.Errorf("%w: it does not begin with %q", ErrFrame, magic)
+// source is where a frame comes from.
+type source interface {
+	// left is the number of unread bytes of the frame.
+	left() uint64
+	// take returns the next n bytes, at most left. head does the same for bytes that are
+	// valid only until the next call.
+	take(n uint64) ([]byte, error)
+	head(n uint64) ([]byte, error)
+}
+
+// memory is a frame in memory. Taken bytes alias it.
+type memory struct{ rest []byte }
+
+func (m *memory) left() uint64 { return uint64(len(m.rest)) }
+
+func (m *memory) take(n uint64) ([]byte, error) {
+	taken := m.rest[:n:n]
+	m.rest = m.rest[n:]
+	return taken, nil
+}
+
+func (m *memory) head(n uint64) ([]byte, error) { return m.take(n) }
+
+// stream is a frame from a reader.
+type stream struct {
+	r       io.Reader
+	rest    int64
+	scratch []byte
+}
+
+func (s *stream) left() uint64 { return uint64(s.rest) }
+
+func (s *stream) take(n uint64) ([]byte, error) {
+	taken := make([]byte, n)
+	s.rest -= int64(n)
+	_, err := io.ReadFull(s.r, taken)
+	return taken, err
+}
+
+func (s *stream) head(n uint64) ([]byte, error) {
+	if uint64(cap(s.scratch)) < n {
+		s.scratch = make([]byte, max(n, 512))
 	}
-	count := binary.LittleEndian.Uint32(frame[4:])
-	rest := frame[prefixLength:]
-	if count > MaxMembers || uint64(count)*memberLength > uint64(len(rest)) {
-		return fmt.Errorf("%w: %d members in %d bytes", ErrFrame, count, len(frame))
+	s.rest -= int64(n)
+	_, err := io.ReadFull(s.r, s.scratch[:n])
+	return s.scratch[:n], err
+}
+
+func decode(from source, begin func(count int), member func(line string, h http.Header, body []byte) error) error {
+	count, err := decodePrefix(from)
+	if err != nil {
+		return err
 	}
-	begin(int(count))
+	begin(count)
 	for i := range count {
-		if len(rest) < memberLength {
+		if from.left() < memberLength {
 			return fmt.Errorf("%w: cut off before member %d", ErrFrame, i)
 		}
-		headLength := uint64(binary.LittleEndian.Uint32(rest))
-		bodyLength := binary.LittleEndian.Uint64(rest[4:])
-		rest = rest[memberLength:]
-		if headLength > MaxHead || headLength > uint64(len(rest)) || bodyLength > uint64(len(rest))-headLength {
+		lengths, err := from.head(memberLength)
+		if err != nil {
+			return err
+		}
+		headLength := uint64(binary.LittleEndian.Uint32(lengths))
+		bodyLength := binary.LittleEndian.Uint64(lengths[4:])
+		if rest := from.left(); headLength > MaxHead || headLength > rest || bodyLength > rest-headLength {
 			return fmt.Errorf("%w: member %d is longer than the frame", ErrFrame, i)
 		}
-		line, header, err := decodeHead(string(rest[:headLength]))
+		head, err := from.head(headLength)
+		if err != nil {
+			return err
+		}
+		line, header, err := decodeHead(string(head))
 		if err != nil {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
-		if err := member(line, header, rest[headLength:headLength+bodyLength:headLength+bodyLength]); err != nil {
+		body, err := from.take(bodyLength)
+		if err != nil {
+			return err
+		}
+		if err := member(line, header, body); err != nil {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
-		rest = rest[headLength+bodyLength:]
 	}
-	if len(rest) != 0 {
-		return fmt.Errorf("%w: %d bytes after the last member", ErrFrame, len(rest))
+	if rest := from.left(); rest != 0 {
+		return fmt.Errorf("%w: %d bytes after the last member", ErrFrame, rest)
 	}
 	return nil
+}
+
+// decodePrefix reads a frame's first bytes and returns the number of members.
+func decodePrefix(from source) (count int, err error) {
+	var prefix []byte
+	if from.left() >= prefixLength {
+		if prefix, err = from.head(prefixLength); err != nil {
+			return 0, err
+		}
+	}
+	if len(prefix) < prefixLength || string(prefix[:4]) != magic {
+		return 0, fmt.Errorf("%w: it does not begin with %q", ErrFrame, magic)
+	}
+	n := binary.LittleEndian.Uint32(prefix[4:])
+	if n > MaxMembers || uint64(n)*memberLength > from.left() {
+		return 0, fmt.Errorf("%w: %d members in %d bytes", ErrFrame, n, from.left())
+	}
+	return int(n), nil
 }
 
 func decodeHead(head string) (line string, h http.Header, err error) {
@@ -247,4 +338,35 @@ func decodeHead(head string) (line string, h http.Header, err error) {
 		h[name] = append(h[name], value)
 	}
 	return line, h, nil
+}
+
+// AppendWithin appends the value of [WithinHeader] to a header.
+func AppendWithin(to []byte, within []time.Duration) []byte {
+	for i, d := range within {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = strconv.AppendInt(to, d.Microseconds(), 10)
+	}
+	return to
+}
+
+// ParseWithin reads [WithinHeader] for a batch of count members. Without the header there
+// is no bound.
+func ParseWithin(value string, count int) ([]time.Duration, error) {
+	if value == "" {
+		return nil, nil
+	}
+	if n := strings.Count(value, ",") + 1; n != count {
+		return nil, fmt.Errorf("%s has %d times for %d members", WithinHeader, n, count)
+	}
+	within := make([]time.Duration, 0, count)
+	for field := range strings.SplitSeq(value, ",") {
+		us, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || us < 0 || us > int64(maxWithin/time.Microsecond) {
+			return nil, fmt.Errorf("%s: %q is no time in µs", WithinHeader, field)
+		}
+		within = append(within, time.Duration(us)*time.Microsecond)
+	}
+	return within, nil
 }

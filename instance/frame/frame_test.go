@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"testing"
+	"time"
 )
 
 func join(t *testing.T, bufs [][]byte, total int64) []byte {
@@ -117,6 +119,53 @@ func BenchmarkDecodeRequests(b *testing.B) {
 	for b.Loop() {
 		if _, err := DecodeRequests(wire); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A time beside each member, and what is no such list.
+func TestWithin(t *testing.T) {
+	for _, c := range []struct {
+		value string
+		count int
+		want  []time.Duration
+		fails bool
+	}{
+		{value: "", count: 3},
+		{value: "5", count: 1, want: []time.Duration{5 * time.Microsecond}},
+		{value: "1000,0", count: 2, want: []time.Duration{time.Millisecond, 0}},
+		{value: "1,2", count: 3, fails: true},
+		{value: "-1", count: 1, fails: true},
+		{value: "1,", count: 2, fails: true},
+		{value: "99999999999999999", count: 1, fails: true},
+	} {
+		got, err := ParseWithin(c.value, c.count)
+		if (err != nil) != c.fails || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, %v", c.value, got, err)
+		}
+		if !c.fails && c.value != "" && string(AppendWithin(nil, got)) != c.value {
+			t.Errorf("%v is written as %q, not %q", got, AppendWithin(nil, got), c.value)
+		}
+	}
+}
+
+// Of answers that are read one after the other, none holds another's memory, and a stream
+// that ends early is an error.
+func TestAnswersHaveMemoryOfTheirOwn(t *testing.T) {
+	bufs, total := EncodeResponses([]Response{{Status: 200, Body: []byte("one")}, {Status: 503, Body: []byte("three")}})
+	text := join(t, bufs, total)
+	out, err := ReadResponses(bytes.NewReader(text), total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out {
+		if cap(r.Body) > 16 {
+			t.Errorf("an answer of %d bytes holds %d", len(r.Body), cap(r.Body))
+		}
+	}
+	for cut := range len(text) {
+		if _, err := ReadResponses(bytes.NewReader(text[:cut]), total); err == nil {
+			t.Errorf("no error of a stream that ends after %d of %d bytes", cut, total)
 		}
 	}
 }
