@@ -36,6 +36,9 @@ type Instance struct {
 	// Timeout is the longest time that a batch's first request waits for others
 	// (BATCH §III-B); only [Buffer] reads it.
 	Timeout time.Duration
+	// Slow: even one request takes longer than the objective, so answers are late, and
+	// Exec does not hold the real times. No policy reads it.
+	Slow bool
 }
 
 // Reason is why a request is answered without being executed.

@@ -54,6 +54,10 @@ const (
 	// InferWeight is the function's weight against others if all together ask for more
 	// than the nodes have: a number from 0.01 to 100; 1 if absent.
 	InferWeight = "com.openfaas.infer.weight"
+	// InferHedge is "on", the default, or "off". With "off" no request is executed twice,
+	// because its execution has side effects. With "on" a request whose instance is lost
+	// or does not answer runs once more on another one.
+	InferHedge = "com.openfaas.infer.hedge"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.
@@ -120,7 +124,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferWeight},
+	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -151,6 +155,8 @@ type Inference struct {
 	Policy string
 	// Weight is InferWeight, 0 if absent, which means 1.
 	Weight float64
+	// Once says that InferHedge is off: no request may be executed twice.
+	Once bool
 	// KeepAlive is InferKeepAlive, 0 for the provider's default.
 	KeepAlive time.Duration
 	// MinReplicas is the number of instances kept even without load, MaxReplicas the
@@ -318,6 +324,8 @@ func (in *Inference) set(key, value string) (err error) {
 		}
 	case InferWeight:
 		in.Weight, err = weight(key, value)
+	case InferHedge:
+		in.Once, err = off(key, value)
 	case InferKeepAlive:
 		in.KeepAlive, err = duration(key, value, LongestKeepAlive, "5m")
 	default:

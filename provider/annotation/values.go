@@ -65,6 +65,18 @@ func image(key, value string) (string, error) {
 	return strings.Join(strings.Fields(value), " "), nil
 }
 
+// weight reads a function's weight.
+// off reads a switch that is on unless the value says "off".
+func off(key, value string) (bool, error) {
+	switch value {
+	case "on":
+		return false, nil
+	case "off":
+		return true, nil
+	}
+	return false, &Error{Key: key, Value: value, Why: "it must be on or off", Example: "off"}
+}
+
 func weight(key, value string) (float64, error) {
 	w, ok := decimal(value)
 	if !ok || w < LeastWeight || w > LargestWeight {

@@ -350,6 +350,10 @@ func (in *fakeInstance) serve(conn net.Conn, exec func(in *fakeInstance, batch i
 			<-in.ctx.Done()
 			return
 		}
+		if request.URL.Path == "/_/health" {
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			continue
+		}
 		members, err := frame.DecodeRequests(body)
 		if err != nil {
 			return

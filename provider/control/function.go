@@ -34,7 +34,9 @@ type function struct {
 	abandon context.CancelFunc
 	rules   *latency.Rules
 	replica *peer.Replica
-	log     zerolog.Logger
+	// grace is how long a retired instance may take at least to answer what it has.
+	grace time.Duration
+	log   zerolog.Logger
 
 	dispatcher *dispatch.Dispatcher
 	// tuned is the function's batching policy if that is BATCH's, otherwise nil.
@@ -84,12 +86,12 @@ type function struct {
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, replica: c.options.Replica, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
+	fn := &function{Function: f, rules: &c.rules, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
-		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, Dial: c.options.Dial,
+		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once,
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
 	return fn
@@ -239,7 +241,7 @@ func (in *instance) describe() batching.Instance {
 		table = table[:min(in.batch, len(table))]
 	}
 	config.Batch = len(table)
-	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate}
+	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate, Slow: in.useless}
 }
 
 // sameShare reports whether the executions that end now ran on the instance's present share.
@@ -284,6 +286,7 @@ func (in *instance) fit() (changed bool) {
 	if in.useless = usable == 0; in.useless {
 		in.fallback = fn.rules.Fallback(fn.Function, in.table)
 	}
+	in.DrainGrace = max(fn.grace, dispatch.Patience(in.table[len(in.table)-1]))
 	batch := max(1, usable)
 	if batch < len(in.table) {
 		batch = 1 << (bits.Len(uint(batch)) - 1) // Candidates have powers of 2, too.

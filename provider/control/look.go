@@ -101,8 +101,8 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	if a := in.own(); a != nil {
 		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
 	}
-	if in.Retiring {
-		r.State = cluster.Stopping
+	if in.Retiring || in.Suspect {
+		r.State = cluster.Stopping // Its room is taken, and it carries no load.
 	}
 	if in.Revision != fn.Revision || in.useless {
 		r.Revision = 0 // Also if its revision is higher: that deployment was undone.

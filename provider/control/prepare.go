@@ -136,7 +136,7 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 		return
 	}
 	if !c.rules.BatchesAlike(fn.Function, r.Function) {
-		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO)
+		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO, r.Inference.Once)
 		fn.tuned, _ = r.policy.(*tuned)
 	}
 	fingerprint := "" // A provider alone recognises its instances by their revision.

@@ -207,3 +207,32 @@ func TestStormOfColdRequestsDoesNotMakeTheLoopSpin(t *testing.T) {
 		}
 	})
 }
+
+// What a retired instance executes is answered, also if it takes longer than an instance
+// has to exit.
+func TestRetiredInstanceFinishesALongExecution(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "slow", func(f *provider.Function) { f.Inference.SLO, f.Inference.Once = time.Minute, true })
+		r.answered("f", "slow")
+		r.backend.take(func(cluster.Config) float64 { return 8 })
+		done := make(chan error, 1)
+		go func() {
+			_, err := r.invoke("f", "x")
+			done <- err
+		}()
+		r.until("executing", func() bool {
+			r.Controller.mu.Lock()
+			defer r.Controller.mu.Unlock()
+			s := r.functions[full("f")].dispatcher.Stats()
+			return s.Arrivals == 2 && s.Waiting == 0
+		})
+		r.Controller.mu.Lock()
+		for _, in := range r.keeper.Instances() {
+			r.keeper.Retire(in, "test")
+		}
+		r.Controller.mu.Unlock()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

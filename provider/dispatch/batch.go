@@ -17,10 +17,15 @@ type batch struct {
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.
 	limit int
-	// least is the time of a batch of one on the instance.
-	least time.Duration
-	calls []*call
-	sent  time.Time
+	// least is the time of a batch of one on the instance, predicted that of this batch.
+	least, predicted time.Duration
+	// overdue is the time after which the instance is suspected; slo is the objective.
+	// slow: the instance is too slow for the objective and answers late as a rule. once:
+	// no member may run twice.
+	overdue, slo time.Duration
+	slow, once   bool
+	calls        []*call
+	sent         time.Time
 }
 
 // delegate gives every batch a leader. It returns the batch with own, which the
@@ -59,42 +64,8 @@ func cut(calls []*call) []*call {
 
 // lead executes a batch for its members. It returns own's signal instead of
 // sending it.
-func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
-	if mine = d.prune(b, own, time.Now()); len(b.calls) == 0 {
-		d.done(b, false, Executed{})
-		return mine
-	}
-	for _, c := range b.calls {
-		d.options.Recorder.ObserveQueue(max(0, b.sent.Sub(c.arrived)))
-	}
-	for rest := b.calls; len(rest) > 0; {
-		part := cut(rest)
-		responses, took, err := b.link.exchange(part)
-		failure, harmless := harmless(err)
-		if err != nil && !harmless {
-			return d.lost(b, rest, own, mine, err)
-		}
-		if rest = rest[len(part):]; len(rest) == 0 {
-			// Free the instance first: its next batch must not wait until
-			// these answers are handed out.
-			d.done(b, err == nil, b.executed(responses, took))
-		}
-		if err == nil {
-			d.record(b, len(part), took.time)
-		}
-		for i, c := range part {
-			s := signal{err: failure}
-			if err == nil {
-				s = signal{response: &responses[i]}
-			}
-			if c == own {
-				mine = s
-				continue
-			}
-			c.signal <- s
-		}
-	}
-	return mine
+func (d *Dispatcher) lead(b *batch, own *call) signal {
+	return (&flight{d: d, batch: b, rest: b.calls}).lead(own)
 }
 
 // prune answers the members of a batch that can no longer be in time, and keeps the
@@ -103,22 +74,31 @@ func (d *Dispatcher) lead(b *batch, own *call) (mine signal) {
 func (d *Dispatcher) prune(b *batch, own *call, now time.Time) (mine signal) {
 	kept := b.calls[:0]
 	for _, c := range b.calls {
-		if !now.Add(b.least).After(c.deadline) || c.orphaned || c.retried {
+		if !now.Add(b.least).After(c.deadline) {
 			kept = append(kept, c)
 			continue
 		}
-		if !c.excused() {
-			d.refused.Add(1)
+		if s := (signal{err: d.refuse(c)}); c == own {
+			mine = s
+		} else {
+			c.signal <- s
 		}
-		d.options.Recorder.AddDrop(metrics.Late)
-		if c == own {
-			mine = signal{err: ErrLate}
-			continue
-		}
-		c.signal <- signal{err: ErrLate}
 	}
 	b.calls = kept
 	return mine
+}
+
+// refuse counts a call that can no longer be answered in time, and returns its error.
+func (d *Dispatcher) refuse(c *call) error {
+	err, reason := ErrLate, metrics.Late
+	if c.retried {
+		err, reason = ErrInstanceLost, metrics.InstanceLost
+	}
+	if !c.excused() {
+		d.refused.Add(1)
+	}
+	d.options.Recorder.AddDrop(reason)
+	return err
 }
 
 // record records n executed requests as batches of at most the instance's limit.
@@ -129,62 +109,88 @@ func (d *Dispatcher) record(b *batch, n int, exec time.Duration) {
 	}
 }
 
-// done tells the policy that an instance is free again. served: the instance has
-// answered. ran is the batch that it executed.
-func (d *Dispatcher) done(b *batch, served bool, ran Executed) {
-	now := time.Now()
-	d.mu.Lock()
-	if m, ok := d.instances[b.instance]; ok {
-		m.served = m.served || served
-		d.samples.add(m, ran)
-	}
-	d.release(b.instance, now)
-	if b.policy == d.policy { // Reconfigure's new policy has not sent the batch.
-		d.policy.Done(now, b.instance)
-	}
-	batches := d.act(now)
-	d.mu.Unlock()
-	d.delegate(batches, nil)
+// done tells the policy that an instance is free again. total is the time from the batch's
+// formation to its answer, 0 without an answer. ran is the batch that it executed.
+func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
+	d.delegate(d.locked(func(now time.Time) {
+		if m, ok := d.instances[b.instance]; ok {
+			m.served = m.served || total > 0
+			d.samples.add(m, ran)
+		}
+		if total > 0 {
+			d.tardiness.add(b.predicted, total)
+		}
+		d.release(b.instance, now)
+		if b.policy == d.policy { // Reconfigure's new policy has not sent the batch.
+			d.policy.Done(now, b.instance)
+		}
+	}), nil)
 }
 
-// lost handles an exchange that broke off. The instance gets nothing more. Its
-// unanswered members go back to the queue with their deadlines, but only once if the
-// instance may have received them. If no other instance is ready, ColdWait is added
-// to their deadlines. lost returns own's signal: mine if own was answered already.
+// lost handles an exchange that broke off. The instance gets nothing more, and its
+// unanswered members go back to the queue. lost returns own's signal: mine if own was
+// answered already.
 func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, cause error) signal {
-	now := time.Now()
-	d.mu.Lock()
-	if m, known := d.instances[b.instance]; known && m.up {
-		m.up = false
-		d.policy.Down(now, b.instance)
-		go d.options.OnLost(b.instance, cause)
+	var answered bool
+	d.delegate(d.locked(func(now time.Time) {
+		d.lose(now, b.instance, cause)
+		d.release(b.instance, now)
+		answered = d.again(now, unanswered, own, errors.Is(cause, errUnreached), b.once)
+	}), nil)
+	if answered {
+		return mine
 	}
-	d.release(b.instance, now)
-	answered, reached := true, !errors.Is(cause, errUnreached)
+	return d.wait(own)
+}
+
+// lose takes an instance out of service for good and reports it as lost. The lock is held.
+func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
+	m, known := d.instances[id]
+	if !known || !m.up && !m.suspect {
+		return
+	}
+	m.suspect = false
+	d.down(now, m)
+	go d.options.OnLost(id, cause)
+}
+
+// again puts the unanswered members of a batch back into the queue with their deadlines,
+// but only once if the instance may have received them, and then not at all with once. If
+// no other instance is ready, ColdWait is added to their deadlines. answered says that own
+// is none of them. The lock is held.
+func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreached, once bool) (answered bool) {
+	answered = true
 	for _, c := range unanswered {
+		if c == nil {
+			continue
+		}
 		answered = answered && c != own
-		if !c.cold && !c.orphaned && d.ready() == 0 {
+		if !c.cold && !c.orphaned && d.up == 0 {
 			c.orphaned, c.deadline = true, c.deadline.Add(d.options.ColdWait)
 		}
 		switch {
 		case c.ctx.Err() != nil:
 			c.signal <- signal{err: c.ctx.Err()}
-		case c.retried && reached || d.closed || !now.Before(c.deadline):
+		case (c.retried || once) && !unreached || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.signal <- signal{err: ErrInstanceLost}
 		default:
-			c.retried = c.retried || reached
+			c.retried = c.retried || !unreached
 			d.calls[c.id] = c
 			d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 		}
 	}
-	batches := d.act(now)
-	d.mu.Unlock()
-	d.delegate(batches, nil)
-	if answered {
-		return mine
-	}
-	return d.wait(own)
+	return answered
+}
+
+// locked changes the dispatcher's state under its lock and returns the batches that must be
+// sent then. A panic releases the lock.
+func (d *Dispatcher) locked(change func(now time.Time)) []*batch {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now() // Under the lock: the policy's time never goes back.
+	change(now)
+	return d.act(now)
 }
 
 // release records that a batch on an instance has ended. The lock is held.

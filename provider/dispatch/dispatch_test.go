@@ -402,7 +402,7 @@ func TestReconfigureCarriesOverWhatWaits(t *testing.T) {
 	}
 	// INFless' batch would wait for minutes until it is full; the shared queue's does not.
 	waitFor(t, func() bool { return d.Stats().Waiting == 3 })
-	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience / 2}), patience/2)
+	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience / 2}), patience/2, false)
 	for range 3 {
 		if err := <-answered; err != nil {
 			t.Error(err)

@@ -4,10 +4,10 @@
 // starts nor stops instances. One [Dispatcher] serves one function; functions share
 // no lock. Begin with [Dispatcher.InvokePatiently], then batch.go.
 //
-// The dispatcher has no goroutine of its own. A batch is formed in the goroutine of
-// an arrival, a finished batch or a timer. That goroutine leads the batch if its own
-// request is in it; otherwise it wakes a member of the batch to lead. At light load
-// a request thus goes to its instance and back without a change of goroutine.
+// The dispatcher has no goroutine of its own while its instances answer. A batch is formed
+// in the goroutine of an arrival, a finished batch or a timer. That goroutine leads the
+// batch if its own request is in it; otherwise it wakes a member of the batch to lead. At
+// light load a request thus goes to its instance and back without a change of goroutine.
 package dispatch
 
 import (
@@ -59,8 +59,15 @@ type Options struct {
 	// instance; it must not block.
 	OnCold func()
 	// OnLost is called once, in its own goroutine, for an instance that broke off an
-	// exchange.
+	// exchange or stopped answering.
 	OnLost func(id cluster.InstanceID, err error)
+	// OnSuspect is called, without a lock held and not by a request's goroutine, when an
+	// instance is taken out of service because it does not answer (suspect), and when it
+	// serves again.
+	OnSuspect func(id cluster.InstanceID, suspect bool)
+	// Once says that no request may run twice, because its execution has side effects. A
+	// request then fails if its instance is lost.
+	Once bool
 }
 
 // Dispatcher serves one function. Its methods are safe for concurrent use.
@@ -79,6 +86,11 @@ type Dispatcher struct {
 	closed    bool
 	problem   problem
 	samples   samples
+	tardiness tardiness
+	// up counts the instances that take batches, parked the parked ones.
+	up, parked int
+	// ended is closed by Close.
+	ended chan struct{}
 	// woken counts the requests that found only parked instances. They count as
 	// cold if no parked instance comes back for them.
 	woken uint64
@@ -94,8 +106,13 @@ type instanceState struct {
 	// up: it takes batches; false while it is parked. served: it has answered a
 	// batch. executed counts its batches that were answered without an error.
 	up, parked, served bool
-	executed, inFlight int
-	idleSince          time.Time
+	// leaving: it is being drained. asked: a batch is overdue, and a health question is
+	// open; lived is the time of its last answer to one. suspect: it is not up until it
+	// answers. suspended: it has not answered for some time.
+	leaving, asked, suspect, suspended bool
+	lived                              time.Time
+	executed, inFlight                 int
+	idleSince                          time.Time
 	// drained is closed when it is down and has no batch in flight.
 	drained chan struct{}
 }
@@ -109,8 +126,10 @@ type call struct {
 	arrived  time.Time
 	deadline time.Time
 	slo      time.Duration
-	cold     bool
-	retried  bool
+	// travel is the part of slo that deadline reserves for the answer's way back.
+	travel  time.Duration
+	cold    bool
+	retried bool
 	// orphaned: its instance was lost while no other was ready.
 	orphaned bool
 	// signal carries the answer, or before that a batch to lead.
@@ -131,10 +150,13 @@ func New(o Options) *Dispatcher {
 	if o.OnLost == nil {
 		o.OnLost = func(cluster.InstanceID, error) {}
 	}
+	if o.OnSuspect == nil {
+		o.OnSuspect = func(cluster.InstanceID, bool) {}
+	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*instanceState{}}
+	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*instanceState{}, ended: make(chan struct{})}
 }
 
 // Invoke runs one request and returns its answer, one of this package's errors,
@@ -195,9 +217,10 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		return nil, ErrQueueFull
 	}
 	c.slo += d.options.SLO
-	c.deadline = c.arrived.Add(c.slo - batching.Travel(c.slo))
-	if c.cold = d.ready() == 0; c.cold {
-		parked := d.anyParked()
+	c.travel = batching.Travel(c.slo)
+	c.deadline = c.arrived.Add(c.slo - c.travel)
+	if c.cold = d.up == 0; c.cold {
+		parked := d.parked > 0
 		if d.problem.refuse && !parked {
 			d.options.Recorder.AddDrop(metrics.NoInstance)
 			return nil, d.problem.error()
@@ -267,14 +290,26 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 		}
 		m := d.instances[a.Instance]
 		m.inFlight++
-		b.link, b.limit = m.link, m.Config.Batch
+		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 		if len(m.Exec) > 0 {
-			b.least = m.Exec[0]
+			b.least, b.predicted = m.Exec[0], predicted(m.Exec, len(b.calls))
 		}
+		b.overdue = d.tardiness.overdue(b.predicted)
 		batches = append(batches, b)
 	}
 	d.arm(now)
 	return batches
+}
+
+// predicted returns how long an instance with the times exec takes for n requests, in as
+// many batches as it needs.
+func predicted(exec []time.Duration, n int) time.Duration {
+	full, rest := n/len(exec), n%len(exec)
+	d := time.Duration(full) * exec[len(exec)-1]
+	if rest > 0 {
+		d += exec[rest-1]
+	}
+	return d
 }
 
 func (d *Dispatcher) reject(id batching.RequestID) {
@@ -284,7 +319,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	switch {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost
-	case (c.cold || c.orphaned) && d.ready() == 0:
+	case (c.cold || c.orphaned) && d.up == 0:
 		err, reason = d.problem.error(), metrics.NoInstance
 	}
 	if !c.excused() {
@@ -312,9 +347,5 @@ func (d *Dispatcher) arm(now time.Time) {
 
 // tick asks the policy for actions when the timer fires.
 func (d *Dispatcher) tick() {
-	d.mu.Lock()
-	d.armed = time.Time{}
-	batches := d.act(time.Now())
-	d.mu.Unlock()
-	d.delegate(batches, nil)
+	d.delegate(d.locked(func(time.Time) { d.armed = time.Time{} }), nil)
 }

@@ -23,6 +23,8 @@ var (
 	// ErrExhausted: the provider has no file descriptor or memory left to
 	// reach an instance.
 	ErrExhausted = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the provider is out of connections; try again later"}
+	// ErrInternal: the provider has failed on the request; its log says how.
+	ErrInternal = &web.Error{Status: http.StatusInternalServerError, Text: "the provider failed on this request; see its log"}
 	// ErrClosed: the function was removed or the provider is stopping.
 	ErrClosed = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the function is being removed or the provider is stopping"}
 )

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -73,59 +73,101 @@ type taken struct {
 	reported     bool
 }
 
-// exchange sends calls and reads their answers, in order.
-func (l *link) exchange(calls []*call) (responses []frame.Response, took taken, err error) {
+// exchange is a batch, or a part of one, on its way to an instance and back.
+type exchange struct {
+	*connection
+	link    *link
+	members int
+	began   time.Time
+	// unsent is the part of the batch that has not been written yet.
+	unsent net.Buffers
+	// end is when the instance counts as lost.
+	end time.Time
+}
+
+// begin prepares an exchange; [exchange.await] sends it. within is the time that is left
+// for each member.
+func (l *link) begin(calls []*call, within []time.Duration) (*exchange, error) {
 	c, timeout, err := l.get()
 	if err != nil {
-		return nil, taken{}, err
+		return nil, err
 	}
 	requests := make([]frame.Request, len(calls))
 	for i := range calls {
 		requests[i] = *calls[i].request
 	}
-	began := time.Now()
-	responses, answer, err := c.roundTrip(requests, began.Add(timeout))
-	if err != nil || answer.last {
-		c.Close()
-	} else {
-		l.put(c)
+	body, length := frame.EncodeRequests(requests)
+	request := make([]byte, 0, 192+8*len(within))
+	request = append(request, "POST "+frame.Path+" HTTP/1.1\r\nHost: instance\r\nContent-Type: "+frame.ContentType+"\r\n"...)
+	request = append(request, frame.WithinHeader+": "...)
+	request = frame.AppendWithin(request, within)
+	request = append(request, "\r\nContent-Length: "...)
+	request = strconv.AppendInt(request, length, 10)
+	request = append(request, "\r\n\r\n"...)
+	now := time.Now()
+	return &exchange{connection: c, link: l, members: len(calls), began: now, unsent: append(net.Buffers{request}, body...), end: now.Add(timeout)}, nil
+}
+
+// sent reports whether the whole batch has been written: the requests' bodies are not
+// needed any more.
+func (x *exchange) sent() bool { return len(x.unsent) == 0 }
+
+// await sends the batch and waits until its answer begins, at most until a time. It can be
+// called again after that.
+func (x *exchange) await(until time.Time) (begins bool, err error) {
+	if err := x.SetDeadline(until); err != nil {
+		return false, err
 	}
-	total := time.Since(began)
+	if !x.sent() {
+		switch _, err := x.unsent.WriteTo(x.Conn); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return false, nil
+		case err != nil:
+			// An instance may refuse a batch before it has read all of it.
+			var refused *refusedError
+			if _, why := x.readHead(); errors.As(why, &refused) {
+				return false, why
+			}
+			return false, fmt.Errorf("send batch: %w", err)
+		}
+	}
+	switch _, err := x.reader.Peek(1); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read batch answer: %w", err)
+	}
+	return true, nil
+}
+
+// finish reads the answers, in the order of the requests, and returns the connection to
+// the link.
+func (x *exchange) finish() (responses []frame.Response, took taken, err error) {
+	responses, answer, err := x.read()
+	if err != nil || answer.last {
+		x.Close()
+	} else {
+		x.link.put(x.connection)
+	}
+	total := time.Since(x.began)
 	return responses, taken{max(answer.exec, total-answer.waited), answer.beside, answer.exec > 0}, err
 }
 
-func (c *connection) roundTrip(requests []frame.Request, deadline time.Time) ([]frame.Response, head, error) {
-	if err := c.SetDeadline(deadline); err != nil {
+// read reads the answers, at most until the instance counts as lost.
+func (x *exchange) read() ([]frame.Response, head, error) {
+	if err := x.SetDeadline(x.end); err != nil {
 		return nil, head{}, err
 	}
-	body, length := frame.EncodeRequests(requests)
-	request := make([]byte, 0, 160)
-	request = append(request, "POST "+frame.Path+" HTTP/1.1\r\nHost: instance\r\nContent-Type: "+frame.ContentType+"\r\nContent-Length: "...)
-	request = strconv.AppendInt(request, length, 10)
-	request = append(request, "\r\n\r\n"...)
-	buffers := append(net.Buffers{request}, body...)
-	if _, err := buffers.WriteTo(c.Conn); err != nil {
-		// An instance may refuse a batch before it has read all of it.
-		var refused *refusedError
-		if _, why := c.readHead(); errors.As(why, &refused) {
-			return nil, head{}, why
-		}
-		return nil, head{}, fmt.Errorf("send batch: %w", err)
-	}
-	answer, err := c.readHead()
+	answer, err := x.readHead()
 	if err != nil {
 		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
 	}
-	reply := make([]byte, answer.length)
-	if _, err := io.ReadFull(c.reader, reply); err != nil {
+	answers, err := frame.ReadResponses(x.reader, answer.length)
+	if err != nil {
 		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
 	}
-	answers, err := frame.DecodeResponses(reply)
-	if err != nil {
-		return nil, head{}, err
-	}
-	if len(answers) != len(requests) {
-		return nil, head{}, fmt.Errorf("instance answered %d of %d members", len(answers), len(requests))
+	if len(answers) != x.members {
+		return nil, head{}, fmt.Errorf("instance answered %d of %d members", len(answers), x.members)
 	}
 	return answers, answer, nil
 }
@@ -256,4 +298,24 @@ func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+}
+
+// alive asks for the instance's health on a new connection. Any answer counts.
+func (l *link) alive(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	conn, err := l.dial(ctx, l.network, l.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("GET /_/health HTTP/1.1\r\nHost: instance\r\nConnection: close\r\n\r\n")); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }

@@ -140,7 +140,7 @@ func TestReconfigureKeepsCount(t *testing.T) {
 	e.mu.Lock()
 	e.gate = next
 	e.mu.Unlock()
-	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience}), patience)
+	d.Reconfigure(batching.NewShared(batching.Options{SLO: patience}), patience, false)
 	close(gate) // Only those of the old policy are there.
 	waitFor(t, func() bool {
 		d.mu.Lock()

@@ -16,62 +16,87 @@ import (
 // Up with the same ID changes its times and rate; a parked instance then takes batches
 // again.
 func (d *Dispatcher) Up(in batching.Instance, network, address string) {
-	now := time.Now()
-	d.mu.Lock()
-	m, ok := d.instances[in.ID]
-	if ok && !m.up && !m.parked || d.closed {
-		d.mu.Unlock()
-		return // It was lost or is being retired, and does not come back.
+	d.delegate(d.locked(func(now time.Time) {
+		m, ok := d.instances[in.ID]
+		switch {
+		case d.closed:
+			return
+		case !ok:
+			m = &instanceState{link: &link{network: network, address: address, dial: d.options.Dial}, idleSince: now}
+			d.instances[in.ID] = m
+			d.countWokenAsCold()
+		case m.parked:
+			m.idleSince = now
+			d.setParked(m, false)
+			d.woken = 0
+		case !m.up && !m.suspect:
+			return // It was lost or is being retired, and does not come back.
+		}
+		m.Instance = in
+		m.link.setTimeout(d.timeout(in))
+		if !m.suspect {
+			d.raise(now, m)
+		}
+	}), nil)
+}
+
+// raise lets an instance take batches, or gives the policy its new times. The lock is held.
+func (d *Dispatcher) raise(now time.Time, m *instanceState) {
+	if !m.up {
+		m.up = true
+		d.up++
 	}
-	switch {
-	case !ok:
-		m = &instanceState{link: &link{network: network, address: address, dial: d.options.Dial}, up: true, idleSince: now}
-		d.instances[in.ID] = m
-		d.countWokenAsCold()
-	case m.parked:
-		m.up, m.parked, m.idleSince = true, false, now
-		d.woken = 0
+	d.policy.Up(now, m.Instance)
+}
+
+// down stops an instance from taking batches. The lock is held.
+func (d *Dispatcher) down(now time.Time, m *instanceState) {
+	if m.up {
+		m.up = false
+		d.up--
+		d.policy.Down(now, m.ID)
 	}
-	m.Instance = in
-	m.link.setTimeout(d.timeout(in))
-	d.policy.Up(now, in)
-	batches := d.act(now)
-	d.mu.Unlock()
-	d.delegate(batches, nil)
 }
 
 // timeout returns the maximum time of an exchange with the instance.
 func (d *Dispatcher) timeout(in batching.Instance) time.Duration {
-	least := cmp.Or(d.options.ExchangeTimeout, 10*time.Second)
+	least := cmp.Or(d.options.ExchangeTimeout, minPatience)
 	if len(in.Exec) == 0 {
 		return least
 	}
-	return max(least, 20*in.Exec[len(in.Exec)-1])
+	return max(least, patienceTimes*in.Exec[len(in.Exec)-1])
 }
+
+const (
+	// minPatience and patienceTimes bound the time of an exchange: it may take patienceTimes
+	// its prediction, and minPatience in any case.
+	minPatience   = 10 * time.Second
+	patienceTimes = 20
+)
+
+// Patience is the maximum time of an exchange whose batch is predicted to take exec. After
+// it the instance counts as lost.
+func Patience(exec time.Duration) time.Duration { return max(minPatience, patienceTimes*exec) }
 
 // Drain sends an instance nothing new. It returns when the instance has nothing in
 // flight, or with ctx's error.
 func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
-	now := time.Now()
-	d.mu.Lock()
-	m, ok := d.instances[id]
-	if !ok {
-		d.mu.Unlock()
-		return nil
-	}
-	if m.up {
-		m.up = false
-		d.policy.Down(now, id)
-	}
-	d.unpark(m)
-	if m.drained == nil {
-		m.drained = make(chan struct{})
-	}
-	drained := m.drained
-	d.settle(m)
-	batches := d.act(now)
-	d.mu.Unlock()
-	d.delegate(batches, nil)
+	drained := make(chan struct{})
+	d.delegate(d.locked(func(now time.Time) {
+		m, ok := d.instances[id]
+		if !ok {
+			close(drained)
+			return
+		}
+		m.leaving, m.suspect = true, false
+		d.down(now, m)
+		d.unpark(m)
+		if m.drained == nil {
+			m.drained = drained
+		}
+		drained = m.drained
+		d.settle(m)
+	}), nil)
 	select {
 	case <-drained:
 		return nil
@@ -80,62 +105,44 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 	}
 }
 
-// Reconfigure changes the policy and the objective of a running dispatcher.
+// Reconfigure changes the policy, the objective and [Options.Once] of a running dispatcher.
 // Waiting requests keep their deadlines and move to the new policy.
-func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration) {
-	now := time.Now()
-	d.mu.Lock()
-	d.policy, d.options.SLO = policy, slo
-	for _, m := range d.instances {
-		if m.up {
-			policy.Up(now, m.Instance)
+func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration, once bool) {
+	d.delegate(d.locked(func(now time.Time) {
+		d.policy, d.options.SLO, d.options.Once = policy, slo, once
+		for _, m := range d.instances {
+			if m.up {
+				policy.Up(now, m.Instance)
+			}
 		}
-	}
-	for id, c := range d.calls {
-		policy.Add(now, batching.Request{ID: id, Deadline: c.deadline})
-	}
-	batches := d.act(now)
-	d.mu.Unlock()
-	d.delegate(batches, nil)
+		for id, c := range d.calls {
+			policy.Add(now, batching.Request{ID: id, Deadline: c.deadline})
+		}
+	}), nil)
 }
 
 // Forget removes an instance that has exited, and reports whether it ever answered a
 // batch.
 func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
-	now := time.Now()
-	d.mu.Lock()
-	m, ok := d.instances[id]
-	if !ok {
-		d.mu.Unlock()
-		return false
-	}
-	if m.up {
-		m.up = false
-		d.policy.Down(now, id)
-	}
-	delete(d.instances, id)
-	d.unpark(m)
-	served = m.served
-	if m.drained != nil {
-		close(m.drained)
-		m.drained = nil
-	}
-	batches := d.act(now)
-	d.mu.Unlock()
-	m.link.close()
-	d.delegate(batches, nil)
-	return served
-}
-
-// ready counts the instances that take batches. The lock is held.
-func (d *Dispatcher) ready() int {
-	n := 0
-	for _, m := range d.instances {
-		if m.up {
-			n++
+	var m *instanceState
+	d.delegate(d.locked(func(now time.Time) {
+		var ok bool
+		if m, ok = d.instances[id]; !ok {
+			return
 		}
+		d.down(now, m)
+		delete(d.instances, id)
+		d.unpark(m)
+		served = m.served
+		if m.drained != nil {
+			close(m.drained)
+			m.drained = nil
+		}
+	}), nil)
+	if m != nil {
+		m.link.close()
 	}
-	return n
+	return served
 }
 
 // Stats holds the counters that the scaling engine uses.
@@ -184,7 +191,10 @@ func (d *Dispatcher) Read(s *Stats) {
 // flight finish normally.
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
-	d.closed = true
+	if !d.closed {
+		d.closed = true
+		close(d.ended)
+	}
 	d.answerWaiting(time.Now(), ErrClosed, metrics.Closed)
 	if d.timer != nil {
 		d.timer.Stop()

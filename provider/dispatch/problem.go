@@ -33,14 +33,13 @@ func (p problem) error() *web.Error {
 // answered at once, including those that wait already. It has no effect while an
 // instance is ready.
 func (d *Dispatcher) SetProblem(reason string, refuse bool) {
-	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.problem = problem{reason, refuse && reason != ""}
-	if !d.problem.refuse || d.ready() > 0 {
+	if !d.problem.refuse || d.up > 0 {
 		return
 	}
-	d.answerWaiting(now, d.problem.error(), metrics.NoInstance)
+	d.answerWaiting(time.Now(), d.problem.error(), metrics.NoInstance)
 }
 
 // answerWaiting answers all waiting requests with an error. It begins with the oldest,

@@ -135,7 +135,7 @@ func (f *Fleet[I]) Describe() Description {
 			continue
 		}
 		d.Instances = append(d.Instances, k.Instance)
-		if k.State == cluster.Ready {
+		if k.There() {
 			d.Ready++
 		}
 	}

@@ -35,6 +35,8 @@ type Kept struct {
 	// needed any more.
 	Retiring bool
 	Fault    error
+	// Suspect: it does not answer, and gets no new requests until it does.
+	Suspect bool
 	// Stopping: the backend has been asked to stop it, or will be.
 	Stopping bool
 	// DrainGrace is how long it may take to answer its requests once it is retired. If it
@@ -57,8 +59,8 @@ func (k *Kept) kept() *Kept { return k }
 // state overrides it.
 func (k *Kept) Seen(cluster.State, cluster.Instance) {}
 
-// There reports whether the instance is ready and not being retired.
-func (k *Kept) There() bool { return k.State == cluster.Ready && !k.Retiring }
+// There reports whether the instance is ready, answers and is not being retired.
+func (k *Kept) There() bool { return k.State == cluster.Ready && !k.Retiring && !k.Suspect }
 
 // loaded marks the instance as ready.
 func (k *Kept) loaded() {

@@ -245,7 +245,29 @@ func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	k.discard(in.kept())
 }
 
-// LostElsewhere is Lost, at the leader, for an instance that another replica has lost.
+// Suspect takes in that an instance does not answer (suspect), or answers again. A
+// dispatcher calls it. The lock is not held.
+func (k *Keeper[I]) Suspect(id cluster.InstanceID, suspect bool) {
+	k.options.Lock.Lock()
+	defer k.options.Lock.Unlock()
+	in, ok := k.instances[id]
+	if !ok || in.kept().Suspect == suspect {
+		return
+	}
+	kept := in.kept()
+	kept.Suspect = suspect
+	said := "an instance does not answer; others serve in its place"
+	if !suspect {
+		said = "an instance answers again"
+	}
+	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(id)).Msg(said)
+	if kept.There() {
+		in.Up()
+	}
+	k.options.Wake()
+}
+
+// LostElsewhere is Lost for one that another replica has lost, at the leader.
 func (k *Keeper[I]) LostElsewhere(id cluster.InstanceID, why string) {
 	in, ok := k.instances[id]
 	if !ok || in.kept().Stopping {

@@ -1,0 +1,306 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+const (
+	// lookAgain is the pause between two looks at a batch while its instance is being asked
+	// for its health.
+	lookAgain = 25 * time.Millisecond
+	// minGrace and maxGrace bound grace.
+	minGrace = 20 * time.Millisecond
+	maxGrace = 500 * time.Millisecond
+	// maxLateness is the time after its objective at which a request is refused in any
+	// case.
+	maxLateness = time.Second
+)
+
+// grace is the time after the objective in which a late answer is still useful: as long as
+// the objective itself, within bounds.
+func grace(slo time.Duration) time.Duration {
+	return min(max(slo, minGrace), maxGrace)
+}
+
+// The reasons to give a batch to other instances without losing its own.
+var (
+	// errSuspended: the instance answers no health question.
+	errSuspended = errors.New("the instance does not answer")
+	// errStuck: the instance has not read the batch while an answer was still useful.
+	errStuck = errors.New("the instance did not read a batch in time")
+)
+
+// flight is the way of one batch from its formation to the last answer. One goroutine at a
+// time has it: that of the leading request, or its own after that request has been refused.
+type flight struct {
+	d *Dispatcher
+	*batch
+	// rest are the members without an answer; an entry is nil if that member has been
+	// refused. x carries the first part of them.
+	rest []*call
+	part int
+	// x is the current exchange, nil between two.
+	x *exchange
+	// suspectAt is when the instance is suspected next. asked is the time of the open
+	// health question, zero if there is none; lived counts the answers to them.
+	suspectAt, asked time.Time
+	lived            int
+	// mine is the leading call's signal.
+	mine signal
+}
+
+// lead sends the batch, hands out the answers and returns own's signal. After a panic the
+// members get an error and the instance is lost.
+func (f *flight) lead(own *call) (mine signal) {
+	defer func() {
+		if p := recover(); p != nil {
+			mine = f.failed(own, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	if f.mine = f.d.prune(f.batch, own, time.Now()); len(f.calls) == 0 {
+		f.d.done(f.batch, 0, Executed{})
+		return f.mine
+	}
+	for _, c := range f.calls {
+		f.d.options.Recorder.ObserveQueue(max(0, f.sent.Sub(c.arrived)))
+	}
+	f.rest = f.calls
+	return f.run(own)
+}
+
+// resume continues a flight whose leader has been refused.
+func (f *flight) resume() {
+	defer func() {
+		if p := recover(); p != nil {
+			f.failed(nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	f.run(nil)
+}
+
+// run sends the rest of the batch. It returns early if own is refused; a goroutine then
+// continues.
+func (f *flight) run(own *call) signal {
+	for len(f.rest) > 0 {
+		left, err := f.exchange(own)
+		if left {
+			go f.resume()
+			return f.mine
+		}
+		if err == nil {
+			err = f.land(own)
+		}
+		if failure, harmless := harmless(err); harmless {
+			f.fall(own, failure)
+			continue
+		}
+		switch {
+		case errors.Is(err, errSuspended), errors.Is(err, errStuck):
+			return f.d.elsewhere(f.batch, f.rest, own, f.mine)
+		case err != nil:
+			return f.d.lost(f.batch, f.rest, own, f.mine, err)
+		}
+	}
+	return f.mine
+}
+
+// exchange sends the next part of the batch and returns when its answer begins. left says
+// that own was refused before that.
+func (f *flight) exchange(own *call) (left bool, err error) {
+	if f.x == nil {
+		part := cut(f.rest)
+		f.part = len(part)
+		now := time.Now()
+		within := make([]time.Duration, len(part))
+		for i, c := range part {
+			within[i] = max(c.deadline.Sub(now), time.Microsecond)
+		}
+		if f.x, err = f.link.begin(part, within); err != nil {
+			f.x = nil
+			return false, err
+		}
+		f.suspectAt, f.asked, f.lived = f.x.began.Add(f.overdue), time.Time{}, 0
+	}
+	for {
+		begins, err := f.x.await(f.next())
+		if err != nil {
+			f.x.Close()
+		}
+		if begins || err != nil {
+			return false, err
+		}
+		if left, err = f.look(time.Now(), own); left || err != nil {
+			return left, err
+		}
+	}
+}
+
+// next is the time of the next look if the answer has not begun by then.
+func (f *flight) next() time.Time {
+	next := f.x.end
+	if f.suspectAt.Before(next) {
+		next = f.suspectAt
+	}
+	for _, c := range f.rest {
+		if c == nil {
+			continue
+		}
+		if useless := f.useless(c); useless.Before(next) {
+			next = useless
+		}
+	}
+	return next
+}
+
+// useless is the time from which a member's answer is no longer useful: the objective and
+// some grace, or later if the instance usually takes that long, but at most a second after
+// the objective. There is no such time on an instance that is too slow for the objective.
+func (f *flight) useless(c *call) time.Time {
+	if f.slow {
+		return f.x.end
+	}
+	due := c.deadline.Add(c.travel)
+	useless := due.Add(grace(f.slo))
+	if usual := f.x.began.Add(f.overdue); usual.After(useless) {
+		useless = usual
+	}
+	if latest := due.Add(maxLateness); latest.Before(useless) {
+		return latest
+	}
+	return useless
+}
+
+// look refuses the members whose answer is no longer useful, and suspects the instance if
+// the batch is overdue. left says that own was refused.
+func (f *flight) look(now time.Time, own *call) (left bool, err error) {
+	if !now.Before(f.x.end) {
+		f.x.Close()
+		return false, fmt.Errorf("no answer within %v", f.x.end.Sub(f.x.began))
+	}
+	for i, c := range f.rest {
+		if c == nil || now.Before(f.useless(c)) {
+			continue
+		}
+		if i < f.part && !f.x.sent() { // The callers' bodies are still needed.
+			f.x.Close()
+			return false, errStuck
+		}
+		f.rest[i] = nil
+		s := signal{err: f.d.refuse(c)}
+		if left = left || c == own; c == own {
+			f.mine = s
+			continue
+		}
+		c.signal <- s
+	}
+	if !now.Before(f.suspectAt) {
+		err = f.suspect(now)
+	}
+	return left && err == nil, err
+}
+
+// suspect asks for the instance's health, or acts on the answer. If there is none, the
+// batch goes to other instances, unless its members must not run twice.
+func (f *flight) suspect(now time.Time) error {
+	switch f.d.suspect(f.instance, f.asked) {
+	case suspended:
+		if !f.once {
+			f.x.Close()
+			return errSuspended
+		}
+		f.suspectAt = now.Add(lookAgain)
+	case asking:
+		f.suspectAt = now.Add(lookAgain)
+		if f.asked.IsZero() {
+			f.asked = now
+		}
+	case living:
+		// It is slow. The pause before the next question doubles.
+		f.lived++
+		f.asked, f.suspectAt = time.Time{}, now.Add(f.overdue<<min(f.lived, 10))
+	}
+	return nil
+}
+
+// land reads the answers and hands them out.
+func (f *flight) land(own *call) error {
+	responses, took, err := f.x.finish()
+	if err != nil {
+		return err
+	}
+	part := f.take()
+	total := time.Since(f.sent)
+	if len(f.rest) == 0 {
+		// Free the instance first: its next batch must not wait until these answers
+		// are handed out.
+		f.d.done(f.batch, total, f.executed(responses, took))
+	}
+	f.d.record(f.batch, len(part), took.time)
+	for i, c := range part {
+		f.answer(c, own, signal{response: &responses[i]})
+	}
+	return nil
+}
+
+// fall answers the members of the current part with an error that is not their instance's
+// fault.
+func (f *flight) fall(own *call, failure error) {
+	if f.x != nil {
+		f.x.Close()
+	} else {
+		f.part = len(cut(f.rest))
+	}
+	part := f.take()
+	if len(f.rest) == 0 {
+		f.d.done(f.batch, 0, Executed{})
+	}
+	for _, c := range part {
+		f.answer(c, own, signal{err: failure})
+	}
+}
+
+// take removes the current part from the rest.
+func (f *flight) take() (part []*call) {
+	part, f.rest = f.rest[:f.part], slices.DeleteFunc(f.rest[f.part:], func(c *call) bool { return c == nil })
+	f.x, f.part = nil, 0
+	return part
+}
+
+// answer gives a member its signal unless it has been refused. It keeps own's.
+func (f *flight) answer(c, own *call, s signal) {
+	switch {
+	case c == nil:
+	case c == own:
+		f.mine = s
+	default:
+		c.signal <- s
+	}
+}
+
+// failed answers all members without an answer after a panic. The instance is lost, since
+// nobody knows what it still executes.
+func (f *flight) failed(own *call, cause error) signal {
+	if f.x != nil {
+		f.x.Close()
+	}
+	if f.mine.response == nil && f.mine.err == nil {
+		f.mine = signal{err: ErrInternal}
+	}
+	for _, c := range f.rest {
+		if c != nil && c != own {
+			select {
+			case c.signal <- signal{err: ErrInternal}:
+			default: // It has its answer.
+			}
+		}
+	}
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	f.d.lose(time.Now(), f.instance, cause)
+	f.d.release(f.instance, time.Now())
+	return f.mine
+}

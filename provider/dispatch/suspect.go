@@ -1,0 +1,122 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+const (
+	// silence is how long an instance may take to answer a health question. A CPU quota
+	// holds a process back for at most 100 ms at a time.
+	silence = 150 * time.Millisecond
+	// askPause is the pause between two questions to an instance that does not answer.
+	askPause = 50 * time.Millisecond
+	// giveUp is the time without an answer after which an instance is lost.
+	giveUp = 2 * time.Second
+)
+
+// errSilent is why an instance is lost.
+var errSilent = errors.New("its batch took far longer than usual, and it answered no health question for 2 s")
+
+// verdict is the state of an instance with an overdue batch.
+type verdict int
+
+const (
+	// asking: a health question is open.
+	asking verdict = iota
+	// living: it has answered the question.
+	living
+	// suspended: it has not answered within silence, and does not serve until it does.
+	suspended
+)
+
+// suspect asks for an instance's health, unless it has answered after since. Until it
+// answers, new batches go to other instances if there are any.
+func (d *Dispatcher) suspect(id cluster.InstanceID, since time.Time) (v verdict) {
+	d.delegate(d.locked(func(now time.Time) {
+		m, ok := d.instances[id]
+		switch {
+		case !ok || !since.IsZero() && m.lived.After(since):
+			v = living
+		case m.suspended:
+			v = suspended
+		case m.asked || d.closed:
+		default:
+			m.asked = true
+			if m.up && d.up > 1 {
+				d.down(now, m)
+				m.suspect = true
+			}
+			go d.ask(id, m)
+		}
+	}), nil)
+	return v
+}
+
+// ask asks for an instance's health until it answers, leaves or is lost.
+func (d *Dispatcher) ask(id cluster.InstanceID, m *instanceState) {
+	for began := time.Now(); ; {
+		asked := time.Now()
+		err := m.link.alive(silence)
+		// The silence means nothing if this process itself was held back.
+		if held := time.Since(asked) > 2*silence; (err == nil || !held) && d.judge(id, m, err, time.Since(began)) {
+			return
+		}
+		select {
+		case <-d.ended:
+			return
+		case <-time.After(askPause):
+		}
+	}
+}
+
+// judge acts on an instance's answer, err if there is none, since after the first question.
+// done says that it is not asked again.
+func (d *Dispatcher) judge(id cluster.InstanceID, m *instanceState, err error, since time.Duration) (done bool) {
+	var changed, suspect bool
+	d.delegate(d.locked(func(now time.Time) {
+		_, local := harmless(err)
+		switch {
+		case d.instances[id] != m || m.leaving || d.closed || !m.up && !m.suspect:
+			m.asked, done = false, true
+		case err == nil:
+			m.asked, m.lived, done = false, now, true
+			changed, m.suspended = m.suspended, false
+			if m.suspect {
+				m.suspect = false
+				d.raise(now, m)
+			}
+		case local: // This process has no descriptor left for the question.
+		case since >= giveUp:
+			m.asked, done = false, true
+			d.lose(now, id, fmt.Errorf("%w: %w", errSilent, err))
+		case !m.suspended:
+			m.suspended, changed, suspect = true, true, true
+			m.suspect = true
+			if m.up {
+				d.down(now, m)
+			}
+		}
+	}), nil)
+	if changed {
+		d.options.OnSuspect(id, suspect)
+	}
+	return done
+}
+
+// elsewhere gives the members of a batch to other instances, because their own does not
+// answer. It returns own's signal: mine if own was answered already.
+func (d *Dispatcher) elsewhere(b *batch, unanswered []*call, own *call, mine signal) signal {
+	var answered bool
+	d.delegate(d.locked(func(now time.Time) {
+		d.release(b.instance, now)
+		answered = d.again(now, unanswered, own, false, b.once)
+	}), nil)
+	if answered {
+		return mine
+	}
+	return d.wait(own)
+}
