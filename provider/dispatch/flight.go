@@ -105,8 +105,9 @@ func (f *flight) run(own *call) signal {
 	for len(f.rest) > 0 {
 		left, err := f.exchange(own)
 		if left {
-			go f.resume()
-			return f.mine
+			mine := f.mine
+			go f.resume() // f is the goroutine's from here.
+			return mine
 		}
 		if err == nil {
 			err = f.land(own)
