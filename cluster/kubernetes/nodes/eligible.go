@@ -106,9 +106,6 @@ func (s *Selector) Any() bool {
 	return s.labels.Empty() && s.terms == nil && len(s.tolerations) == 0
 }
 
-// Tolerations returns the pod's tolerations.
-func (s *Selector) Tolerations() []corev1.Toleration { return s.tolerations }
-
 // Eligible lists the nodes on which a pod may start now. If there are none, why says so
 // to the user who deployed the function; what names the user's demand.
 func (s *Selector) Eligible(all []*Node, what string) (names []string, why string) {
