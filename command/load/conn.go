@@ -47,11 +47,11 @@ func newConn(e *endpoint, keep bool) *conn {
 // once and never again, so an error says that it may or may not have been
 // executed. After an error the next call dials anew. When the ctx of the call
 // that dialled ends, the connection is cut.
-func (c *conn) do(ctx context.Context, body []byte, deadline time.Time) (status int, answer []byte, err error) {
+func (c *conn) do(ctx context.Context, header, body []byte, deadline time.Time) (status int, answer []byte, err error) {
 	if err := c.ready(ctx, deadline); err != nil {
 		return 0, nil, err
 	}
-	status, closes, err := c.exchange(body, deadline)
+	status, closes, err := c.exchange(header, body, deadline)
 	if err != nil || closes {
 		c.close()
 	}
@@ -78,11 +78,11 @@ func (c *conn) ready(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-func (c *conn) exchange(body []byte, deadline time.Time) (status int, closes bool, err error) {
+func (c *conn) exchange(header, body []byte, deadline time.Time) (status int, closes bool, err error) {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return 0, false, err
 	}
-	c.head = c.endpoint.appendHead(c.head[:0], len(body))
+	c.head = c.endpoint.appendHead(c.head[:0], header, len(body))
 	request := net.Buffers{c.head, body}
 	_, broken := request.WriteTo(c.net)
 	// A server that refuses a body unread answers and hangs up meanwhile.

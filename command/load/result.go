@@ -13,6 +13,8 @@ const LateLag = time.Millisecond
 
 // Result is what a run found.
 type Result struct {
+	// Began is the start, from which intended times count.
+	Began time.Time
 	// Elapsed is from the start to the last answer, at least the duration.
 	Elapsed time.Duration
 	// Targets are in the order of the options'.

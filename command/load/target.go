@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type Target struct {
 	// Header is sent with every request. Host, Content-Length and
 	// Connection are the generator's own.
 	Header http.Header
+	// HeaderOf, if set, returns what the header of request i has beside Header. It is
+	// called from several goroutines.
+	HeaderOf func(i int) http.Header
 	// Body returns the body of request i; see [Cycle]. It is called from
 	// several goroutines, and what it returns is not changed.
 	Body func(i int) []byte
@@ -79,14 +83,14 @@ func (e *endpoint) connect(keep bool) carrier {
 
 // carrier sends one request at a time and returns its answer.
 type carrier interface {
-	do(ctx context.Context, body []byte, deadline time.Time) (status int, answer []byte, err error)
+	do(ctx context.Context, header, body []byte, deadline time.Time) (status int, answer []byte, err error)
 	close()
 }
 
 // sender is a target's own way to send.
 type sender func(ctx context.Context, body []byte) (int, []byte, error)
 
-func (s sender) do(ctx context.Context, body []byte, deadline time.Time) (int, []byte, error) {
+func (s sender) do(ctx context.Context, _, body []byte, deadline time.Time) (int, []byte, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	return s(ctx, body)
@@ -145,9 +149,23 @@ func (t *Target) prefix(method string, u *url.URL) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// appendHead writes all of a request but its body.
-func (e *endpoint) appendHead(dst []byte, length int) []byte {
+// lines are what request i has in its header beside the other requests', as they are
+// written.
+func (t *Target) lines(i int) []byte {
+	if t.HeaderOf == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	_ = t.HeaderOf(i).Write(&b) // A buffer takes everything.
+	return b.Bytes()
+}
+
+// appendHead writes all of a request but its body. header is what it has beside other
+// requests.
+func (e *endpoint) appendHead(dst, header []byte, length int) []byte {
 	dst = append(dst, e.prefix...)
 	dst = strconv.AppendInt(dst, int64(length), 10)
-	return append(dst, "\r\n\r\n"...)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, header...)
+	return append(dst, "\r\n"...)
 }
