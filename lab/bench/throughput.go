@@ -1,7 +1,6 @@
 // Package bench holds the benchmarks of the provider's parts: the data plane, throughput
-// by batching policy, cold starts and memory, Python handlers, asynchronous requests,
-// and recovery from disturbances. Each Run function measures and returns a report. What
-// they share is in package rig.
+// by batching policy, cold starts and memory, Python handlers, and asynchronous requests.
+// Each Run function measures and returns a report. What they share is in package rig.
 package bench
 
 import (

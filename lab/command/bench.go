@@ -18,7 +18,7 @@ import (
 func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure attainment of objectives, the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances, models of latency and other model servers",
+		Short: "Measure attainment of objectives, the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, faults, models of latency and other model servers",
 		Long: `bench measures on this machine, with real instances. What is compared is
 measured in the same run and in turn, so that the ratios hold where single times
 do not. Each command prints a table, or with --json one object.`,
@@ -28,7 +28,7 @@ do not. Each command prints a table, or with --json one object.`,
   faas-infer-lab bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newRecoveryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand())
 	return c
 }
 
