@@ -83,6 +83,7 @@ bench: ready build-lab ## Run every bench command on the binary
 	@bin/faas-infer-lab bench python
 	@bin/faas-infer-lab bench batch-model
 	@bin/faas-infer-lab bench attainment
+	@bin/faas-infer-lab bench faults --repeat 1
 	@bin/faas-infer-lab bench peers
 
 .PHONY: build

@@ -24,8 +24,8 @@ func TestBenchCommandsPrintTheirResults(t *testing.T) {
 			"ratio.shared_over_one_to_one", "ratio.shared_over_infless"}, 2},
 		{"coldstart --model mnist --runs 2", []string{"cold.p50_ms", "cold.library_ms", "cold.model_ms", "cold.first_run_ms", "cold.process_ms"}, 1},
 		{"sharing --model mnist", []string{"second.load_ms", "second.private_mib", "second.shared_mib"}, 1},
-		{"recovery --rate 20 --slo 500ms --before 1s --busy 1s --after 6s --window 5s", []string{"mnist.from_0s.answered.share", "dssm.from_1s.within_slo.share",
-			"mnist.from_2s.latency.p99_ms", "dssm.from_7s.latency.p99_ms", "recovered", "recovery.s", "mnist.send_lag.p99_ms"}, 1},
+		{"faults --repeat 1 --only killed --rate 10 --slo 2s --after 2s", []string{"killed.lost", "killed.wrong", "killed.unbounded", "killed.within_slo_pct",
+			"killed.within_slo_pct_during", "killed.recover_s", "killed.leaked", "lost.all", "wrong.all", "unbounded.all", "leaked.all", "generator.lag_ms"}, 1},
 		{"memory --functions 3", []string{"idle.rss_mib", "functions.rss_mib"}, 1},
 	}
 	for _, b := range benches {

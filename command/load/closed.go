@@ -58,7 +58,7 @@ func backToBack(ctx context.Context, t *Target, e *endpoint, first, step int, en
 		if !began.Before(end) {
 			break
 		}
-		status, answer, err := c.do(ctx, body, began.Add(defaultTimeout))
+		status, answer, err := c.do(ctx, t.lines(i), body, began.Add(defaultTimeout))
 		took := time.Since(began)
 		s := judge(t, i, status, answer, err)
 		s.latency = took

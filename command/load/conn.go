@@ -42,15 +42,16 @@ func newConn(e *endpoint, keep bool) *conn {
 	}
 }
 
-// do sends one request and returns the answer's status and, if the conn keeps
-// bodies, its body, which is valid until the next call. It never retries, so after an
-// error the request may or may not have been executed. After an error the next call
-// dials again. The connection closes when the ctx of the call that dialled ends.
-func (c *conn) do(ctx context.Context, body []byte, deadline time.Time) (status int, answer []byte, err error) {
+// do sends one request and reads its answer: the status and, if the conn was
+// made to keep them, the body, valid until the next call. A request is sent
+// once and never again, so an error says that it may or may not have been
+// executed. After an error the next call dials anew. When the ctx of the call
+// that dialled ends, the connection is cut.
+func (c *conn) do(ctx context.Context, header, body []byte, deadline time.Time) (status int, answer []byte, err error) {
 	if err := c.ready(ctx, deadline); err != nil {
 		return 0, nil, err
 	}
-	status, closes, err := c.exchange(body, deadline)
+	status, closes, err := c.exchange(header, body, deadline)
 	if err != nil || closes {
 		c.close()
 	}
@@ -77,11 +78,11 @@ func (c *conn) ready(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-func (c *conn) exchange(body []byte, deadline time.Time) (status int, closes bool, err error) {
+func (c *conn) exchange(header, body []byte, deadline time.Time) (status int, closes bool, err error) {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return 0, false, err
 	}
-	c.head = c.endpoint.appendHead(c.head[:0], len(body))
+	c.head = c.endpoint.appendHead(c.head[:0], header, len(body))
 	request := net.Buffers{c.head, body}
 	_, broken := request.WriteTo(c.net)
 	// A server may refuse a body without reading it: it answers and closes early.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -64,7 +66,7 @@ func TestConnReadsEveryForm(t *testing.T) {
 		status int
 		body   string
 	}{{200, "first"}, {201, "second"}, {204, ""}, {200, "last"}} {
-		status, body, err := c.do(t.Context(), []byte("x"), soon())
+		status, body, err := c.do(t.Context(), nil, []byte("x"), soon())
 		if err != nil || status != want.status || string(body) != want.body {
 			t.Fatalf("answer %d: %d %q %v, want %d %q", i, status, body, err, want.status, want.body)
 		}
@@ -91,10 +93,10 @@ func TestConnDoesNotSendTwice(t *testing.T) {
 		})
 	c := newConn(e, false)
 	defer c.close()
-	if _, _, err := c.do(t.Context(), nil, soon()); err == nil {
+	if _, _, err := c.do(t.Context(), nil, nil, soon()); err == nil {
 		t.Error("half an answer: no error")
 	}
-	if status, _, err := c.do(t.Context(), nil, soon()); status != 200 || err != nil {
+	if status, _, err := c.do(t.Context(), nil, nil, soon()); status != 200 || err != nil {
 		t.Errorf("after a broken connection: %d %v", status, err)
 	}
 	if requests != 2 {
@@ -113,7 +115,7 @@ func TestConnNoticesClosedIdle(t *testing.T) {
 	c := newConn(e, false)
 	defer c.close()
 	for range 2 {
-		if status, _, err := c.do(t.Context(), nil, soon()); status != 200 || err != nil {
+		if status, _, err := c.do(t.Context(), nil, nil, soon()); status != 200 || err != nil {
 			t.Fatalf("%d %v", status, err)
 		}
 		for deadline := soon(); c.net != nil && !closedByPeer(c.net); {
@@ -135,7 +137,7 @@ func TestConnEndsWithItsContext(t *testing.T) {
 	})
 	c := newConn(e, false)
 	defer c.close()
-	if _, _, err := c.do(ctx, nil, soon()); err == nil {
+	if _, _, err := c.do(ctx, nil, nil, soon()); err == nil {
 		t.Error("no error after the context ended")
 	}
 }
@@ -151,7 +153,12 @@ func TestPrefix(t *testing.T) {
 	}
 	want := "POST /function/mnist?x=%20y HTTP/1.1\r\nHost: gateway:8080\r\n" +
 		"Authorization: Basic YWRtaW46c2VjcmV0\r\nInference-Header-Content-Length: 12\r\nContent-Length: 42\r\n\r\n"
-	if got := string(e.appendHead(nil, 42)); got != want {
+	if got := string(e.appendHead(nil, nil, 42)); got != want {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+	target.HeaderOf = func(i int) http.Header { return http.Header{"X-Call-Id": {strconv.Itoa(i)}} }
+	want = strings.TrimSuffix(want, "\r\n") + "X-Call-Id: 7\r\n\r\n"
+	if got := string(e.appendHead(nil, target.lines(7), 42)); got != want {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
 	if e.network != "tcp" || e.address != "gateway:8080" {

@@ -117,8 +117,9 @@ func (p *pool) one(c carrier, j job) sample {
 	if p.target.Body != nil {
 		body = p.target.Body(j.index)
 	}
+	header := p.target.lines(j.index)
 	lag := time.Since(j.intended)
-	status, answer, err := c.do(p.ctx, body, j.intended.Add(p.timeout))
+	status, answer, err := c.do(p.ctx, header, body, j.intended.Add(p.timeout))
 	latency := time.Since(j.intended)
 	s := judge(p.target, j.index, status, answer, err)
 	s.lag, s.latency = lag, latency

@@ -14,6 +14,8 @@ const LateLag = time.Millisecond
 
 // Result holds the results of a run.
 type Result struct {
+	// Began is the start, from which intended times count.
+	Began time.Time
 	// Elapsed is from the start to the last answer, at least the duration.
 	Elapsed time.Duration
 	// Targets are in the order of the options'.

@@ -31,14 +31,20 @@ type Options struct {
 
 // Observed is the result of one request.
 type Observed struct {
-	// Target is the index of its target.
-	Target int
-	// At is its intended time, from the start. Latency is from then to the whole
-	// answer.
-	At, Latency time.Duration
-	// Good: it was answered with a 2xx status and passed Verify. Otherwise Latency
-	// means nothing.
+	// Target is the index of its target, Index the request's own among those of the
+	// target, as Body and Verify count.
+	Target, Index int
+	// At is its intended time, from the start; Lag is from then until it was sent,
+	// Latency from then to the whole answer, or to the error in its place.
+	At, Lag, Latency time.Duration
+	// Sent is false if too many requests were in flight. Lag, Latency and Status say
+	// nothing then.
+	Sent bool
+	// Good: it was answered with a 2xx status and to Verify's liking.
 	Good bool
+	// Status is the answer's, 0 if none came; Err says why, or what Verify did not like.
+	Status int
+	Err    error
 }
 
 const (
@@ -74,17 +80,20 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	elapsed, err := drive(ctx, o, arrivals, pools)
+	began, elapsed, err := drive(ctx, o, arrivals, pools)
 	if err != nil {
 		return nil, err
 	}
 	if o.Observe != nil {
 		for _, a := range arrivals {
 			s := &pools[a.target].samples[a.index]
-			o.Observe(Observed{Target: a.target, At: a.at, Latency: s.latency, Good: s.outcome == good})
+			o.Observe(Observed{
+				Target: a.target, Index: a.index, At: a.at, Lag: s.lag, Latency: s.latency,
+				Sent: s.outcome != unsent, Good: s.outcome == good, Status: s.status, Err: s.err,
+			})
 		}
 	}
-	result := &Result{Elapsed: elapsed}
+	result := &Result{Began: began, Elapsed: elapsed}
 	for i, p := range pools {
 		offered := float64(counts[i]) / o.Duration.Seconds()
 		result.Targets = append(result.Targets, summarise(p.target, p.samples, offered, elapsed))
@@ -92,12 +101,12 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return result, nil
 }
 
-// drive sends all arrivals and waits until each is answered. It returns the elapsed
-// time, at least the options' duration.
-func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (time.Duration, error) {
+// drive sends all arrivals and waits until each is answered. It returns when that
+// began and how long it took, at least the options' duration.
+func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (began time.Time, elapsed time.Duration, err error) {
 	pace, err := newPacer(ctx)
 	if err != nil {
-		return 0, err
+		return began, 0, err
 	}
 	defer pace.close()
 	bar := newProgress(o.Progress, o.Duration)
@@ -108,12 +117,12 @@ func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (t
 		p.finish()
 	}
 	if ctx.Err() != nil {
-		return 0, ctx.Err()
+		return began, 0, ctx.Err()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("wait for the next request's time: %w", err)
+		return began, 0, fmt.Errorf("waiting for the next request's time: %w", err)
 	}
-	return max(pace.now(), o.Duration), nil
+	return pace.start, max(pace.now(), o.Duration), nil
 }
 
 // send gives each arrival to its pool at its time.

@@ -118,7 +118,7 @@ func TestRunTellsOfEachRequest(t *testing.T) {
 		}
 	})
 	var seen []Observed
-	r := run(t, Options{
+	result := run(t, Options{
 		Targets:  []Target{{Name: "a", URL: s.URL, Rate: 100}, {Name: "b", URL: s.URL + "/refuse", Rate: 50, Arrivals: Poisson}},
 		Duration: 200 * time.Millisecond, Observe: func(o Observed) { seen = append(seen, o) },
 	})
@@ -130,9 +130,15 @@ func TestRunTellsOfEachRequest(t *testing.T) {
 		if o.Good != (o.Target == 0) || o.Good && o.Latency <= 0 || o.At < 0 || o.At >= 200*time.Millisecond {
 			t.Errorf("request %d: %+v", i, o)
 		}
+		if o.Index != count[o.Target] || !o.Sent || o.Lag < 0 || o.Lag > o.Latency || o.Status != map[int]int{0: 200, 1: 503}[o.Target] || o.Err != nil {
+			t.Errorf("request %d: %+v", i, o)
+		}
 		count[o.Target]++
 	}
-	if count[0] != r.Targets[0].Requests || count[1] != r.Targets[1].Requests {
+	if age := time.Since(result.Began); age < 0 || age > time.Minute {
+		t.Errorf("it began %v ago", age)
+	}
+	if count[0] != result.Targets[0].Requests || count[1] != result.Targets[1].Requests {
 		t.Errorf("told of %v requests", count)
 	}
 }

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -29,8 +30,11 @@ type Target struct {
 	// Header is sent with every request. Host, Content-Length and
 	// Connection are the generator's own.
 	Header http.Header
-	// Body returns the body of request i; see [Cycle]. It is called from several
-	// goroutines. The generator does not change the body.
+	// HeaderOf, if set, returns what the header of request i has beside Header. It is
+	// called from several goroutines.
+	HeaderOf func(i int) http.Header
+	// Body returns the body of request i; see [Cycle]. It is called from
+	// several goroutines, and what it returns is not changed.
 	Body func(i int) []byte
 	// Rate is the number of requests per second, with gaps by Arrivals (Uniform if
 	// empty). A closed loop ignores both.
@@ -77,14 +81,14 @@ func (e *endpoint) connect(keep bool) carrier {
 
 // carrier sends one request at a time and returns its answer.
 type carrier interface {
-	do(ctx context.Context, body []byte, deadline time.Time) (status int, answer []byte, err error)
+	do(ctx context.Context, header, body []byte, deadline time.Time) (status int, answer []byte, err error)
 	close()
 }
 
 // sender is a carrier that uses Target.Send.
 type sender func(ctx context.Context, body []byte) (int, []byte, error)
 
-func (s sender) do(ctx context.Context, body []byte, deadline time.Time) (int, []byte, error) {
+func (s sender) do(ctx context.Context, _, body []byte, deadline time.Time) (int, []byte, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	return s(ctx, body)
@@ -143,9 +147,23 @@ func (t *Target) prefix(method string, u *url.URL) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// appendHead appends a request's head to dst.
-func (e *endpoint) appendHead(dst []byte, length int) []byte {
+// lines are what request i has in its header beside the other requests', as they are
+// written.
+func (t *Target) lines(i int) []byte {
+	if t.HeaderOf == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	_ = t.HeaderOf(i).Write(&b) // A buffer takes everything.
+	return b.Bytes()
+}
+
+// appendHead writes all of a request but its body. header is what it has beside other
+// requests.
+func (e *endpoint) appendHead(dst, header []byte, length int) []byte {
 	dst = append(dst, e.prefix...)
 	dst = strconv.AppendInt(dst, int64(length), 10)
-	return append(dst, "\r\n\r\n"...)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, header...)
+	return append(dst, "\r\n"...)
 }

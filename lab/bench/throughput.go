@@ -1,6 +1,5 @@
 // Package bench has the benchmarks of the provider's parts: the data plane, throughput
-// by batching policy, cold starts and memory, Python handlers, asynchronous requests,
-// and recovery from disturbances. One function for each bench measures and returns a
+// by batching policy, cold starts and memory, Python handlers and asynchronous requests. One function for each bench measures and returns a
 // report; their shared parts are in package rig. Begin with RunThroughput.
 package bench
 

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -73,6 +76,11 @@ func Function(name, image string, annotations map[string]string) types.FunctionD
 
 // CPU returns limits or requests with an amount of CPU, such as 500m.
 func CPU(amount string) *types.FunctionResources { return &types.FunctionResources{CPU: amount} }
+
+// Update replaces a function's deployment.
+func (d *Deployed) Update(ctx context.Context, f types.FunctionDeployment) error {
+	return d.call(ctx, http.MethodPut, "/system/functions", f)
+}
 
 // DeployFunction deploys a function as described.
 func (d *Deployed) DeployFunction(ctx context.Context, f types.FunctionDeployment) error {
@@ -140,7 +148,8 @@ func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
 
 // InstanceRecord is a part of the provider's record of an instance.
 type InstanceRecord struct {
-	Socket  string `json:"socket"`
+	Spec    cluster.InstanceSpec `json:"spec"`
+	Socket  string               `json:"socket"`
 	Process struct {
 		PID int `json:"pid"`
 	} `json:"process"`
@@ -152,15 +161,20 @@ func (d *Deployed) Records() ([]InstanceRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]InstanceRecord, len(files))
-	for i, file := range files {
+	var out []InstanceRecord
+	for _, file := range files {
 		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // The instance has ended meanwhile.
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(text, &out[i]); err != nil {
+		var r InstanceRecord
+		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+		out = append(out, r)
 	}
 	return out, nil
 }
