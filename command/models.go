@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,82 +40,12 @@ type childModels struct {
 	// nobody waits for. nil leaves it beside this process.
 	place func(pid int, background bool) error
 
-	mu sync.Mutex
-	// seen are the model files that were looked at, by path.
-	seen map[string]seenModel
+	modelCache
 }
 
 // ModelsIn looks at models in child processes of this program and keeps them prepared in a
 // directory.
 func ModelsIn(prepared string) latency.Models { return &childModels{prepared: prepared} }
-
-// seenModel is what is known of a model file for as long as its stamp holds.
-type seenModel struct {
-	// stamp is the size and time of every file beside the model: its weights
-	// may be in files of their own.
-	stamp, hash string
-	// ready is the directory of the prepared model, "" if that is not known.
-	ready string
-}
-
-// look returns what is known of a model file, with its hash, reading it only if
-// something in its directory has changed.
-func (m *childModels) look(file string) (seenModel, error) {
-	stamp, err := stampOf(filepath.Dir(file))
-	if err != nil {
-		return seenModel{}, fmt.Errorf("read model: %w", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if seen, ok := m.seen[file]; ok && seen.stamp == stamp {
-		return seen, nil
-	}
-	hash, err := contentHash(file)
-	if err != nil {
-		return seenModel{}, err
-	}
-	seen := seenModel{stamp: stamp, hash: hash}
-	if m.seen == nil {
-		m.seen = map[string]seenModel{}
-	}
-	m.seen[file] = seen
-	return seen, nil
-}
-
-// looked reports whether the file was looked at before.
-func (m *childModels) looked(file string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.seen[file]
-	return ok
-}
-
-// keep remembers where the model as it was looked at is prepared.
-func (m *childModels) keep(file string, seen seenModel, prepared string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.seen[file].stamp == seen.stamp {
-		seen.ready = prepared
-		m.seen[file] = seen
-	}
-}
-
-// stampOf tells whether anything below a directory has changed.
-func stampOf(dir string) (string, error) {
-	var stamp strings.Builder
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&stamp, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
-		return nil
-	})
-	return stamp.String(), err
-}
 
 // contentHash is that of a model's file, or of a bundle that more than a file runs.
 func contentHash(file string) (string, error) {
