@@ -85,7 +85,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	stats := c.stats(fn)
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: fn.queue(),
-		Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
+		ColdWait: c.options.ColdWait, Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
@@ -125,6 +125,9 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	fn := in.function
 	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
 	r.Config.Batch, r.Largest = in.batch, in.Config.Batch
+	if !in.ReadyAt.IsZero() {
+		r.Loading = in.ReadyAt.Sub(in.StartedAt)
+	}
 	if a := in.own(); a != nil {
 		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
 	}
