@@ -77,6 +77,7 @@ bench: ready build-lab ## Run every bench command on the binary
 	@for model in resnet-50 bert-v1; do bin/faas-infer-lab bench sharing --model $$model; done
 	@bin/faas-infer-lab bench memory
 	@bin/faas-infer-lab bench functions
+	@bin/faas-infer-lab bench restart
 	@bin/faas-infer-lab bench async
 	@bin/faas-infer-lab bench dataplane
 	@scripts/python.sh tensorflow >/dev/null

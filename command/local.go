@@ -53,6 +53,9 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	}
 	looked := f.childModels()
 	looked.warm, looked.place = warm, backend.Place
+	if err := looked.keepIn(kept, b.Log); err != nil {
+		return p, err
+	}
 	controller, err := f.control(ctx, b, backend, kept, secrets, looked)
 	if err != nil {
 		return p, err

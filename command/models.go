@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,83 +39,12 @@ type childModels struct {
 	// nil leaves the child beside this process.
 	place func(pid int, background bool) error
 
-	mu sync.Mutex
-	// seen holds the model files that were read, by path.
-	seen map[string]seenModel
+	modelCache
 }
 
 // ModelsIn returns models that are read and measured in child processes of this program,
 // and prepared in a directory.
 func ModelsIn(prepared string) latency.Models { return &childModels{prepared: prepared} }
-
-// seenModel is what is known of a model file while its stamp stays the same.
-type seenModel struct {
-	// stamp is the size and time of every file in the model's directory, because its
-	// weights may be in separate files.
-	stamp, hash string
-	// ready is the directory of the prepared model, "" if that is unknown.
-	ready string
-}
-
-// look returns what is known of a model file, with its hash. It reads the file only if
-// something in its directory has changed.
-func (m *childModels) look(file string) (seenModel, error) {
-	stamp, err := stampOf(filepath.Dir(file))
-	if err != nil {
-		return seenModel{}, fmt.Errorf("read model: %w", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if seen, ok := m.seen[file]; ok && seen.stamp == stamp {
-		return seen, nil
-	}
-	hash, err := contentHash(file)
-	if err != nil {
-		return seenModel{}, err
-	}
-	seen := seenModel{stamp: stamp, hash: hash}
-	if m.seen == nil {
-		m.seen = map[string]seenModel{}
-	}
-	m.seen[file] = seen
-	return seen, nil
-}
-
-// looked reports whether the file was read before.
-func (m *childModels) looked(file string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.seen[file]
-	return ok
-}
-
-// keep remembers the directory of the prepared model, unless the file has changed since
-// seen.
-func (m *childModels) keep(file string, seen seenModel, prepared string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.seen[file].stamp == seen.stamp {
-		seen.ready = prepared
-		m.seen[file] = seen
-	}
-}
-
-// stampOf returns a text that changes when any file below a directory changes.
-func stampOf(dir string) (string, error) {
-	var stamp strings.Builder
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&stamp, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
-		return nil
-	})
-	return stamp.String(), err
-}
 
 // contentHash returns the hash of an ONNX file, or of the bundle of a manifest.
 func contentHash(file string) (string, error) {

@@ -34,9 +34,12 @@ type runningProvider struct {
 	async    *async.Queue
 	http     *http.Server
 	listener net.Listener
-	stopRun  context.CancelFunc
-	ran      chan struct{}
-	served   chan error
+	// restore brings back the stored functions. endRestore ends it early and waits.
+	restore    func(context.Context)
+	endRestore func()
+	stopRun    context.CancelFunc
+	ran        chan struct{}
+	served     chan error
 	// insists ends at the user's second signal; release stops waiting for it.
 	insists context.Context
 	release func()
@@ -80,7 +83,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, err
 	}
 	s.provider.UseAsync(s.async)
-	if err := s.provider.Restore(ctx); err != nil {
+	if s.restore, err = s.provider.BeginRestore(); err != nil {
 		return nil, err
 	}
 	if err := s.async.Start(); err != nil {
@@ -97,7 +100,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
 		MaxBody: f.maxBody, MaxHeld: f.maxHeld, BodyTimeout: f.bodyTimeout, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins,
-		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults,
+		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
 	})
 }
 
@@ -121,7 +124,8 @@ func (f *ProviderFlags) credentials() (*auth.BasicAuthCredentials, error) {
 	return provider.Credentials(f.secrets)
 }
 
-// run starts the control loop and the HTTP server.
+// run starts the control loop and the HTTP server, and brings back the stored functions
+// while they run.
 func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopRun, s.ran, s.served = cancel, make(chan struct{}), make(chan error, 1)
@@ -129,6 +133,16 @@ func (s *runningProvider) run() {
 		defer close(s.ran)
 		s.parts.Controller.Run(ctx)
 	}()
+	ended := make(chan struct{})
+	restoreCtx, endRestore := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		s.restore(restoreCtx)
+	}()
+	s.endRestore = func() {
+		endRestore()
+		<-ended
+	}
 	if s.parts.Serve != nil {
 		s.parts.Serve(ctx, s.provider)
 	}

@@ -62,6 +62,7 @@ func (s *runningProvider) stop(drained func()) error {
 	s.stopQueue()
 	s.drain()
 	drained()
+	s.endRestore() // Requests that wait for a function are refused.
 	s.closeConnections()
 	s.stopRun()
 	<-s.ran

@@ -84,6 +84,7 @@ func (s *Server) adoptReplicas(d *deployed, n uint64) error {
 // for a function that this server does not know.
 func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 	a := address{name: name, namespace: namespace}
+	s.arriving.wait(ctx, a.full())
 	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// arrivals are the functions that this server is adopting: another replica or kubectl
-// deployed them.
+// arrivals are the functions that this server is adopting, because another replica or
+// kubectl deployed them, and those that it is to restore after a restart.
 type arrivals struct {
 	mu      sync.Mutex
 	pending map[string]*arrival
@@ -46,8 +46,8 @@ func (a *arrivals) begin(name string) (end func()) {
 	}
 }
 
-// wait returns when the adoption of a function has ended, well or not, or when ctx ends.
-// It returns at once if nobody adopts the function.
+// wait returns when the adoption or restoring of a function has ended, well or not, or when
+// ctx ends. It returns at once if the function is not arriving.
 func (a *arrivals) wait(ctx context.Context, name string) {
 	a.mu.Lock()
 	p := a.pending[name]
@@ -61,9 +61,9 @@ func (a *arrivals) wait(ctx context.Context, name string) {
 	}
 }
 
-// lookUpOrWait is lookUp that waits for a function that is being adopted. It takes the
-// lock of arriving only if lookUp does not find the function.
-func (s *Server) lookUpOrWait(ctx context.Context, name string) (*deployed, error) {
+// lookUpOrWait is lookUp that waits for a function that is being adopted or restored. It
+// takes the lock of arriving only if lookUp does not find the function.
+func (s invocations) lookUpOrWait(ctx context.Context, name string) (*deployed, error) {
 	d, err := s.lookUp(name)
 	if err == nil || web.StatusOf(err) != http.StatusNotFound {
 		return d, err
@@ -77,11 +77,16 @@ func (s *Server) lookUpOrWait(ctx context.Context, name string) (*deployed, erro
 	return s.lookUp(name)
 }
 
-// findOrAdopt is find for callers off the request path. It first adopts a function that
-// another replica has deployed and this server has not heard of yet.
+// findOrAdopt is find for callers off the request path. It waits for a function that is
+// arriving, and adopts one that another replica has deployed and this server has not heard
+// of yet.
 func (s *Server) findOrAdopt(ctx context.Context, a address) (*deployed, error) {
 	d, absent := s.find(a)
 	if absent == nil {
+		return d, nil
+	}
+	s.arriving.wait(ctx, a.full())
+	if d, absent := s.find(a); absent == nil {
 		return d, nil
 	}
 	r, err := s.store.Function(a.namespace, a.name)

@@ -49,6 +49,8 @@ type fakeController struct {
 	problem    string
 	// refused are errors by image.
 	refused map[string]error
+	// restoring is what Restoring has said last.
+	restoring bool
 }
 
 func (c *fakeController) Deploy(_ context.Context, f *Function) (Dispatcher, error) {
@@ -76,6 +78,18 @@ func (c *fakeController) Scale(name string, replicas uint64) error {
 	defer c.mu.Unlock()
 	c.scaled[name] = replicas
 	return nil
+}
+
+func (c *fakeController) Restoring(more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restoring = more
+}
+
+func (c *fakeController) isRestoring() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restoring
 }
 
 func (c *fakeController) Status(name string) (Status, bool) {
@@ -118,6 +132,15 @@ func newRig(t testing.TB, edit func(o *Options)) *rig {
 		edit(&o)
 	}
 	return &rig{Server: New(o), controller: c, store: s, registry: registry}
+}
+
+// names is the number of names under which requests find functions.
+func (r *rig) names() (n int) {
+	r.functions.Range(func(any, any) bool {
+		n++
+		return true
+	})
+	return n
 }
 
 // do sends one request through the handler.

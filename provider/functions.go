@@ -2,8 +2,6 @@ package provider
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -12,27 +10,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
-
-// Restore brings back the functions in the store after a restart. A function that
-// cannot run any more stays listed, and its invocations answer with the reason. Restore
-// fails only if it cannot read or write the store.
-func (s *Server) Restore(ctx context.Context) error {
-	records, err := s.store.Functions("")
-	if err != nil {
-		return fmt.Errorf("restoring functions: %w", err)
-	}
-	if err := s.namespaces.restore(records); err != nil {
-		return err
-	}
-	for _, r := range records {
-		f, dispatcher, err := s.deployOrFallBack(ctx, r)
-		if err != nil {
-			s.log.Error().Err(err).Str("function", f.Name).Bool("as_before", f.Revision != r.Revision).Msg("a function could not be restored")
-		}
-		s.publish(s.deployed(f, dispatcher))
-	}
-	return nil
-}
 
 // acceptedStore is a store that knows which deployment of a function was accepted last.
 // Accepted returns false if none was.
@@ -90,45 +67,46 @@ func (d *deployed) isBroken() bool {
 
 // registry holds the deployed functions.
 type registry struct {
-	// functions has every function by its full name, and those in the default namespace
-	// by their bare name, too. The map never changes; replace stores a changed copy.
-	functions atomic.Pointer[map[string]*deployed]
-	change    sync.Mutex
+	// functions has every *deployed by its full name, and those in the default namespace by
+	// their bare name, too. Reading it takes no lock, and a change copies nothing: its cost
+	// does not grow with the number of functions.
+	functions sync.Map
+	// edits counts the changes of functions.
+	edits atomic.Uint64
 	// listing has the same functions, sorted for lists.
 	listing atomic.Pointer[listing]
 }
 
 // publish makes requests and look-ups find d under its name.
 func (g *registry) publish(d *deployed) {
-	g.replace(func(m map[string]*deployed) {
-		m[d.Name] = d
-		if d.Deployment.Namespace == DefaultNamespace {
-			m[d.Deployment.Service] = d
-		}
-	})
+	g.functions.Store(d.Name, d)
+	if d.Deployment.Namespace == DefaultNamespace {
+		g.functions.Store(d.Deployment.Service, d)
+	}
+	g.edits.Add(1)
 }
 
 // withdraw makes requests and look-ups find nothing under d's name.
 func (g *registry) withdraw(d *deployed) {
-	g.replace(func(m map[string]*deployed) {
-		delete(m, d.Name)
-		if d.Deployment.Namespace == DefaultNamespace {
-			delete(m, d.Deployment.Service)
-		}
-	})
+	g.functions.Delete(d.Name)
+	if d.Deployment.Namespace == DefaultNamespace {
+		g.functions.Delete(d.Deployment.Service)
+	}
+	g.edits.Add(1)
 }
 
-func (g *registry) replace(edit func(map[string]*deployed)) {
-	g.change.Lock()
-	defer g.change.Unlock()
-	m := maps.Clone(*g.functions.Load())
-	edit(m)
-	g.functions.Store(&m)
+// named returns the function with a full name, or a bare name in the default namespace.
+func (g *registry) named(name string) (d *deployed, ok bool) {
+	found, ok := g.functions.Load(name)
+	if !ok {
+		return nil, false
+	}
+	return found.(*deployed), true
 }
 
 // find returns a deployed function by its address.
 func (g *registry) find(a address) (*deployed, error) {
-	if d, ok := (*g.functions.Load())[a.full()]; ok {
+	if d, ok := g.named(a.full()); ok {
 		return d, nil
 	}
 	return nil, absent(a)

@@ -32,7 +32,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
 	d, err := s.lookUpOrWait(r.Context(), name)
-	if err == nil && s.inFlight.Closed() {
+	if s.inFlight.Closed() { // Also for a function that is not back after a restart.
 		err = errDraining
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func splitPath(path, prefix string) (name, rest string) {
 
 // lookUp finds a deployed function by its name in a path.
 func (g *registry) lookUp(name string) (*deployed, error) {
-	if d, ok := (*g.functions.Load())[name]; ok {
+	if d, ok := g.named(name); ok {
 		return d, nil
 	}
 	if name == "" {

@@ -13,26 +13,29 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// listing has every namespace's functions, sorted by name, as of one map of functions.
-// After a change of the map, the next call of sorted makes a new listing.
+// listing has every namespace's functions, sorted by name, after so many edits of the
+// registry. After another edit, the next call of sorted makes a new listing.
 type listing struct {
-	of          *map[string]*deployed
+	edits       uint64
 	byNamespace map[string][]*deployed
 }
 
 // sorted returns the functions that are deployed now.
 func (g *registry) sorted() *listing {
-	functions := g.functions.Load()
-	if l := g.listing.Load(); l != nil && l.of == functions {
+	edits := g.edits.Load()
+	if l := g.listing.Load(); l != nil && l.edits == edits {
 		return l
 	}
-	l := &listing{of: functions, byNamespace: map[string][]*deployed{}}
-	for key, d := range *functions {
+	// An edit during the iteration makes this listing old at once.
+	l := &listing{edits: edits, byNamespace: map[string][]*deployed{}}
+	g.functions.Range(func(key, value any) bool {
 		// Functions in the default namespace are in the map twice.
-		if namespace := d.Deployment.Namespace; key == d.Name {
+		if d := value.(*deployed); key == d.Name {
+			namespace := d.Deployment.Namespace
 			l.byNamespace[namespace] = append(l.byNamespace[namespace], d)
 		}
-	}
+		return true
+	})
 	for list := range maps.Values(l.byNamespace) {
 		slices.SortFunc(list, func(a, b *deployed) int { return strings.Compare(a.Deployment.Service, b.Deployment.Service) })
 	}
@@ -45,6 +48,9 @@ func (g *registry) sorted() *listing {
 // one of them may have been deleted since it read their names.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), DefaultNamespace)
+	if err := s.restored.wait(r.Context()); err != nil {
+		return err
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	text := make([]byte, 1, listChunk+4<<10)

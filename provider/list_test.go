@@ -18,7 +18,6 @@ import (
 // fill publishes n functions as if they had been deployed.
 func (r *rig) fill(t testing.TB, n int) {
 	t.Helper()
-	m := map[string]*deployed{}
 	for i := range n {
 		var d types.FunctionDeployment
 		if err := json.Unmarshal([]byte(deployment(nil)), &d); err != nil {
@@ -33,10 +32,8 @@ func (r *rig) fill(t testing.TB, n int) {
 		}
 		f := &Function{Name: FullName(d.Service, d.Namespace), Deployment: d, Inference: in, CreatedAt: now}
 		r.controller.deployed[f.Name] = f
-		m[f.Name] = r.deployed(f, r.controller.dispatcher)
-		m[d.Service] = m[f.Name]
+		r.publish(r.deployed(f, r.controller.dispatcher))
 	}
-	r.functions.Store(&m)
 }
 
 // The list and the description of a function show the same at any time.

@@ -141,6 +141,9 @@ func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	if given.Name == DefaultNamespace {
 		return web.Refuse(http.StatusBadRequest, "namespace %q is the default and cannot be deleted", DefaultNamespace)
 	}
+	if err := s.restored.wait(r.Context()); err != nil { // Otherwise it would miss functions.
+		return err
+	}
 	defer s.namespaceLocks.Lock(given.Name)()
 	if _, err := s.namespaces.get(given.Name); err != nil {
 		return err
@@ -213,8 +216,13 @@ func namespaceName(r *http.Request, inBody string) (string, error) {
 // restore creates the missing namespaces of stored functions. Earlier versions of the
 // provider did not store namespaces.
 func (s namespaces) restore(functions []store.Function) error {
+	seen := map[string]bool{}
 	for _, f := range functions {
 		name := f.Deployment.Namespace
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
 		_, err := s.get(name)
 		if web.StatusOf(err) == http.StatusNotFound {
 			err = s.store.PutNamespace(store.Namespace{Name: name, CreatedAt: f.CreatedAt})

@@ -210,8 +210,8 @@ func TestNamespaceDeletedWhileDeployed(t *testing.T) {
 		r.do("DELETE", "/system/namespace/team-a", "")
 	})
 	wg.Wait()
-	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.namespaceLocks.Len()+r.functionLocks.Len() != 0 {
-		t.Errorf("left: %v, %v", *r.functions.Load(), r.controller.deployed)
+	if r.names() != 0 || len(r.controller.deployed) != 0 || r.namespaceLocks.Len()+r.functionLocks.Len() != 0 {
+		t.Errorf("left: %v, %v", r.names(), r.controller.deployed)
 	}
 }
 

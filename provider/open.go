@@ -49,11 +49,17 @@ func equal(a, b string) int {
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
-// health is GET /healthz. It answers 503 as soon as the provider shuts down, so a load
-// balancer sends requests elsewhere.
+// errRestoring answers health checks while this replica of several restores functions.
+var errRestoring = web.Refuse(http.StatusServiceUnavailable, "this replica of the provider is restoring its functions; the others serve meanwhile")
+
+// health is GET /healthz. It answers 503 as soon as the provider shuts down, and while one
+// replica among others restores its functions, so a load balancer sends requests elsewhere.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	if s.inFlight.Closed() {
 		return errDraining
+	}
+	if s.several && !s.restored.ended() {
+		return errRestoring
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("OK\n"))

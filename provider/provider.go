@@ -7,9 +7,9 @@
 // # The request path
 //
 // /function/NAME[.NAMESPACE][/path] is served without the router: one look-up
-// in an immutable map behind an atomic pointer, the body read into one buffer,
-// one call of the function's Dispatcher. Nothing there locks, logs or writes
-// to disk.
+// in a map that readers never lock, the body read into one buffer, one call of the
+// function's Dispatcher. Nothing there locks, logs or writes to disk. After a restart, a
+// request for a function that is not back yet waits for it.
 //
 // # Errors
 //
@@ -131,6 +131,9 @@ type Controller interface {
 	Remove(ctx context.Context, name string) error
 	// Scale sets the number of instances to keep even without load.
 	Scale(name string, replicas uint64) error
+	// Restoring says whether more functions of the store will be deployed after a restart.
+	// Meanwhile instances of functions that the controller does not know keep running.
+	Restoring(more bool)
 	// Status returns false if the controller does not know the function.
 	Status(name string) (Status, bool)
 }

@@ -66,6 +66,10 @@ type Options struct {
 	Build, PublicKey http.Handler
 	// Defaults reads the annotations that images set, nil for none.
 	Defaults Defaults
+	// Several: other replicas of the provider serve the same functions. While this one
+	// restores its functions, /healthz then answers 503, so that load balancers send
+	// requests to the others.
+	Several bool
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages may use the
 	// /system routes in a browser; "*" stands for all. None by default.
 	CORSOrigins []string
@@ -76,8 +80,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Server serves the provider's routes. Create it with New, call Restore, then
-// serve Handler.
+// Server serves the provider's routes. Create it with New, call Restore, then serve Handler;
+// or call BeginRestore, serve Handler, and restore meanwhile.
 type Server struct {
 	store       Store
 	controller  Controller
@@ -107,8 +111,11 @@ type Server struct {
 	// namespace, alone while the namespace is created, updated or deleted. functionLocks locks by
 	// function, for one change at a time. Take namespaceLocks before functionLocks.
 	namespaceLocks, functionLocks web.KeyedMutex
-	// arriving are the functions that are being adopted.
+	// arriving are the functions that are being adopted or restored.
 	arriving arrivals
+	restored restoration
+	// several is Options.Several.
+	several bool
 }
 
 // deployed is a function with the parts that the request path and the lists need.
@@ -145,7 +152,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins),
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), several: o.Several,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}
@@ -159,7 +166,6 @@ func New(o Options) *Server {
 		s.now = time.Now
 	}
 	s.started = s.now()
-	s.functions.Store(&map[string]*deployed{})
 	s.routes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
 	if o.Build != nil {
 		s.open.Handle("/build", unlessDraining(s.inFlight, o.Build))

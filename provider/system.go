@@ -38,6 +38,8 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		return err
 	}
 	a.name = d.Service
+	// A stored function must be back first: its number of instances outlives the deployment.
+	s.arriving.wait(r.Context(), a.full())
 	if mustExist {
 		// A missing function is refused below, after a missing namespace.
 		_, _ = s.findOrAdopt(r.Context(), a)

@@ -212,8 +212,8 @@ func TestConcurrentChanges(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(*r.functions.Load()) != 0 || len(r.controller.deployed) != 0 || r.functionLocks.Len() != 0 {
-		t.Errorf("left: %v, %v, %d", *r.functions.Load(), r.controller.deployed, r.functionLocks.Len())
+	if r.names() != 0 || len(r.controller.deployed) != 0 || r.functionLocks.Len() != 0 {
+		t.Errorf("left: %v, %v, %d", r.names(), r.controller.deployed, r.functionLocks.Len())
 	}
 }
 

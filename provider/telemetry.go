@@ -55,6 +55,9 @@ type nodeResources struct {
 
 // telemetry is GET /system/telemetry.
 func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
+	if err := s.restored.wait(r.Context()); err != nil {
+		return err
+	}
 	names, err := s.namespaces.names()
 	if err != nil {
 		return err

@@ -32,6 +32,10 @@ type Settings struct {
 	// EvictIdle is how long an instance must have been idle before it makes room for a
 	// function that has none.
 	EvictIdle time.Duration
+	// EvictLoads is how long, in multiples of the time that it took to load, an instance
+	// must have been idle before it makes room for such a function, if that is more than
+	// EvictIdle. See pass.lives.
+	EvictLoads float64
 	// KeepAlive, if not 0, replaces the rule of surplus (§3.2, case (iii)): an instance
 	// is released once it has been idle for that long, as with OpenFaaS' fixed
 	// keep-alive.
@@ -42,7 +46,7 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Options: capacity.Production(), Alpha: 0.8, Headroom: 0.1,
-		Stabilisation: time.Minute, Burst: 15 * time.Second, EvictIdle: time.Second,
+		Stabilisation: time.Minute, Burst: 15 * time.Second, EvictIdle: time.Second, EvictLoads: 2,
 	}
 }
 
@@ -67,6 +71,9 @@ type memory struct {
 	// which requests wait that found no ready instance.
 	bursts Peak
 	cold   time.Time
+	// waits is the time since which requests wait without a ready instance, zero if none
+	// do.
+	waits time.Time
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time

@@ -3,6 +3,7 @@ package scaling
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -24,8 +25,9 @@ type victim struct {
 //   - instances of functions that keep another one; these finish their requests first;
 //   - v's own instances of an older revision.
 //
-// Functions with waiting requests keep their idle instances, and all keep Min.
-// Pre-warming, and replacing a revision without load, take nothing from others.
+// Functions with waiting requests keep their idle instances, and all keep Min. An idle
+// instance has a least lifetime: see lives. Pre-warming, and replacing a revision without
+// load, take nothing from others.
 func (p *pass) evict(v *view, d capacity.Demand) bool {
 	choices := p.engine.settings.Choices(d)
 	var best []victim
@@ -67,14 +69,14 @@ func (p *pass) victims(v *view) [][]victim {
 		for _, in := range u.live {
 			switch {
 			case u == v || !v.mayEvict() || in.State != cluster.Ready:
-			case u.Waiting <= 0 && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.EvictIdle:
+			case u.Waiting <= 0 && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.EvictIdle && !p.lives(in, v):
 				add(u, in, 0)
 			default:
 				add(u, in, 1)
 			}
 		}
 		for _, in := range u.parked {
-			if u != v && v.mayEvict() && u.Waiting <= 0 {
+			if u != v && v.mayEvict() && u.Waiting <= 0 && !p.lives(in, v) {
 				add(u, in, 0)
 			}
 		}
@@ -90,6 +92,44 @@ func (p *pass) victims(v *view) [][]victim {
 		})
 	}
 	return byNode
+}
+
+// lives reports whether an idle instance of another function keeps its room although v needs
+// it. Otherwise two functions that take turns on a node with room for one would load at each
+// call.
+//
+// An instance that took L to load keeps its room until it has been idle for
+// EvictLoads·L. So of the time between two loads on the same room, at most 1 of
+// 1 + EvictLoads parts is spent on loading: a third with EvictLoads = 2. v's requests wait
+// for that at most half the time that they may wait altogether (SLO + ColdWait), and have the
+// other half to load. With an SLO of 0.2 s and a cold wait of 30 s an instance that took 2 s
+// to load keeps its room for 4 s, and one that took 10 s for at most 15.1 s after v's request
+// came.
+func (p *pass) lives(in Running, v *view) bool {
+	idle := p.now.Sub(in.IdleSince)
+	if v.ColdWait <= 0 || in.IdleSince.IsZero() || float64(idle) >= p.engine.settings.EvictLoads*float64(in.Loading) {
+		return false
+	}
+	return v.waited(p.now) < (v.SLO+v.ColdWait)/2
+}
+
+// noteWaiting remembers since when requests wait without a ready instance.
+func (v *view) noteWaiting(now time.Time) {
+	ready := func(in Running) bool { return in.State == cluster.Ready }
+	switch {
+	case v.Waiting <= 0 || slices.ContainsFunc(v.live, ready):
+		v.memory.waits = time.Time{}
+	case v.memory.waits.IsZero():
+		v.memory.waits = now
+	}
+}
+
+// waited is how long requests have waited without a ready instance.
+func (v *view) waited(now time.Time) time.Duration {
+	if v.memory.waits.IsZero() {
+		return 0
+	}
+	return now.Sub(v.memory.waits)
 }
 
 // order compares victims of one tier: in tier 0 the longest idle is first, in others the

@@ -28,6 +28,8 @@ type Running struct {
 	// IdleSince is the time since which the instance has executed nothing. It is zero
 	// while it holds a request.
 	IdleSince time.Time
+	// Loading is the time from the instance's start until it was ready, 0 if unknown.
+	Loading time.Duration
 	// Parked: the instance holds its memory only. It must take the share in Config
 	// before it serves again. A parked instance is Ready.
 	Parked bool
@@ -68,6 +70,10 @@ type Function struct {
 	// requests that are in no instance yet.
 	Rate    float64
 	Waiting int
+	// ColdWait is how long, beyond the SLO, a request that finds no ready instance may
+	// wait. With 0, such requests do not wait for other functions' instances to live as
+	// long as Settings.EvictLoads says.
+	ColdWait time.Duration
 	// Level is the multiple of the measured load for which there must be room because
 	// requests miss the objective ([steering.Loop]); below 1 it counts as 1. Plans raise
 	// quotas and start instances for it, but do not exchange any.

@@ -27,6 +27,9 @@ func keyOfContent(content string) string {
 	return hex.EncodeToString(key.Sum(nil))[:32]
 }
 
+// HostCPU identifies the kind of this host's CPU, for which models are prepared.
+func HostCPU() string { return hostCPU() }
+
 // hostCPU identifies the kind of this host's CPU, on which the layout of packed weights
 // depends: the model's name and a hash of the instruction sets.
 var hostCPU = sync.OnceValue(func() string {

@@ -28,7 +28,7 @@ command prints a table, or one object with --json.`,
   faas-infer-lab bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand())
 	return c
 }
 
@@ -173,6 +173,26 @@ of the provider and the instances.`,
 		return bench.Functions(ctx, o, each)
 	})
 	c.Flags().IntVar(&each, "each", 100, "how many functions of each kind")
+	return c
+}
+
+func newRestartCommand() *cobra.Command {
+	var model string
+	var functions int
+	c := benchCommand(&cobra.Command{
+		Use:   "restart",
+		Short: "How soon a provider that was killed serves many functions again",
+		Long: `restart deploys inference functions, each with a bundle of its own, kills the
+provider, starts it again, and times the first answers and the complete list.`,
+		Example: `  faas-infer-lab bench restart --functions 2000`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		if functions < 10 {
+			return nil, errors.New("--functions must be at least 10")
+		}
+		return bench.Restart(ctx, o, model, functions)
+	})
+	c.Flags().StringVar(&model, "model", "mnist", "an architecture of faas-infer model make")
+	c.Flags().IntVar(&functions, "functions", 2000, "how many functions are deployed")
 	return c
 }
 

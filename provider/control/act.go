@@ -10,7 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// driver carries out the engine's plan. The controller's lock is held.
+// driver carries out the engine's plan. It passes over what does not fit any more. The
+// controller's lock is held.
 type driver struct{ *Controller }
 
 var _ systems.Driver = driver{}
@@ -45,7 +46,8 @@ func (c driver) Unpark(u scaling.Unpark) {
 
 // Start implements [systems.Driver].
 func (c driver) Start(s scaling.Start) {
-	if fn, ok := c.functions[s.Function]; ok {
+	// An instance that was planned for an earlier deployment may not suit this one.
+	if fn, ok := c.functions[s.Function]; ok && fn.Revision == s.Revision {
 		c.start(fn, s)
 	}
 }

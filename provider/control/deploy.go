@@ -135,6 +135,14 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	return nil
 }
 
+// Restoring implements [provider.Controller].
+func (c *Controller) Restoring(more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keeper.Restoring(more)
+	c.Wake()
+}
+
 // Scale implements [provider.Controller]. 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {
 	c.mu.Lock()

@@ -65,6 +65,9 @@ type function struct {
 	steering steering.Loop
 	// carried is R_max (§3.2) divided by the measured load, in the latest plan.
 	carried float64
+	// planned is the revision whose candidates the engine got at the latest look, 0 if it
+	// got none because the times are not known or starts pause after a failure.
+	planned uint64
 
 	// failed is why wanted cannot be served, ineligible why no node is eligible for its
 	// instances; both are "" if there is no problem.

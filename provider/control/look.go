@@ -17,13 +17,25 @@ import (
 const recordPause = 100 * time.Microsecond
 
 // scale looks at all functions, asks the engine for a plan and carries it out. It returns the
-// time until the next look if nothing happens before.
+// time until the next look if nothing happens before. Only Run calls it, so the engine serves
+// one caller at a time. The engine plans without the lock: with many functions that takes
+// longer than a deployment, a description or an instance's event may wait. See carryOut for
+// what has changed meanwhile.
 func (c *Controller) scale(now time.Time) time.Duration {
 	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
 	if c.keeper.Ended() || c.keeper.Blind(err) {
 		return c.options.Tick
 	}
 	leading := c.turn()
+	functions, busy := c.lookAll(now, leading, nodes)
+	plan := c.engine.Scale(now, functions, nodes)
+	return c.carryOut(now, leading, plan, functions, nodes, busy)
+}
+
+// lookAll returns the functions as the engine sees them, and sets the free resources of
+// nodes. The next call overwrites the functions' instances. busy says that a function pauses
+// after a failure and needs a look soon.
+func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) (functions []scaling.Function, busy bool) {
 	news := c.options.Replica.Listen(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,20 +45,31 @@ func (c *Controller) scale(now time.Time) time.Duration {
 	}
 	c.keeper.Free(nodes)
 	c.nodes = nodes
-	functions := make([]scaling.Function, 0, len(c.functions))
-	busy := false
+	functions = make([]scaling.Function, 0, len(c.functions))
 	for _, fn := range c.functions {
 		busy = busy || fn.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
+	return functions, busy
+}
+
+// carryOut does what was planned for the functions, as far as that still fits. Instances may
+// have exited since, or have become busy or suspect, and functions may have been removed or
+// deployed again: the methods of driver pass over these. Nobody else starts instances, so no
+// room was taken. Every stop of an instance that is there is carried out, because starts may
+// wait for its room.
+func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, functions []scaling.Function, nodes []cluster.Node, busy bool) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var do systems.Driver
 	if leading {
 		do = driver{c}
 	}
-	plan := c.engine.Scale(now, functions, nodes)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, x := range plan.Carried {
-		c.functions[x.Function].carried = x.Over
+		if fn, ok := c.functions[x.Function]; ok {
+			fn.carried = x.Over
+		}
 	}
 	c.explain(now, plan)
 	if now.Sub(c.recorded) >= time.Duration(len(c.keeper.Instances()))*recordPause {
@@ -62,10 +85,14 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	stats := c.stats(fn)
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: fn.queue(),
-		Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
+		ColdWait: c.options.ColdWait, Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
 	}
+	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
 		f.Configs = fn.candidates()
+		if fn.measured() {
+			fn.planned = fn.Revision
+		}
 	}
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
@@ -98,6 +125,9 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	fn := in.function
 	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
 	r.Config.Batch, r.Largest = in.batch, in.Config.Batch
+	if !in.ReadyAt.IsZero() {
+		r.Loading = in.ReadyAt.Sub(in.StartedAt)
+	}
 	if a := in.own(); a != nil {
 		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
 	}

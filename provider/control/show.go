@@ -86,12 +86,12 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 	}
 	for name, fn := range c.functions {
 		// Without a profile, and in the pause after a crash, the engine gets no
-		// configs, so its explanation means nothing.
+		// configs, so its explanation means nothing. Nor does one of an earlier revision.
 		why := unplaced[name]
 		if why != "" {
 			why = cmp.Or(fn.ineligible, why)
 		}
-		if why != fn.Unplaced && fn.measured() && !fn.Failures.Pausing(now) {
+		if why != fn.Unplaced && fn.planned == fn.Revision && !fn.Failures.Pausing(now) {
 			fn.Unplaced = why
 			if why != "" && now.Sub(fn.warned) >= warnPause {
 				fn.warned = now

@@ -69,6 +69,27 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
+// While functions are restored, instances of those that are not back yet keep running.
+func TestTakeOverWaitsForFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := left(t, spec("late", "f", "m", 1, 4, 1000), spec("orphan", "gone", "m", 1, 4, 1000))
+		r.Restoring(true)
+		r.run()
+		defer r.close()
+		time.Sleep(time.Minute)
+		if !r.lives("late") || !r.lives("orphan") {
+			t.Error("an instance was stopped before its function could be back")
+		}
+		r.deploy("f", "m")
+		r.until("claimed", func() bool { return r.describe("f").Ready == 1 })
+		r.Restoring(false)
+		r.until("the orphan is stopped", func() bool { return !r.lives("orphan") })
+		if !r.lives("late") {
+			t.Error("the claimed instance was stopped")
+		}
+	})
+}
+
 // If the image's content has changed meanwhile, a claimed instance runs another model. It
 // serves until it is replaced.
 func TestTakeOverOfAnotherModel(t *testing.T) {

@@ -36,7 +36,8 @@ func Reasons() []Reason {
 }
 
 // FunctionMetrics records the metrics of one function. Its methods are safe for
-// concurrent use. Those for requests and batches neither allocate nor lock.
+// concurrent use. Those for requests and batches neither allocate nor lock, except for a
+// function's first one.
 type FunctionMetrics struct {
 	name     string
 	metrics  *Metrics
@@ -46,21 +47,19 @@ type FunctionMetrics struct {
 	// needs no lock.
 	codes   atomic.Pointer[map[int]*atomic.Uint64]
 	addCode sync.Mutex
-	total   prometheus.Observer
-	queue   prometheus.Observer
-	exec    prometheus.Observer
-	cold    prometheus.Observer
-	batch   prometheus.Observer
-	misses  prometheus.Counter
-	drops   map[Reason]prometheus.Counter
+	// The histograms of requests appear with the first request: a function that gets none
+	// costs Prometheus nothing for them.
+	total, queue, exec, batch late
+	cold                      prometheus.Observer
+	misses                    prometheus.Counter
+	drops                     map[Reason]prometheus.Counter
 }
 
 func newFunction(m *Metrics, name string) *FunctionMetrics {
 	f := &FunctionMetrics{
 		name: name, metrics: m,
-		total: m.total.WithLabelValues(name), queue: m.queue.WithLabelValues(name),
-		exec: m.exec.WithLabelValues(name), cold: m.cold.WithLabelValues(name),
-		batch: m.batch.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
+		total: late{of: m.total}, queue: late{of: m.queue}, exec: late{of: m.exec}, batch: late{of: m.batch},
+		cold: m.cold.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
 		drops: map[Reason]prometheus.Counter{},
 	}
 	f.codes.Store(&map[int]*atomic.Uint64{})
@@ -68,6 +67,30 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 		f.drops[r] = m.drops.WithLabelValues(name, string(r))
 	}
 	return f
+}
+
+// late is a histogram of a function that appears with its first value.
+type late struct {
+	of  *prometheus.HistogramVec
+	has atomic.Pointer[prometheus.Observer]
+}
+
+// observe records a value in one of the function's histograms. Only the first value of each
+// takes a lock.
+func (f *FunctionMetrics) observe(l *late, value float64) {
+	if o := l.has.Load(); o != nil {
+		(*o).Observe(value)
+		return
+	}
+	// Remove marks the function under this lock before it deletes the histograms.
+	f.metrics.mu.RLock()
+	defer f.metrics.mu.RUnlock()
+	if f.removed.Load() {
+		return
+	}
+	o := l.of.WithLabelValues(f.name)
+	l.has.Store(&o)
+	o.Observe(value)
 }
 
 // Name returns the function's full name, "name.namespace".
@@ -82,7 +105,7 @@ func (f *FunctionMetrics) Begin() { f.inFlight.Add(1) }
 func (f *FunctionMetrics) ObserveRequest(code int, total time.Duration) {
 	f.inFlight.Add(-1)
 	f.count(code).Add(1)
-	f.total.Observe(total.Seconds())
+	f.observe(&f.total, total.Seconds())
 }
 
 func (f *FunctionMetrics) count(code int) *atomic.Uint64 {
@@ -111,12 +134,12 @@ func (f *FunctionMetrics) Answered() uint64 {
 }
 
 // ObserveQueue records how long one request waited for its batch.
-func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.queue.Observe(d.Seconds()) }
+func (f *FunctionMetrics) ObserveQueue(d time.Duration) { f.observe(&f.queue, d.Seconds()) }
 
 // ObserveBatch records one batch: its size and its time on the instance.
 func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration) {
-	f.batch.Observe(float64(size))
-	f.exec.Observe(exec.Seconds())
+	f.observe(&f.batch, float64(size))
+	f.observe(&f.exec, exec.Seconds())
 }
 
 // ObserveCold records one instance's time from start to ready (t_cold, INFless

@@ -23,13 +23,14 @@ import (
 const namespace = "faas_infer"
 
 // Buckets in seconds, from less than a small model's time to the longest objective.
-// Their factor of about 2 keeps the error of percentiles small in the range of
-// milliseconds. batchBuckets are in requests.
+// Their factor of 2 to 2.5 keeps the error of percentiles small in the range of
+// milliseconds. batchBuckets are in requests. Each bucket is a series of each function that
+// Prometheus keeps in memory, so there are no more than the dashboard needs.
 var (
-	requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .035, .05, .075, .1, .15, .2, .35, .5, 1, 2, 5, 10, 30, 60}
-	partBuckets    = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30}
-	coldBuckets    = []float64{.01, .02, .035, .05, .075, .1, .15, .2, .35, .5, 1, 2, 5, 10, 30, 60}
-	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
+	requestBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 60}
+	partBuckets    = []float64{.0002, .001, .002, .005, .01, .02, .05, .1, .2, .5, 2}
+	coldBuckets    = []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 60}
+	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 256}
 )
 
 // Metrics holds all metrics. It is safe for concurrent use.

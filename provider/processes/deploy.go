@@ -66,6 +66,14 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	return nil
 }
 
+// Restoring implements [provider.Controller].
+func (c *Controller) Restoring(more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keeper.Restoring(more)
+	c.Wake()
+}
+
 // Scale implements [provider.Controller]. The number applies at once, until the load
 // changes it; 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {

@@ -173,6 +173,13 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 	return c.in(name).Scale(name, replicas)
 }
 
+// Restoring implements [provider.Controller].
+func (c *Controller) Restoring(more bool) {
+	for _, p := range c.parts {
+		p.Restoring(more)
+	}
+}
+
 // Status implements [provider.Controller].
 func (c *Controller) Status(name string) (provider.Status, bool) { return c.in(name).Status(name) }
 

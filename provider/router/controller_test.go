@@ -77,6 +77,7 @@ type fakePart struct {
 	releases  int
 	removes   int
 	ran, ends bool
+	restoring bool
 }
 
 func (p *fakePart) Deploy(_ context.Context, f *provider.Function) (provider.Dispatcher, error) {
@@ -134,6 +135,12 @@ func (p *fakePart) Scale(name string, _ uint64) error {
 		return errors.New("absent")
 	}
 	return nil
+}
+
+func (p *fakePart) Restoring(more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restoring = more
 }
 
 func (p *fakePart) Status(name string) (provider.Status, bool) {
@@ -210,6 +217,16 @@ func (r *rig) answers(d provider.Dispatcher, want *fakePart) {
 			r.t.Fatalf("forwarding answered %d %s", code, w.Body)
 		}
 	}
+}
+
+func TestBothKindsAreRestored(t *testing.T) {
+	try(t, func(r *rig) {
+		for _, more := range []bool{true, false} {
+			if r.Restoring(more); r.models.restoring != more || r.processes.restoring != more {
+				t.Errorf("models %v, processes %v, want %v", r.models.restoring, r.processes.restoring, more)
+			}
+		}
+	})
 }
 
 func TestEachKindHasItsController(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package store keeps the state that must survive a restart of the provider. Store keeps
-// functions, namespaces, profiles and their corrections, and the history of functions'
-// idle times, in one bbolt file. Secrets keeps the value of each secret in a file. The
-// request path uses neither: the provider answers look-ups from memory. Begin reading at
-// [Open] and [Store].
+// functions, namespaces, profiles and their corrections, the history of functions' idle
+// times, and what is known of model files, in one bbolt file. Secrets keeps the value of
+// each secret in a file. The request path uses neither: the provider answers look-ups from
+// memory. Begin reading at [Open] and [Store].
 package store
 
 import (
@@ -58,8 +58,10 @@ var (
 	// The keys of corrections and histories are functions' full names.
 	bucketCorrections = []byte("corrections")
 	bucketHistories   = []byte("idle-times")
-	bucketMeta        = []byte("meta")
-	keyFormat         = []byte("format")
+	// The keys of models are the paths of their files.
+	bucketModels = []byte("models")
+	bucketMeta   = []byte("meta")
+	keyFormat    = []byte("format")
 )
 
 // format is the version of the layout above.
@@ -190,7 +192,7 @@ func (s *Store) get(bucket, key []byte, value any) error {
 // prepare creates the buckets of a new file and checks the format of an old
 // one.
 func prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketHistories, bucketMeta} {
+	for _, name := range [][]byte{bucketFunctions, bucketNamespaces, bucketProfiles, bucketCorrections, bucketHistories, bucketModels, bucketMeta} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -68,6 +68,8 @@ func (c *controller) Scale(name string, n uint64) error {
 	return nil
 }
 
+func (c *controller) Restoring(bool) {}
+
 func (c *controller) Status(name string) (provider.Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,118 @@
+package scaling
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// turns is what happens to two functions that are called in turn on a node with room for
+// one instance.
+type turns struct {
+	calls, starts, warm int
+	// longest is the longest wait of a call, all the sum.
+	longest, all time.Duration
+	// loading is the part of the time in which the room was taken by an instance that loads.
+	loading float64
+}
+
+func (t turns) String() string {
+	return fmt.Sprintf("%d of %d calls start an instance, %d find one; %.0f %% of the time loads; a call waits for %v on average and %v at most",
+		t.starts, t.calls, t.warm, 100*t.loading, t.all/time.Duration(t.calls), t.longest)
+}
+
+// takeTurns calls two functions in turn, one every period, for ten minutes. Their instances
+// take load to load, and their requests may wait for coldWait.
+func takeTurns(period, load, coldWait time.Duration) (t turns) {
+	const tick, lasts, slo = 100 * time.Millisecond, 10 * time.Minute, 200 * time.Millisecond
+	w := newWorld(DefaultSettings())
+	w.coldTime = load
+	w.nodes = []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 1000, Memory: 1 << 30}}}
+	config := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 1 << 29}}
+	waiting := map[string][]time.Time{}
+	for _, name := range []string{"f", "g"} {
+		f := w.function(name)
+		f.SLO, f.ColdWait, f.Configs = slo, coldWait, []capacity.Candidate{{Config: config, Exec: 10 * time.Millisecond}}
+	}
+	ticks := 0
+	for at := time.Duration(0); at < lasts; at += tick {
+		w.now = epoch.Add(at)
+		if at%period == 0 {
+			name := []string{"f", "g"}[int(at/period)%2]
+			waiting[name] = append(waiting[name], w.now)
+			t.calls++
+		}
+		for _, f := range w.functions {
+			f.Waiting = len(waiting[f.Name])
+		}
+		w.settle()
+		for _, f := range w.functions {
+			for i := range f.Instances {
+				in := &f.Instances[i]
+				if in.State != cluster.Ready {
+					ticks++
+					continue
+				}
+				in.Loading = load
+				for _, since := range waiting[f.Name] {
+					if since == w.now {
+						t.warm++
+					}
+					t.longest, t.all = max(t.longest, w.now.Sub(since)), t.all+w.now.Sub(since)
+				}
+				waiting[f.Name], f.Waiting = nil, 0
+			}
+		}
+		t.starts += len(w.scale().Start)
+	}
+	t.loading = float64(ticks) * tick.Seconds() / lasts.Seconds()
+	return t
+}
+
+// Two functions that take turns do not load at each call, and no call waits for longer than
+// it may. The longer an instance takes to load, the longer it stays.
+func TestFunctionsThatTakeTurns(t *testing.T) {
+	const slo, coldWait = 200 * time.Millisecond, 30 * time.Second
+	for _, c := range []struct{ period, load time.Duration }{
+		{2 * time.Second, time.Second}, {2 * time.Second, 5 * time.Second}, {5 * time.Second, 2 * time.Second}, {time.Second, 10 * time.Second},
+	} {
+		before, after := takeTurns(c.period, c.load, 0), takeTurns(c.period, c.load, coldWait)
+		t.Logf("a call every %v, %v to load\n%v\nwithout a least lifetime:\n%v", c.period, c.load, after, before)
+		if after.longest > slo+coldWait {
+			t.Errorf("a call every %v, %v to load: a call waited for %v", c.period, c.load, after.longest)
+		}
+		if after.starts >= before.starts || after.loading >= before.loading || after.warm <= before.warm {
+			t.Errorf("a call every %v, %v to load: %d starts and %d warm calls, without a least lifetime %d and %d", c.period, c.load, after.starts, after.warm, before.starts, before.warm)
+		}
+	}
+}
+
+// A function that waits takes the room of one that nobody uses as soon as that has been idle
+// for a second, or for twice as long as it took to load.
+func TestLeastLifetime(t *testing.T) {
+	const coldWait = 30 * time.Second
+	for _, c := range []struct {
+		load, idle, waits, coldWait time.Duration
+		lives                       bool
+	}{
+		{2 * time.Second, 3900 * time.Millisecond, 0, coldWait, true},
+		{2 * time.Second, 4 * time.Second, 0, coldWait, false},
+		{0, 0, 0, coldWait, false},
+		{2 * time.Second, 0, 0, 0, false},
+		{10 * time.Second, 14 * time.Second, 15 * time.Second, coldWait, true},
+		{10 * time.Second, 14 * time.Second, 15100 * time.Millisecond, coldWait, false},
+	} {
+		now := epoch.Add(time.Hour)
+		v := &view{Function: Function{SLO: 200 * time.Millisecond, ColdWait: c.coldWait, Waiting: 1}, memory: &memory{}}
+		v.noteWaiting(now.Add(-c.waits))
+		v.noteWaiting(now)
+		p := &pass{engine: New(DefaultSettings()), now: now}
+		in := Running{Loading: c.load, IdleSince: now.Add(-c.idle)}
+		if got := p.lives(in, v); got != c.lives {
+			t.Errorf("%+v: lives %v", c, got)
+		}
+	}
+}
